@@ -1,10 +1,10 @@
-"""Counts the Python and C function calls of the broker for a request of each kind: a measure of CPU cost without a
+"""Counts the Python and C function calls of the broker for one request of each kind, as a measure of CPU cost without a
 clock.
 
-A broker serves in this process; its requests come in by a connection without a socket. Counted is what is called
-between the arrival of a request and its answer, and for a transaction until its markers are written; of several times
-the least, since now and then background work comes in between. BUDGETS are the counts as of the last change of them:
-one that is 5 % higher fails, and whoever makes a request cheaper writes the new count down.
+A broker serves in this process; its requests arrive over a connection without a socket. A count covers the calls
+between the arrival of a request and its response, and for a transaction the calls until its markers are written. The
+least of several counts is used, because background work sometimes runs in between. BUDGETS has the counts as of its
+last change: a count that is 5 % higher fails the test, and a change that makes a request cheaper must lower the budget.
 """
 
 from __future__ import annotations
@@ -50,12 +50,12 @@ TOPIC: Final = "counted"
 PARTITIONS: Final = 10
 REPEATS: Final = 10
 LONG_MS: Final = 600_000
-"""A delay so long that no deadline ends while calls are counted, on any machine."""
+"""A delay in ms that is so long that no deadline expires while calls are counted, on any machine."""
 ALONE: Final = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
 TOLERANCE: Final = 1.05
 ERROR: Final = re.compile(r"error_code=(-?\d+)")
 OURS: Final = ("oncelog_broker", "oncelog_protocol", "oncelog/", "<string>")
-"""Parts of the names of files whose functions are counted; the last one matches functions generated from
+"""Parts of file names whose functions are counted; the last part matches functions that are generated from
 declarations.
 """
 
@@ -83,7 +83,7 @@ BUDGETS: Final = {
 
 
 class StoppedClock(SystemClock):
-    """A clock that stands still while calls are counted: no slice ends then, on any machine."""
+    """A clock that stands still while calls are counted, so that no slice ends then, on any machine."""
 
     def __init__(self) -> None:
         self.stopped_at: float | None = None
@@ -93,10 +93,10 @@ class StoppedClock(SystemClock):
 
 
 class Counter:
-    """Counts the function calls in the broker while it is active."""
+    """Counts the function calls in the broker while the counter is active."""
 
     def __init__(self, clock: StoppedClock | None) -> None:
-        """`clock` is the broker's clock; None if it stands still anyway."""
+        """`clock` is the broker's clock; None means that the clock stands still anyway."""
         self._clock = clock
         self.python = self.c = 0
 
@@ -124,7 +124,7 @@ def _is_ours(frame: Any) -> bool:
 
 
 class Requests:
-    """A client of the broker, whose requests are counted."""
+    """A client of the broker whose requests are counted."""
 
     def __init__(self, broker: Broker) -> None:
         services: Any = broker.parts.serving._services
@@ -137,14 +137,14 @@ class Requests:
         self._answers = 0
 
     async def ask(self, request: Any, api: ApiKey, version: int) -> Any:
-        """The answer, at once or later."""
+        """Send a request; return the response when it arrives."""
         self.client.send(request, api=api, version=version)
         self._answers += 1
         return (await self.client.answered(self._answers))[-1][1]
 
     async def count(self, make: Callable[[], list[tuple[Any, ApiKey, int]]], *, turns: int = 0) -> Calls:
-        """Count the calls for the requests of `make`, each sent after the previous answer, and for the next `turns` of
-        the loop. The least of REPEATS counts.
+        """Count the calls for the requests of `make`, each of which is sent after the previous response, and for the
+        next `turns` of the event loop. Returns the least of REPEATS counts.
         """
         found = []
         for _ in range(REPEATS):
@@ -170,7 +170,7 @@ class Requests:
 
 
 class Producer:
-    """Makes the requests of one producer."""
+    """Creates the requests of one producer."""
 
     def __init__(self, producer_id: int = -1, epoch: int = -1, *, partitions: int = 1, acks: int = -1) -> None:
         self.producer_id, self.epoch = producer_id, epoch
@@ -217,7 +217,7 @@ async def transactional(requests: Requests, partitions: int) -> Producer:
     producer.transactional_id = f"counted-{partitions}"
     find = FindCoordinatorRequest(key=producer.transactional_id, key_type=1)
     async with asyncio.timeout(20):
-        while (await requests.ask(find, ApiKey.FIND_COORDINATOR, 3)).error_code:  # the internal topic is made
+        while (await requests.ask(find, ApiKey.FIND_COORDINATOR, 3)).error_code:  # the internal topic is being created
             pass
         init = InitProducerIdRequest(
             transactional_id=producer.transactional_id, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
@@ -237,7 +237,9 @@ def fetch(
     topic: str = TOPIC,
     follower: int | None = None,
 ) -> FetchRequest:
-    """A Fetch of this many partitions, all from one offset on. `session`: id and epoch."""
+    """Return a Fetch request for this many partitions, all from the same offset on. `session` is (session id, session
+    epoch).
+    """
     wanted = [
         FetchRequest.FetchTopic.FetchPartition(
             partition=index,
@@ -301,7 +303,7 @@ async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
 
 
 class Replicated:
-    """A leader with a follower, or a consumer, that waits for the records of a producer."""
+    """A leader with a follower, or with a consumer, that waits for the records of a producer."""
 
     def __init__(self, directory: Path, partitions: int, isr: tuple[int, ...]) -> None:
         self.served = served = Served(directory, partitions=partitions, segment_bytes=1 << 20)
@@ -315,7 +317,7 @@ class Replicated:
         self.follower = FOLLOWER if FOLLOWER in isr else None
 
     def fetch(self, offset: int) -> bytes:
-        """The next request of the session."""
+        """Return the next request of the fetch session."""
         asked = fetch(
             offset,
             partitions=self.partitions if self.session[0] == 0 else 1,
@@ -328,7 +330,7 @@ class Replicated:
         return self.reader._frame(asked, ApiKey.FETCH, 17)
 
     async def begin(self) -> None:
-        """Begin the session and send its first waiting request."""
+        """Begin the fetch session and send its first request, which waits."""
         self.reader._receive(self.fetch(0))
         ((_, answer),) = await self.reader.answered(1)
         self.session = answer.session_id, 1
@@ -337,7 +339,7 @@ class Replicated:
         await turns()
 
     async def count(self) -> Calls:
-        """Count the calls for a produced record until the waiting reader has got it and waits again."""
+        """Count the calls for one produced record until the waiting reader has received it and waits again."""
         found = []
         for number in range(1, REPEATS + 1):
             frame = self.producer._frame(produce(bytes(make_batch())), ApiKey.PRODUCE, 9)

@@ -1,4 +1,4 @@
-"""The log cleaner: its steps run between other work of the event loop, and its notes are written first."""
+"""The log cleaner runs its steps between other work of the loop, and writes its checkpoint before a compaction."""
 
 import dataclasses
 import errno
@@ -74,7 +74,7 @@ async def test_the_cleaner_waits_as_long_as_the_backoff_says_now():
 
 
 def cleaner_of(partition, logs, disk, clock, **settings):
-    """A cleaner of one partition."""
+    """Return a cleaner with one partition."""
     config = {
         keys.LOG_CLEANER_DEDUPE_BUFFER_SIZE: 1 << 20,
         keys.LOG_CLEANER_IO_MAX_BYTES_PER_SECOND: 1e9,
@@ -132,7 +132,7 @@ async def test_the_off_switch_starts_nothing():
 
 
 async def test_a_compaction_is_noted_before_the_log_changes(tmp_path):
-    """After a crash, the note distinguishes an emptied segment from a damaged one."""
+    """After a crash, the checkpoint distinguishes an emptied segment from a damaged one."""
     noted: list[str] = []
 
     class WatchedDisk(RealDisk):
@@ -155,7 +155,9 @@ async def test_a_compaction_is_noted_before_the_log_changes(tmp_path):
 
 
 async def test_records_read_by_a_compaction_are_on_the_disk_before_it_begins(tmp_path, monkeypatch):
-    """This includes later markers, the producers' last batches, and the offset below which a hole is no loss."""
+    """The records include later markers, the producers' last batches, and the offset below which a hole counts as no
+    loss.
+    """
     disk, clock = RealDisk(), ManualClock()
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
     log = make_log(logs, "table", 0, None, dataclasses.replace(COMPACTED, min_cleanable_dirty_ratio=0.0))
@@ -194,7 +196,7 @@ class OneFails(RealDisk):
 
 
 def full_table(logs, number=0):
-    """A log that has records to compact."""
+    """Create a log that has records to compact; return the log and its partition."""
     config = dataclasses.replace(COMPACTED, segment_bytes=100, min_cleanable_dirty_ratio=0.0)
     log = make_log(logs, "table", number, None, config)
     for _ in range(4):
@@ -216,7 +218,7 @@ async def test_a_disk_that_fails_keeps_no_log_of_another_one_from_being_compacte
 
 
 async def test_no_log_is_compacted_before_its_note_is_written(tmp_path):
-    """After a crash, an emptied segment would look like one that lost its records."""
+    """After a crash without the checkpoint, an emptied segment would look like a segment that lost its records."""
     disk, clock = OneFails(), ManualClock()
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
     log, partition = full_table(logs)
@@ -229,7 +231,7 @@ async def test_no_log_is_compacted_before_its_note_is_written(tmp_path):
 
 
 async def test_a_log_truncated_meanwhile_is_not_compacted_before_it_is_synced(tmp_path, monkeypatch):
-    """Records removed by compaction behind the recovery point look lost."""
+    """Records that compaction removes above the recovery point would look lost."""
     disk, clock = RealDisk(), ManualClock()
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
     log, partition = full_table(logs)

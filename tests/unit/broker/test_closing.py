@@ -1,4 +1,4 @@
-"""The end of a broker: its logs are closed in threads while the event loop ends connections."""
+"""When a broker stops, its logs are closed in threads while the event loop ends connections."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Logs:
 
     def __init__(self) -> None:
         self.done: list[tuple[str, bool]] = []
-        """Note the call, and whether it ran on the event loop."""
+        """Names of the calls, and whether each call ran on the event loop."""
 
     def _note(self, what: str) -> None:
         self.done.append((what, threading.current_thread() is threading.main_thread()))

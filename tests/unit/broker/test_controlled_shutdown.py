@@ -1,4 +1,4 @@
-"""A stopping broker asks for other leaders, waits for possible ones, and does not wait for impossible ones."""
+"""A stopping broker requests new leaders, waits for partitions that can get one, and does not wait for the others."""
 
 import asyncio
 
@@ -33,7 +33,7 @@ def answer(*remaining, error=ErrorCode.NONE):
 
 
 class Controller:
-    """Gives the prepared answers one after the other; each may be followed by a new image a moment later."""
+    """Returns the prepared responses one after the other; each may be followed by a new image a moment later."""
 
     def __init__(self, first, *answers):
         self.metadata = MetadataCache(None, first)
@@ -51,7 +51,9 @@ class Controller:
         return outcome
 
     def depart(self):
-        """Run the controlled shutdown. Returns whether all partitions were moved, and the time it took."""
+        """Run the controlled shutdown. Returns whether all partitions were moved, and the seconds that the shutdown
+        took.
+        """
 
         async def prepare():
             loop = asyncio.get_running_loop()

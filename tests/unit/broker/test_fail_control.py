@@ -1,4 +1,4 @@
-"""Orders to fail, and the catalogue of possible orders: it names all existing steps and nothing else."""
+"""Commands that set faults, and the catalogue of possible faults, which names exactly the existing steps."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from oncelog_protocol.errors import ErrorCode
 DROP = Action(Kind.DROP)
 IN_THE_CLIENT = {"drain", "send"}
 AS_ANSWERS = {"acknowledge": "Produce.answer", "reply-sent": "EndTxn.answer"}
-"""Points that have another name in the catalogue."""
+"""Fail points that have another name in the catalogue."""
 
 ARMED = """
 import json, sys
@@ -92,7 +92,7 @@ def test_a_refusal_can_be_told_in_every_version(key: ApiKey) -> None:
 
 
 def _request(key: ApiKey, version: int) -> Any:
-    """A request with one topic and one partition, group or key, where its API has any."""
+    """Return a request with one topic and one partition, group or key, if its API has any."""
     made = _made(request_type(key))
     if key is ApiKey.PRODUCE:
         made.acks = -1
@@ -225,7 +225,7 @@ def test_revoked_faults_of_one_hit_are_not_done() -> None:
         faults.add("p", Action(Kind.DELAY, delay_ms=delay_ms))
     taken = faults.taken("p", is_after=False, about=dict)
     assert next(taken).action.delay_ms == 1
-    faults.clear()  # which ends the first delay, and alone would have the others begin
+    faults.clear()  # ends the first delay; if only that ended, the other delays would begin
     assert list(taken) == []
 
 
@@ -254,7 +254,7 @@ def test_a_malformed_control_address_is_refused(text: str) -> None:
 
 
 async def test_a_broker_that_stops_does_not_wait_for_its_control(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise its event loop would block for half a second at each stop."""
+    """Otherwise the broker's event loop would block for half a second at each stop."""
     is_closed, has_ended = threading.Event(), threading.Event()
     shutdown = ThreadingHTTPServer.shutdown
 
@@ -283,7 +283,7 @@ HOUR = Action(Kind.DELAY, delay_ms=HOUR_MS)
 
 
 def remove_all(faults: ControlledFaults) -> None:
-    """Revoke all faults one by one."""
+    """Remove all faults, one by one."""
     for fault in faults.all():
         faults.remove(fault.number)
 
@@ -291,7 +291,7 @@ def remove_all(faults: ControlledFaults) -> None:
 @pytest.mark.parametrize("take_back", [ControlledFaults.clear, remove_all])
 @pytest.mark.parametrize("point", ["Heartbeat.request", "Heartbeat.answer"])
 async def test_revoking_a_fault_ends_its_delays(take_back: Any, point: str) -> None:
-    """The client that waits for the answer must continue: the effects of a test are undone."""
+    """The client that waits for the delayed response must continue, because removing a fault undoes its effects."""
     faults = Faults([])
     handler = FaultyHandler(ApiKey.HEARTBEAT, lambda request, context: "answer", faults)
     for _ in range(2):
@@ -337,7 +337,7 @@ async def test_a_client_that_goes_ends_all_delays_of_its_answer() -> None:
 @pytest.mark.parametrize("take_back", [ControlledFaults.clear, remove_all])
 @pytest.mark.parametrize("is_coroutine", [False, True])
 async def test_revoking_a_fault_ends_the_delay_of_a_step(take_back: Any, is_coroutine: bool) -> None:
-    """If the step is a plain function, the whole broker blocks in it."""
+    """If the delayed step is a plain function, the entire broker is blocked in it."""
     faults = Faults([])
 
     def step() -> str:

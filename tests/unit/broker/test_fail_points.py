@@ -1,4 +1,4 @@
-"""The function of each fail point; and fail points are absent unless requested."""
+"""What each fail point does, and that there are no fail points unless requested."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Background work on the logs: waiting for the disk does not block the event loop."""
+"""Background work on the logs waits for the disk without blocking the event loop."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from oncelog_broker.upkeep.maintenance import LogMaintenance
 
 
 class WatchedDisk(RealDisk):
-    """Records which threads waited to free files; one path cannot be removed."""
+    """Records which threads freed files; one path cannot be removed."""
 
     def __init__(self) -> None:
         self.threads: set[threading.Thread] = set()
@@ -67,7 +67,7 @@ async def test_large_files_are_freed_in_a_worker_thread(tmp_path: Path) -> None:
 
 
 async def test_e16_retention_flushes_segments_that_it_could_not_delete(tmp_path: Path) -> None:
-    """Segments with the only record of a producer wait for a snapshot, which retention causes."""
+    """Segments that have the only record of a producer wait for a snapshot, which retention triggers."""
     disk, clock = RealDisk(), ManualClock()
     logs = LogManager.open([tmp_path], node_id=1, cluster_id="c", disk=disk, clock=clock)
     log = make_log(logs, "orders", 0, None, dataclasses.replace(SMALL, retention_ms=1000))
@@ -87,7 +87,7 @@ LOOK_MS = 600_000
 
 
 class Expiring:
-    """A log that is searched for silent producers from time to time."""
+    """A log that the maintenance searches for expired producers from time to time."""
 
     def __init__(self, directory: Path) -> None:
         self.clock = ManualClock()
@@ -111,7 +111,7 @@ def expiring(tmp_path: Path) -> Iterator[Expiring]:
 
 @pytest.mark.parametrize("age_ms", [0, 365 * DAY_MS])
 async def test_s56_a_producer_that_writes_is_known_however_old_its_records_are(expiring: Expiring, age_ms: int) -> None:
-    """Otherwise a batch with a lost answer would be written twice, and an out-of-order batch accepted."""
+    """Otherwise a batch whose response was lost would be appended twice, and an out-of-order batch accepted."""
     for sequence in range(4):
         options = {"timestamp": expiring.clock.now_ms() - age_ms}
         assert produce(expiring.log, 1, sequence, **options) == sequence
@@ -139,7 +139,7 @@ async def test_s56_a_producer_written_since_a_truncation_is_known(expiring: Expi
 
 
 class TickingClock(ManualClock):
-    """A clock that advances by a second per reading."""
+    """A clock that advances by one second at each reading."""
 
     def monotonic(self) -> float:
         self.advance_ms(1000)

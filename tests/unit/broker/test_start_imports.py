@@ -1,5 +1,5 @@
-"""The imports of a broker alone before it is ready: unneeded ones cost some tens of milliseconds, and tools start
-brokers by the hundred.
+"""What a broker imports before it is ready: unneeded imports cost some tens of milliseconds, and tools start hundreds
+of brokers.
 """
 
 import subprocess

@@ -1,4 +1,4 @@
-"""A fake broker inside each test's own event loop, on both kinds of loop."""
+"""A fake broker inside each test's own event loop, for asyncio's loop and for uvloop."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from oncelog_broker.local_cluster.ports import own_ports
 
 
 def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> dict[str, Any]:
-    """Every test with a loop runs on both kinds: they differ in timers and transports.
+    """Every test with an event loop runs on both kinds of loop, because they differ in timers and transports.
 
-    A test in which something must succeed within a timeout has `virtual_time`: on a busy machine no timeout is long
-    enough.
+    A test whose success depends on a timeout has the mark `virtual_time`, because no real timeout is long enough on a
+    busy machine.
     """
     if item.get_closest_marker("virtual_time"):
         return {"virtual": VirtualTimeLoop}
@@ -28,9 +28,10 @@ def pytest_asyncio_loop_factories(config: pytest.Config, item: pytest.Item) -> d
 
 @pytest.fixture
 async def fake_broker() -> AsyncIterator[FakeBroker]:
-    """A broker with the topic "topic" of one partition. The loop must not have complained when the test is over.
+    """A broker with the topic "topic", which has one partition. The fixture fails if the loop logged an error during
+    the test.
 
-    Its port is its own also while it is stopped.
+    No other process gets the broker's port, even while the broker is stopped.
     """
     complaints: list[dict[str, Any]] = []
     loop = asyncio.get_running_loop()
@@ -46,7 +47,7 @@ async def fake_broker() -> AsyncIterator[FakeBroker]:
 
 @pytest.fixture(params=["V1", "V2"])
 def coordinator(fake_broker: FakeBroker, request: pytest.FixtureRequest) -> FakeCoordinator:
-    """The fake broker as coordinator of transactions, without and with transactions V2 (KIP-890)."""
+    """The fake broker as transaction coordinator, once with transactions V1 and once with V2 (KIP-890)."""
     return FakeCoordinator(fake_broker, is_v2=request.param == "V2")
 
 
@@ -67,7 +68,7 @@ def hang_up() -> type[Exception]:
 
 @pytest.fixture
 def fast() -> dict[str, int]:
-    """Client options by which retries take milliseconds."""
+    """Client options with which retries take milliseconds."""
     return {
         "reconnect_backoff_ms": 1,
         "reconnect_backoff_max_ms": 5,

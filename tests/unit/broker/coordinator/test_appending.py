@@ -1,4 +1,4 @@
-"""The appends of a coordinator: one batch with acks=all, whose errors become coordinator error codes."""
+"""A coordinator appends one batch with acks=all, whose append errors become coordinator error codes."""
 
 from __future__ import annotations
 

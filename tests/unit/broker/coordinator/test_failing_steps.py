@@ -1,4 +1,4 @@
-"""Coordinator steps that raise an unexpected exception: their key is rolled back, all other keys continue."""
+"""A coordinator step that raises an unexpected exception rolls back its key, and all other keys continue."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.support.counters import UNREPLAYABLE, Counters, counters, failed, loa
 from oncelog_broker.coordinator.effects import Effects, Interruption
 from oncelog_protocol.errors import ErrorCode
 
-# --- steps that raise what nobody thought of
+# --- steps that raise unexpected exceptions
 
 
 def throw(machine: Counters, waiter: Any) -> Effects:
@@ -19,7 +19,7 @@ def throw(machine: Counters, waiter: Any) -> Effects:
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[Any]:
-    """The keys of the steps that the log reports."""
+    """Return the keys of the failed steps that log messages report."""
     return [record.__dict__["key"] for record in caplog.records if record.message == "step failed"]
 
 
@@ -72,7 +72,7 @@ async def test_a_machine_that_is_not_what_was_logged_is_loaded_anew(runtime, int
     monkeypatch.setattr("tests.support.counters.UNREPLAYABLE", UNREPLAYABLE)
     await loaded(runtime)
     assert counters(runtime) is not machine
-    assert counters(runtime).numbers == {"a": 2, "b": 1}  # it is in the log
+    assert counters(runtime).numbers == {"a": 2, "b": 1}  # the number is in the log
     assert told(caplog) == ["a"]
     internal_topic.advance(5.0)
     assert machine.fired == []

@@ -74,7 +74,7 @@ def test_an_internal_topic_with_retention_by_age_is_warned_about_once(caplog):
 
     compacted, both, deleted, unset = image("compact"), image("compact,delete"), image("delete"), image(None)
     tell_deleted_by_age(None, compacted)
-    tell_deleted_by_age(ClusterImage("c"), unset)  # its settings may come later
+    tell_deleted_by_age(ClusterImage("c"), unset)  # settings of the topic may arrive later
     assert not caplog.records
     for bad in (both, deleted, unset):
         caplog.clear()

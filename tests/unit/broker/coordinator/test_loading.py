@@ -1,4 +1,4 @@
-"""Loading a coordinator: records skipped in the replay make no difference, and the loop is not blocked."""
+"""Loading a coordinator: replay may skip superseded records without changing the state, and never blocks the loop."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ PRODUCERS = (5, 6)
 
 
 class Log:
-    """Appends random records of groups and transactions, and replays each at once into `expected`."""
+    """Appends random records of groups and transactions, and replays each immediately into `expected`."""
 
     def __init__(self, internal_topic: Any, seed: int) -> None:
         internal_topic.lead()
@@ -116,7 +116,7 @@ def test_superseded_records_within_a_chunk_make_no_difference(internal_topic, se
 
 @pytest.mark.parametrize("chunk_bytes", [1, 300, 500, 800, 1200, 10**6])
 def test_s42_the_age_of_a_transaction_is_its_own_wherever_a_chunk_ends(internal_topic, chunk_bytes, monkeypatch):
-    """Only the first record of the second transaction is replayed: the records between the two transactions are
+    """Only the first record of the second transaction is replayed, because the records between the two transactions are
     superseded.
     """
     monkeypatch.setattr("oncelog_broker.coordinator.loading.LOAD_CHUNK_BYTES", chunk_bytes)
@@ -138,7 +138,7 @@ def test_s42_the_age_of_a_transaction_is_its_own_wherever_a_chunk_ends(internal_
 
 
 class Decodes(Counters):
-    """Counts the decoded records."""
+    """Counts the records that it decodes."""
 
     decoded = 0
 
@@ -165,7 +165,7 @@ def test_a_superseded_record_is_not_decoded(internal_topic):
 
 @pytest.mark.parametrize("per_batch", [1, 1000])
 def test_other_work_gets_its_turn_after_some_records(internal_topic, per_batch):
-    """Reading a record counts as well as replaying one: a chunk of superseded records is long work, too."""
+    """Reading a record counts like replaying one, because a chunk of superseded records takes long, too."""
     internal_topic.lead()
     partition = internal_topic.led[0]
     for first in range(0, 2000, per_batch):

@@ -1,4 +1,4 @@
-"""Simultaneous work of a coordinator does not block the loop: ten thousand sessions that end or begin (S87)."""
+"""Simultaneous work of a coordinator, such as ten thousand sessions that end or begin, never blocks the loop (S87)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ GROUPS = [3000, pytest.param(10_000, marks=pytest.mark.soak)]
 
 @pytest.fixture(autouse=True)
 def as_in_a_broker() -> Iterator[None]:
-    """Configure the garbage collector as a broker does, with short collections."""
+    """Configure the garbage collector for short collections, as a broker does."""
     undo = keep_collections_short()
     yield
     undo()
@@ -62,7 +62,7 @@ def logged_group(group_id: str) -> Any:
 
 
 def group_runtime(topic: Any) -> CoordinatorRuntime[GroupMachine]:
-    """A runtime whose slices follow the real clock and whose sessions follow the test's clock."""
+    """Create a runtime whose slices follow the real clock and whose sessions follow the test's clock."""
     ids = count()
 
     def machine(index: int) -> GroupMachine:
@@ -73,7 +73,7 @@ def group_runtime(topic: Any) -> CoordinatorRuntime[GroupMachine]:
 
 @pytest.mark.parametrize("groups", GROUPS)
 async def test_s87_simultaneous_session_ends_let_other_work_run(internal_topic, groups):
-    """All clients were cut off; the coordinator has moved, so all their sessions began at the same moment."""
+    """All clients were disconnected. The coordinator has moved, so all sessions began at the same moment."""
     runtime = group_runtime(internal_topic)
     runtime.on_image(internal_topic.lead())
     shard = runtime.loaded_shard(0)
@@ -119,7 +119,7 @@ async def test_s87_a_heartbeat_between_two_slices_counts(internal_topic):
     fired = shard.machine.fired
     assert fired == ["a"]
     shard.timers.set("c", 5.0)
-    runtime.fire_timers()  # woken once more meanwhile
+    runtime.fire_timers()  # the runtime is woken again meanwhile
     await turns(50)
     assert fired == ["a", "b"]
     internal_topic.advance(4.0)
@@ -127,7 +127,7 @@ async def test_s87_a_heartbeat_between_two_slices_counts(internal_topic):
 
 
 class Ticking(ManualClock):
-    """A clock that advances a second per reading: each slice has one step."""
+    """A clock that advances by a second at each reading, so that each slice has one step."""
 
     def monotonic(self) -> float:
         self.advance_ms(1000)
@@ -160,7 +160,7 @@ async def test_s87_timers_stop_firing_where_the_coordinator_moves_between_two_sl
 
 
 async def test_s87_answers_of_one_step_leave_in_several_turns(runtime, internal_topic):
-    """One turn of the loop encodes few answers, so that a thousand joining members do not block it."""
+    """One turn of the loop encodes only few responses, so that a thousand joining members do not block the loop."""
     runtime.on_image(internal_topic.lead())
     answers = [runtime.write("a", wait_for_ever, failed) for _ in range(3 * REPLIES_PER_TURN)]
     runtime.on_image(internal_topic.resign())

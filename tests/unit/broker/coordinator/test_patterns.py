@@ -1,4 +1,6 @@
-"""Patterns of transactional ids: matches, refusals, and that only their users wait for them."""
+"""Patterns of transactional ids: what they match, which are refused, and that only the requests that use a pattern wait
+for it.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from oncelog_broker.runtime.clock import SystemClock
 
 CLOCK = SystemClock()
 SLOW = "(((((a?b?){1,6}){1,6}){1,6})*)c"
-"""A pattern of many steps whose results RE2 cannot cache."""
+"""A pattern whose matching takes many steps, and whose intermediate states RE2 cannot cache."""
 
 
 def test_the_regular_expression_library_is_loaded_only_if_needed() -> None:
-    """Loading takes milliseconds and memory: the first request would load it on the event loop."""
+    """Loading the library takes milliseconds and memory, and the first request would load it on the event loop."""
     look = "import oncelog_broker.server.transactions.list_transactions, sys; sys.exit('re2' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", look], check=False).returncode == 0
 
@@ -50,7 +52,7 @@ async def test_invalid_and_oversized_patterns_are_refused(text: str) -> None:
 
 
 async def test_a_catastrophic_backtracking_pattern_takes_no_time() -> None:
-    """(a|a)*b on forty times a is 2^40 steps by trial and error."""
+    """A backtracking engine needs 2^40 steps to match (a|a)*b against forty times "a"."""
     async with asyncio.timeout(30):
         assert await (await IdPattern.read("(a|a)*b")).matching(["a" * 40, "a" * 40 + "b"], CLOCK) == {"a" * 40 + "b"}
 

@@ -1,4 +1,6 @@
-"""CoordinatorRuntime with a toy machine that counts: append, replay, reply after commit, load, timers, leadership."""
+"""CoordinatorRuntime with a toy machine that counts: appends, replay, replies after the commit, loading, timers and
+leadership.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ async def test_records_of_a_step_are_one_batch_and_are_replayed(runtime, interna
     def two(machine, waiter):
         effects = put("a", 1)(machine, waiter)
         effects.append(("b", 2))
-        assert machine.numbers == {}  # only replay changes it
+        assert machine.numbers == {}  # only the replay of a record changes the numbers
         return effects
 
     assert runtime.write("a", two, failed) == ("put", None)
@@ -103,8 +105,8 @@ async def test_loading_passes_over_unknown_records_and_ends_transactions(runtime
 
 
 async def test_a_marker_that_comes_as_loading_ends_is_not_missed(runtime, internal_topic, monkeypatch):
-    """The replay has read the whole log, and the coordinator counts as loaded in a later turn: markers in between
-    count.
+    """The replay has read the entire log, but the coordinator counts as loaded only in a later turn; a marker in
+    between must not be lost.
     """
     internal_topic.lead()
     partition = internal_topic.led[0]
@@ -128,7 +130,9 @@ async def test_a_marker_that_comes_as_loading_ends_is_not_missed(runtime, intern
 
 
 async def test_e10_a_log_whose_end_was_compacted_away_is_loaded(runtime, internal_topic):
-    """KAFKA-9065: the log has no records between its last record and its end, so loading must not wait for any."""
+    """Compaction has removed all records between the last record and the log end, so loading must not wait for any
+    (KAFKA-9065).
+    """
     internal_topic.lead()
     log = internal_topic.logs[0]
     put_records(log, (b"a", b"1"))
@@ -165,7 +169,7 @@ async def test_loading_lets_other_work_run_in_between(runtime, internal_topic, m
             memoryview(build_batch(records)), required_acks=-1, origin=AppendOrigin.COORDINATOR
         )
     looks = count()
-    monkeypatch.setattr(ManualClock, "monotonic", lambda self: next(looks) / 1000)  # 1 ms for each look
+    monkeypatch.setattr(ManualClock, "monotonic", lambda self: next(looks) / 1000)  # each reading takes 1 ms
     runtime.on_image(internal_topic.image)
     assert await loaded(runtime) > 50
     assert len(counters(runtime).numbers) == 500
@@ -262,7 +266,7 @@ async def test_the_logged_part_of_a_divided_step_is_replayed(runtime, internal_t
 
 
 def test_an_oversized_record_is_a_batch_of_its_own():
-    """The log refuses that record and accepts the others."""
+    """The log refuses the batch with the oversized record and accepts the other batches."""
     small, large = Encoded(b"k" * 10, None), Encoded(b"k" * 5000, b"v")
     assert divided([small, small, large, small], 1000) == [2, 1, 1]
 
@@ -302,7 +306,7 @@ async def test_s40_the_reply_waits_until_the_records_are_committed(runtime, inte
         return effects
 
     second = runtime.write("a", look, failed)
-    assert not second.done()  # it has replayed uncommitted records
+    assert not second.done()  # the machine has replayed uncommitted records
     advance(partition, 0)
     assert await first == ("put", None)
     assert await second == 1
@@ -331,7 +335,7 @@ async def test_e11_the_same_leader_in_a_new_epoch_keeps_its_machine(runtime, int
 
 
 async def test_a_partition_is_coordinated_as_soon_as_its_log_is_open(runtime, internal_topic):
-    """The image comes first; the logs of a new topic open one after another."""
+    """The image arrives first; the logs of a new topic open one after another."""
     shown = internal_topic.lead()
     late = internal_topic.led.pop(0)
     runtime.on_image(shown)
@@ -344,7 +348,7 @@ async def test_a_partition_is_coordinated_as_soon_as_its_log_is_open(runtime, in
 
 
 async def test_e9_while_the_session_is_in_doubt_nobody_is_served_and_nothing_is_torn_down(runtime, internal_topic):
-    """KAFKA-9307: a state half torn down when the session came back stayed that way."""
+    """In Kafka, a coordinator whose state was half removed when the session returned kept that state (KAFKA-9307)."""
     runtime.on_image(internal_topic.lead())
     runtime.write("a", put("due", 1, timer=1.0), failed)
     waiting = runtime.write("a", wait_for_ever, failed)
@@ -376,7 +380,7 @@ async def test_timers_fire_in_time_and_are_rearmed(runtime, internal_topic):
     assert counters(runtime).fired == ["early"]
     internal_topic.advance(0.2)
     assert counters(runtime).fired == ["early", "late"]
-    assert len(internal_topic.wake_ups) <= 1  # a stale wake-up causes no others
+    assert len(internal_topic.wake_ups) <= 1  # an outdated wake-up schedules no others
 
 
 async def test_a_timer_whose_records_cannot_be_appended_is_retried(runtime, internal_topic):
@@ -433,7 +437,9 @@ async def settle() -> None:
 
 
 async def test_s39_a_decision_is_passed_on_once_committed_and_only_by_its_coordinator(internal_topic):
-    """The reply fails when too few replicas are left; the decision stands and is carried out when they return."""
+    """The reply fails if too few replicas are left, but the decision remains valid and is carried out when replicas
+    return.
+    """
     ended = []
     runtime = CoordinatorRuntime(
         TOPIC,
@@ -465,7 +471,7 @@ async def test_s39_a_decision_is_passed_on_once_committed_and_only_by_its_coordi
 
 
 async def test_a_reply_waits_for_slow_replicas_only_so_long_and_the_decision_longer(internal_topic):
-    """A hanging replica counts as in sync for a while; the client repeats its request."""
+    """A hanging replica counts as in sync for a while, so the client gets an error and retries its request."""
     ended = []
     runtime = CoordinatorRuntime(
         TOPIC,

@@ -1,4 +1,4 @@
-"""TimerQueue against a plain dict of deadlines."""
+"""TimerQueue behaves like a plain dict of deadlines."""
 
 from hypothesis import given
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Hand-made files of a log."""
+"""Files of a log that the tests build byte by byte."""
 
 from pathlib import Path
 
@@ -20,7 +20,9 @@ def plain_batch(base_offset: int, *values: bytes, timestamp: int = 1000, **optio
 
 @pytest.fixture
 def batches() -> list[bytearray]:
-    """Offsets 100-101 plain, 102-103 of a transaction, 104 its COMMIT marker."""
+    """Return three batches: offsets 100-101 are plain records, 102-103 belong to a transaction, and 104 is the
+    transaction's COMMIT marker.
+    """
     return [
         build_batch(
             [
@@ -46,7 +48,7 @@ def batches() -> list[bytearray]:
 
 @pytest.fixture
 def segment(tmp_path: Path, batches: list[bytearray]) -> Path:
-    """The .log with its two indexes beside it."""
+    """Write the .log file and its two index files."""
     log = tmp_path / f"{BASE:020}.log"
     log.write_bytes(b"".join(batches))
     positions = [len(batches[0]), len(batches[0]) + len(batches[1])]

@@ -1,4 +1,4 @@
-"""S57: the records of the two internal topics, decoded as Kafka's DumpLogSegments shows them."""
+"""The records of the two internal topics are decoded as Kafka's DumpLogSegments shows them (S57)."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,6 @@
-"""`oncelog dump` on hand-made files: the lines of Kafka's tool, and a fault with its position for whatever is wrong."""
+"""`oncelog dump` prints the lines of Kafka's tool for files that the tests build, and reports each damage with its
+position.
+"""
 
 import json
 import re
@@ -119,7 +121,7 @@ def test_no_bytes_make_a_traceback(segment: Path):
         segment.write_bytes(mutated)
         result = run(segment, "--print-data-log")
         assert result.exit_code in (0, 1), result.exception
-        # Base offset and leader epoch lie outside the CRC: nothing can tell that these were changed.
+        # The CRC does not cover the base offset and the leader epoch, so a change of these bytes goes undetected.
         assert result.exit_code == 1 or min((at - start) % 1000 for start in (0, 92, 173)) < 16
 
 

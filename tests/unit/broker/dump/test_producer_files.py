@@ -1,4 +1,4 @@
-"""Dumping producer snapshots and transaction indexes, as Kafka's DumpLogSegments prints them."""
+"""Producer snapshots and transaction indexes are printed as Kafka's DumpLogSegments prints them."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The table of docs/design/identity.md, row by row: the findings of a start, and its decisions."""
+"""The table of docs/design/identity.md, row by row: what a start finds, and what it decides."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ZOOKEEPER, EMBEDDED = StoreKind.ZOOKEEPER, StoreKind.EMBEDDED
 
 
 def note(kind: StoreKind, of: str = A, **changes: Any) -> DirectoryNote:
-    """The note of a directory whose broker registered for the sixth time, as process "p5"."""
+    """Return the note of a directory whose broker registered for the sixth time, as process "p5"."""
     noted = DirectoryNote(of, {of: BOTH[of]}, {}, kind, "store", "zk:2181/kafka", "p5", "", 5, 50, 500)
     return replace(noted, **changes)
 
@@ -26,7 +26,7 @@ def note(kind: StoreKind, of: str = A, **changes: Any) -> DirectoryNote:
 def directory(
     kind: StoreKind | None, of: str = A, *, sisters: dict[str, str] | None = None, **changes: Any
 ) -> DirectoryFacts:
-    """A data directory with a log. `kind` None: without a note."""
+    """Return the facts of a data directory with a log. If `kind` is None, the directory has no note."""
     is_file = kind is EMBEDDED and of == A
     noted = None if kind is None else note(kind, of, **changes)
     if noted is not None and sisters is not None:
@@ -46,7 +46,7 @@ ALONE_IN_0_1 = UNKNOWN._replace(has_store_file=True)
 
 
 def store(kind: StoreKind, **changes: Any) -> StoreFacts:
-    """The store as the directories know it."""
+    """Return a store with the facts that the directories' notes have of it."""
     return StoreFacts(kind, "here", "c", "store", 5, "p5", 500)._replace(**changes)
 
 
@@ -332,7 +332,7 @@ def test_a_start_that_is_refused_says_why_and_goes_on_if_told(
 
 
 def test_s73_a_directory_of_a_member_is_lost_until_somebody_accepts_that() -> None:
-    """The broker is unsure once; partitions that may have been there stay offline."""
+    """The broker is unsure at one start only; partitions that may have been in the lost directory stay offline."""
     first = judge(store(ZOOKEEPER), MEMBER_OF_BOTH[0])
     assert (first.is_unsure, first.lost) == (True, {B: LOST_B})
     later = directory(ZOOKEEPER, registration=6, process="p6", lost=first.lost)
@@ -373,7 +373,8 @@ def test_the_past_of_a_directory_is_known_by_its_notes_or_its_files() -> None:
     assert judge(store(EMBEDDED), ALONE_IN_0_1).past is Past.ALONE
     assert judge(store(EMBEDDED), UNKNOWN).past is Past.UNKNOWN
     assert judge(store(EMBEDDED), NEW).past is Past.NEW
-    # One that is alone again by `start.accept` has its trace still; the note goes first.
+    # A broker that became standalone again by `start.accept` still has a trace of its cluster, but the note takes
+    # precedence.
     assert judge(store(EMBEDDED), ALONE._replace(has_trace=True)).past is Past.ALONE
 
 
@@ -381,7 +382,8 @@ def test_the_age_of_a_directory_is_found() -> None:
     noted = note(ZOOKEEPER)
     assert age(None, store(ZOOKEEPER)) is Age.UNKNOWN
     assert age(noted, store(ZOOKEEPER)) is Age.CURRENT
-    # The nonce goes before the id of the store: a move that was cut short after it registered.
+    # The nonce takes precedence over the id of the store: here a move to another store was interrupted after the
+    # registration.
     assert (
         age(note(EMBEDDED, pending="p6"), store(ZOOKEEPER, store_id="new", nonce="p6", registration=0)) is Age.CURRENT
     )

@@ -1,4 +1,4 @@
-"""The note file that records the identity of a data directory."""
+"""The note file records the identity of a data directory."""
 
 from __future__ import annotations
 

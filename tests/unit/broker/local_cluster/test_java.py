@@ -9,7 +9,7 @@ from oncelog_broker.local_cluster.java import JavaNotFound, find_java, version_o
 
 
 def installation(directory: Path, version: str) -> Path:
-    """A Java that only reports its version. Returns its home."""
+    """Create a fake Java installation that only reports its version. Returns its home directory."""
     (directory / "bin").mkdir(parents=True)
     executable = directory / "bin" / "java"
     executable.write_text("#!/bin/sh\nexit 1\n")

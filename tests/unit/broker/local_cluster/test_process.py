@@ -137,7 +137,7 @@ def test_a_missing_process_has_no_start_time() -> None:
 
 
 def test_the_end_of_a_process_is_noticed_whatever_its_descriptor_number(log: Path) -> None:
-    """A process of many connections has descriptors beyond what select() takes."""
+    """A process with many connections has file descriptors with numbers that select() cannot handle."""
     with many_descriptors(1100):
         process = LocalProcess.start(SLEEP, log)
         process.kill()

@@ -43,7 +43,7 @@ def files(directory: Path, names: list[str]) -> Path:
 
 @pytest.fixture(autouse=True)
 def bare_machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A machine without Python packages and Debian packages that have jars."""
+    """Simulate a machine on which no Python or Debian package provides the jars."""
     monkeypatch.setattr(zookeeper_jars, "find_spec", lambda _: None)
     monkeypatch.setattr(zookeeper_jars, "DEBIAN_JAR", tmp_path / "no such file")
 

@@ -1,4 +1,4 @@
-"""Kafka's text checkpoints: written entries are read back, and damage is reported with file and line."""
+"""Kafka's text checkpoints: entries survive writing and reading, and damage is reported with file and line."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def test_a_missing_checkpoint_file_has_no_entries(tmp_path: Path) -> None:
         ("", 1),
         ("0\n", 1),
         ("1\n0\n", 1),
-        ("0\n2\norders 0 1\n", 2),  # fewer than announced
+        ("0\n2\norders 0 1\n", 2),  # fewer lines than the header announces
         ("0\n1\norders 0 1", 3),  # cut off
         ("0\n1\norders 0\n", 3),
         ("0\n1\norders 0 x\n", 3),

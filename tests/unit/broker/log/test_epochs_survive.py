@@ -1,4 +1,4 @@
-"""Leader epochs are written when they begin and synced with the records: their state after a kill or a power cut."""
+"""Leader epochs are written when they begin and synced with the records, and survive a kill or a power cut."""
 
 from __future__ import annotations
 

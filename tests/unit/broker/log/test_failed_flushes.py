@@ -1,4 +1,6 @@
-"""A flush that failed is remembered: the kernel reports a lost write once, and later fsyncs prove nothing (E26)."""
+"""A failed flush is remembered, because the kernel reports a lost write only once, and later fsyncs prove nothing
+(E26).
+"""
 
 from __future__ import annotations
 
@@ -32,8 +34,8 @@ class ForgettingFile(RealFile):
 
 
 class ForgettingDisk(RealDisk):
-    """A disk on which the first fsync of a log file waits and fails; later ones succeed, as no data is left to
-    write.
+    """A disk on which the first fsync of a log file waits and then fails. Later fsyncs succeed, because no data is left
+    to write.
     """
 
     __slots__ = ("is_in_first", "may_fail", "syncs")
@@ -129,7 +131,9 @@ def test_e46_a_failed_flush_that_nobody_has_finished_is_found_when_the_log_is_cl
 def test_e46_a_failed_flush_of_an_unchanged_log_is_found_when_it_is_closed(
     disk: ForgettingDisk, tmp_path: Path
 ) -> None:
-    """Its directory or a file may have been synced for the first time: closing must not skip the log as unchanged."""
+    """The log's directory or one of its files may have been synced for the first time, so closing must not skip the log
+    as unchanged.
+    """
     log = open_log(tmp_path / "orders-0")
     fill(log, 3)
     log.close()

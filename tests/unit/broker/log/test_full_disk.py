@@ -1,4 +1,4 @@
-"""A log on a full disk is intact: a refused append has changed nothing and may be retried."""
+"""A log on a full disk stays intact: a refused append has changed nothing and may be retried."""
 
 import errno
 import os

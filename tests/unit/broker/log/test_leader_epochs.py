@@ -1,4 +1,4 @@
-"""Leader epochs and their start offsets: kept over restarts, truncated with the log, looked up by followers."""
+"""Leader epochs and their start offsets survive restarts, are truncated with the log, and are read by followers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_the_end_of_a_leader_epoch_is_found(epochs: LeaderEpochs, epoch: int, an
     [
         (5, 30, [*ENTRIES, (5, 30)]),
         (4, 40, ENTRIES),  # the epoch continues
-        (2, 10, [(1, 0), (2, 10)]),  # contradicting entries are removed
+        (2, 10, [(1, 0), (2, 10)]),  # the contradicting entries are removed
         (5, 10, [(1, 0), (5, 10)]),
     ],
 )

@@ -74,7 +74,7 @@ class TestDurableStart:
     def test_the_durable_start_is_at_least_the_first_synced_segment(self, state):
         state.log_start_offset, state.checkpointed_start = 30, 15
         state.note_synced_names(25)
-        state.note_synced_names(5)  # an older flush ends later
+        state.note_synced_names(5)  # an older flush ends after a newer one
         assert state.durable_start_offset == 25
 
     def test_the_durable_start_is_never_above_the_log_start(self, state):
@@ -90,7 +90,9 @@ class TestDurableStart:
 
 
 def test_a_released_log_is_freed_at_once(tmp_path):
-    """None of its parts refers to the log: a cycle among frozen objects is never collected (`runtime/garbage.py`)."""
+    """No part of the log refers to the log object, because a reference cycle among frozen objects is never collected
+    (`runtime/garbage.py`).
+    """
     log = open_log(tmp_path / "orders-0")
     fill(log, 3)
     log.close()

@@ -1,4 +1,4 @@
-"""PartitionLog: appending, reading, rolling, lookup by time, retention."""
+"""PartitionLog appends, reads, rolls segments, looks up offsets by time, and deletes by retention."""
 
 import dataclasses
 import random
@@ -358,7 +358,7 @@ class TestTimestamps:
         assert run_steps(log.reader.max_timestamp_offset()) == (1, NOW + 50, 0)
 
     def test_the_largest_timestamp_below_the_upper_bound_is_found(self, log):
-        """Records deleted by DeleteRecords and those above the last stable offset do not count."""
+        """Records that DeleteRecords removed, and records above the last stable offset, do not count."""
         for ts in (60, 50, 10, 30, 20, 40, 70):
             append(log, b"a", timestamp=NOW + ts)
         assert run_steps(log.reader.max_timestamp_offset()) == (6, NOW + 70, 0)
@@ -559,8 +559,8 @@ class TestFlush:
         assert log.recovery_point <= 5
 
     def test_a_flush_that_ends_during_a_truncation_is_void(self, tmp_path, log):
-        """A recovery point above the log end would look like damage, and records covered by a snapshot would be
-        lost.
+        """Otherwise a recovery point above the log end would look like damage, and records covered by a snapshot would
+        be lost.
         """
         fill(log, 30)
         pending = log.flusher.prepare_flush()
@@ -581,8 +581,8 @@ class TestFlush:
 
     def test_no_flush_begins_during_a_truncation(self, tmp_path):
         class WhileSynced(RealDisk):
-            """Begins a flush when a directory is synced: the end is truncated by then, and the log does not know it
-            yet.
+            """A disk that begins a flush when a directory is synced: at that moment the end is truncated on disk, but
+            the log object does not know it yet.
             """
 
             def sync_directory(self, path):

@@ -1,4 +1,4 @@
-"""The validation of a producer's batch by its leader, and how long it delays other clients."""
+"""The leader validates a producer's batch, and how long that delays other clients is limited."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ COMPACT = frozenset({"compact"})
 
 
 def batch_of(payload: bytes, count: int, codec: Compression = Compression.NONE) -> bytearray:
-    """A batch with a right header and CRC whose records are `payload`."""
+    """Return a batch with a correct header and CRC whose records are the bytes of `payload`."""
     batch = make_batch()[:HEADER_SIZE] + payload
     struct.pack_into(">i", batch, 8, len(batch) - 12)
     struct.pack_into(">h", batch, 21, codec)
@@ -150,7 +150,7 @@ def test_full_validation_believes_the_records_about_their_largest_timestamp(open
 
 
 def test_a_batch_too_large_to_decompress_is_refused(opened: Any) -> None:
-    """A client splits a batch after that error and does not repeat it unchanged."""
+    """After MESSAGE_TOO_LARGE a client splits the batch and does not send it again unchanged."""
     log = opened(record_validation=FULL, message_max_decompressed_bytes=1 << 20)
     payload = compress(Compression.ZSTD, RECORD * (2_000_000 // len(RECORD)))
     error = refusal(log, batch_of(payload, 2_000_000 // len(RECORD), Compression.ZSTD))

@@ -1,4 +1,6 @@
-"""Finding a record by its time in a batch with very many records, or with more than the broker decompresses."""
+"""Records are found by time in a batch with very many records, and in a batch that the broker will not decompress
+because of its size.
+"""
 
 from __future__ import annotations
 

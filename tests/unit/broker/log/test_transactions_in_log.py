@@ -1,4 +1,6 @@
-"""Producers and transactions in a PartitionLog: appends, answers, index entries, and the state after a restart."""
+"""Producers and transactions in a PartitionLog: appends and their results, index entries, and the state after a
+restart.
+"""
 
 import dataclasses
 import errno
@@ -262,7 +264,7 @@ class TestRestart:
         assert state[2]
         again = open_log(directory, recovery_point=log.recovery_point)
         assert producer_state(again) == state
-        for reopened in (log, again):  # the markers of a snapshot count as replicated
+        for reopened in (log, again):  # markers that a snapshot covers count as replicated
             reopened.producers.state.on_high_watermark(log.log_end_offset)
         assert lso(again) == lso(log) == state[1][0][0]
         again.close()

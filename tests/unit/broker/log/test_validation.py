@@ -1,4 +1,4 @@
-"""The appends that a leader refuses without a change of the log."""
+"""A leader refuses invalid appends without a change of the log."""
 
 import dataclasses
 import struct
@@ -16,7 +16,7 @@ HOUR = 3600_000
 
 
 def patched(layout, at, value, batch=None):
-    """A batch with a changed header field and a correct CRC."""
+    """Return a batch with one changed header field and a correct CRC."""
     batch = make_batch(b"a", b"b") if batch is None else batch
     struct.pack_into(layout, batch, at, value)
     struct.pack_into(">I", batch, CRC_AT, batch_crc(batch))
@@ -102,7 +102,7 @@ def test_a_compacted_topic_refuses_records_without_key(tmp_path, compression):
     with pytest.raises(KafkaError, match=r"INVALID_RECORD.*key"):
         log.append_as_leader(make_batch(b"a", key=None, compression=compression), leader_epoch=0)
     garbage = patched(">h", 21, Compression.GZIP)
-    with pytest.raises(KafkaError, match="INVALID_RECORD"):  # not retriable: it would be as bad again
+    with pytest.raises(KafkaError, match="INVALID_RECORD"):  # not retriable, because a retry would be as invalid
         log.append_as_leader(garbage, leader_epoch=0)
     assert log.log_end_offset == 2
     log.close()

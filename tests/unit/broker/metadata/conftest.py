@@ -1,4 +1,4 @@
-"""Every implementation of MetadataStore, for the contract tests; fresh stores for the others."""
+"""All implementations of MetadataStore, for the contract tests; a new store for each test."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -31,7 +31,7 @@ NEEDS_JAVA = pytest.mark.zookeeper
     ]
 )
 async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenStore]:
-    """Opens a session on one tree; the previous session of an embedded store must be closed first."""
+    """A function that opens a session on one tree; the previous session of an embedded store must be closed first."""
     opened: list[MetadataStore] = []
 
     async def open_embedded() -> MetadataStore:

@@ -1,4 +1,4 @@
-"""The text of the metrics: in Prometheus' format, built in small steps, and once for simultaneous scrapes."""
+"""The text of the metrics has Prometheus' format, is built in small steps, and is shared by simultaneous scrapes."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def parsed(text: bytes) -> dict[str, list[Any]]:
 
 
 def steps_of(samples: Samples, of: Family) -> tuple[bytes, int]:
-    """The text, and the number of steps in which it was built."""
+    """Return the text, and the number of steps in which it was built."""
     steps, count = text_of(of, samples), 0
     while True:
         try:
@@ -86,7 +86,7 @@ def test_names_are_unique_and_a_counter_says_so() -> None:
 
 
 def partition(index: int) -> Any:
-    """The attributes of a partition that `Source` reads."""
+    """Return an object with the attributes of a partition that `Source` reads."""
     counters = ProducerCounters(duplicates=1)
     log = SimpleNamespace(
         producer_state=SimpleNamespace(counters=counters), log_start_offset=1_000_000, log_end_offset=1_000_010
@@ -125,7 +125,7 @@ def test_very_many_partitions_are_looked_at_in_small_steps() -> None:
 
 
 async def scraper_of(texts: list[str], monkeypatch: pytest.MonkeyPatch) -> tuple[Scraper, ManualClock]:
-    """A scraper whose scrapes take two steps and a second, and return these texts."""
+    """Return a scraper whose scrapes take two steps and a second, and that returns these texts."""
     clock = ManualClock()
 
     def scrape(_: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The levels of loggers, shown and changed while the process runs."""
+"""The levels of loggers can be shown and changed while the process runs."""
 
 from __future__ import annotations
 

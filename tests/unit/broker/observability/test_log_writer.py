@@ -1,4 +1,6 @@
-"""Log lines without a reader block no thread: they wait in a bounded queue, and dropped lines are reported."""
+"""Log lines that no process reads block no thread: they wait in a bounded queue, and the number of dropped lines is
+reported.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from oncelog_broker.observability.logs import JsonFormatter, TextFormatter
 
 
 class Pipe:
-    """Standard error as a parent process may hold it."""
+    """A pipe in place of standard error, as a parent process may provide it."""
 
     def __init__(self) -> None:
         self.reader, self.writer = os.pipe()
@@ -26,7 +28,7 @@ class Pipe:
         os.close(self.reader)
 
     def lines(self, until: str) -> list[str]:
-        """All lines up to the first that contains `until`."""
+        """Read all lines up to the first line that contains `until`."""
         data = b""
         while not re.search(until, data.rpartition(b"\n")[0].decode()):
             data += os.read(self.reader, 65536)
@@ -65,7 +67,7 @@ def test_a_reader_that_rests_stops_nobody_and_is_told_what_it_missed(pipe: Pipe)
     for number in range(count):
         logger.warning("%s", f"number={number} {line}")
     assert not handler.writer.flush(0.0)
-    assert time.monotonic() - started < 20.0  # it would block for ever
+    assert time.monotonic() - started < 20.0  # a blocking write would wait for ever
     lines = pipe.lines(r"dropped.*count=\d+")
     numbers = [int(found[1]) for found in (re.search(r"number=(\d+)", line) for line in lines) if found]
     told = re.search(r"log lines were dropped: .*count=(\d+)", lines[-1])

@@ -1,4 +1,4 @@
-"""Log lines contain names chosen by clients, and these cannot steer a terminal."""
+"""Log lines may contain names that clients chose, and these names cannot steer a terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Counters only grow, whatever happens to logs and topics; timings cover the latest requests."""
+"""Counters only grow, whatever happens to logs and topics; timings cover only the latest requests."""
 
 from __future__ import annotations
 

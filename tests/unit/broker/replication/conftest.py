@@ -1,4 +1,4 @@
-"""The partitions of one broker."""
+"""Fixtures for the partitions of one broker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def logs(tmp_path: Path, disk: WatchedDisk) -> LogManager:
 
 @pytest.fixture
 async def tasks(logs: LogManager, disk: WatchedDisk) -> AsyncIterator[Tasks]:
-    """The replicas of a broker with these logs, which the fixture closes."""
+    """Tasks for the replicas of a broker with these logs; the fixture closes the tasks and the logs."""
     tasks = Tasks()
     yield tasks
     disk.may_go_on.set()

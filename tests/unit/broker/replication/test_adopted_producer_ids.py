@@ -1,4 +1,4 @@
-"""Producer ids of a cluster that is founded from data directories begin above those that the logs know."""
+"""In a cluster that is founded from data directories, new producer ids begin above those that the logs know."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from oncelog_broker.runtime.disk import RealDisk
 
 
 def write(logs: LogManager, partition: int, producer_id: int = -1) -> None:
-    """Write a record of this producer into a log of its own."""
+    """Write a record of this producer into the log of a new partition."""
     opening = logs.begin_opening([WantedLog("orders", partition, None, LogConfig())])
     opening.run()
     logs.finish_opening(opening)

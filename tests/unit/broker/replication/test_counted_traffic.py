@@ -1,4 +1,4 @@
-"""Incoming and outgoing traffic is counted once, whatever happens to partition and topic."""
+"""Incoming and outgoing traffic is counted exactly once, whatever happens to partition and topic."""
 
 from __future__ import annotations
 

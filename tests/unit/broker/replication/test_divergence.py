@@ -1,4 +1,4 @@
-"""A reader that names the epoch of its last record learns where its log diverges from ours (KIP-595)."""
+"""A reader that names the leader epoch of its last record learns where its log diverges from the leader's (KIP-595)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ ACKS_ALL = -1
 
 @pytest.fixture
 def partition(tmp_path: Path) -> Iterator[Partition]:
-    """A partition with records 0 to 2 of epoch 0, and 3 and 4 of epoch 3; epoch 5 has none yet."""
+    """A partition with records 0 to 2 of epoch 0, and 3 and 4 of epoch 3; epoch 5 has no record yet."""
     made = Partition("orders", bytes(16), 0, open_log(tmp_path / "orders-0"), broker_id=1)
     for epoch, count in ((0, 3), (3, 2), (5, 0)):
         made.lead(epoch, (1,))
@@ -30,14 +30,14 @@ def partition(tmp_path: Path) -> Iterator[Partition]:
     ("offset", "epoch", "answer"),
     [
         (3, 0, None),
-        (4, 0, (0, 3)),  # the reader has a record of epoch 0 where ours has one of epoch 3
+        (4, 0, (0, 3)),  # the reader has a record of epoch 0 at an offset at which the leader has one of epoch 3
         (50, 0, (0, 3)),
-        (2, 1, (0, 3)),  # there never was an epoch 1
+        (2, 1, (0, 3)),  # no leader epoch 1 ever existed
         (5, 3, None),
         (6, 3, (3, 5)),
         (5, 4, (3, 5)),
         (5, 5, None),
-        (50, -1, None),  # the reader names no epoch
+        (50, -1, None),  # the reader names no leader epoch
     ],
 )
 def test_the_offset_of_divergence_is_found(

@@ -1,4 +1,4 @@
-"""A follower with a leader behind a wire without sockets: real requests, real handlers, real logs."""
+"""A follower and a leader with real requests, handlers and logs, connected by function calls instead of sockets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ IMAGE = ClusterImage("", {broker: Broker(broker, EPOCH, ()) for broker in BOTH})
 
 
 class Wire:
-    """`Peers` that reach the leader unless `is_cut`."""
+    """Replaces `Peers`: requests reach the leader unless `is_cut`."""
 
     def __init__(self, served: Served) -> None:
         self.is_cut = False
@@ -52,7 +52,7 @@ class Wire:
         self._client.send(request, api=ApiKey.FETCH, version=17)
         while not self._client.has_answers(self._answered + 1):
             await asyncio.sleep(0.005)
-            self._served.deadlines.fire()  # time passes quickly at the leader
+            self._served.deadlines.fire()  # time passes quickly on the leader
             if self.is_cut:
                 self._client = Client(self._served)
                 self._answered = 0
@@ -90,7 +90,7 @@ class Pair:
         self.follower.log.state.checkpointed_start = self.follower.log.log_start_offset
 
     async def confirmed(self, partitions: Collection[Led]) -> set[Led]:
-        """Confirms leadership, like `LeaderCheck`."""
+        """Confirm the leadership of these partitions, in place of `LeaderCheck`."""
         return set(partitions) if self.leader_answers else set()
 
     def begin(self, epoch: int = 0, isr: tuple[int, ...] = BOTH) -> None:
@@ -149,7 +149,7 @@ async def test_records_that_the_leader_lacks_are_truncated_in_a_thread(
     pair.follower.lead(1, (FOLLOWER,), BOTH)
     for _ in range(5):
         pair.follower.append(memoryview(make_batch(b"lost")), required_acks=1)
-    pair.follower.high_watermark = 4  # as if nobody had elected it
+    pair.follower.high_watermark = 4  # as if the follower had never been elected
     truncate, threads = pair.follower.log.trimmer.truncate_to, []
 
     def truncating(offset: int) -> None:
@@ -169,7 +169,7 @@ async def test_records_that_the_leader_lacks_are_truncated_in_a_thread(
 async def test_a_leader_whose_first_append_failed_follows_the_next_leader(
     pair: Pair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It knows an epoch that the next leader lacks, and has no records to be truncated."""
+    """The former leader knows a leader epoch that the next leader lacks, although it has no records to truncate."""
     pair.begin()
     pair.produce(4)
     await pair.until_the_same()
@@ -192,14 +192,14 @@ async def test_a_leader_whose_first_append_failed_follows_the_next_leader(
 async def test_a_truncation_with_an_unexpected_exception_is_retried(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Otherwise the partition would be neither followed nor led, for ever."""
+    """Otherwise the partition would permanently be neither followed nor led."""
     pair.begin()
     pair.produce(4)
     await pair.until_the_same()
     pair.fetchers.forget(pair.follower)
     pair.follower.lead(1, (FOLLOWER,), BOTH)
     pair.follower.append(memoryview(make_batch(b"lost")), required_acks=1)
-    pair.follower.high_watermark = 4  # as if nobody had elected it
+    pair.follower.high_watermark = 4  # as if the follower had never been elected
     truncate, failures = pair.follower.log.trimmer.truncate_to, [True]
 
     def truncating(_: Any, offset: int) -> None:
@@ -287,7 +287,7 @@ async def test_a_follower_hears_its_leader_as_long_as_that_answers(pair: Pair) -
 
 
 async def test_the_leader_is_told_of_a_log_start_that_is_on_the_disk_only(pair: Pair) -> None:
-    """Otherwise records reported as deleted would come back with a follower that is killed and then elected."""
+    """Otherwise records reported as deleted would reappear with a follower that is killed and then elected."""
     pair.begin()
     pair.produce(5)
     await pair.until_the_same()
@@ -307,7 +307,7 @@ async def test_the_leader_is_told_of_a_log_start_that_is_on_the_disk_only(pair: 
 
 
 async def test_an_unnoted_log_start_is_noted_when_following_begins(pair: Pair) -> None:
-    """A replica that is not known to have deleted the same records, after a kill for example, does not join the ISR."""
+    """A replica that is not known to have deleted the same records, for example after a kill, does not join the ISR."""
     pair.begin()
     pair.produce(5)
     await pair.until_the_same()
@@ -356,7 +356,7 @@ async def test_a_follower_whose_log_fails_stops_asking(pair: Pair, monkeypatch: 
 
 
 async def test_batches_of_a_later_epoch_than_was_asked_in_are_left_out(pair: Pair) -> None:
-    """It is unknown whether our log agrees with the later leader's (KAFKA-18723)."""
+    """It is unknown whether the follower's log agrees with the later leader's log (KAFKA-18723)."""
     log = pair.follower.log
     older = make_batch(b"a", base_offset=0, partition_leader_epoch=3)
     newer = make_batch(b"b", base_offset=1, partition_leader_epoch=5)
@@ -369,7 +369,7 @@ async def test_batches_of_a_later_epoch_than_was_asked_in_are_left_out(pair: Pai
 
 
 async def test_s81_a_log_is_not_given_up_before_its_leader_answers(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The leader may be dead, and come back without its disk."""
+    """The leader may be dead, and may return without its disk."""
     monkeypatch.setattr(fetcher, "RESTART_SECONDS", 0.001)
     pair.begin()
     pair.produce(4)

@@ -1,4 +1,4 @@
-"""A leader's knowledge of a follower: its position, and since when it lags."""
+"""What a leader knows of a follower: its fetch offset, and since when it lags."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def test_a_follower_at_the_leaders_end_has_caught_up() -> None:
 
 
 def test_a_follower_one_round_trip_behind_caught_up_at_its_last_fetch() -> None:
-    """Otherwise a follower of a leader that is constantly written to would always lag."""
+    """Otherwise a follower would always count as lagging if its leader receives records continuously."""
     follower = FollowerProgress(0.0)
     follower.on_fetch(8, leader_end=10, now=5.0)
     follower.on_fetch(10, leader_end=14, now=6.0)

@@ -1,4 +1,4 @@
-"""The permitted positions of the high watermark: at the leader, at a follower, after a start."""
+"""The permitted positions of the high watermark on a leader, on a follower, and after a start."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from oncelog_broker.replication.high_watermark import at_start, high_watermark_o
     [
         (10, [], 10),
         (10, [7, 9], 7),
-        (10, [12], 10),  # a follower may be ahead of a leader that was just elected
-        (10, [10, None], None),  # one follower has not reported its position
+        (10, [12], 10),  # a follower may have more records than a newly elected leader
+        (10, [10, None], None),  # one follower has not reported its log end yet
     ],
 )
 def test_every_replica_in_sync_has_everything_below(

@@ -1,4 +1,4 @@
-"""The rules of the in-sync replicas (ISR): which replicas leave, join, and count while a change is pending."""
+"""The rules of the in-sync replicas (ISR): which replicas leave and join, and which count while a change is pending."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ LAG_SECONDS = 30.0
 
 
 def follower(end: int | None, *, caught_up_at: float = 0.0, log_start: int = 0) -> FollowerProgress:
-    """A follower that has fetched up to `end` (None: not yet), and was last caught up at `caught_up_at`."""
+    """Return a follower that has fetched up to `end` and was last caught up at `caught_up_at`; an `end` of None means
+    that it has not fetched yet.
+    """
     progress = FollowerProgress(caught_up_at)
     if end is not None:
         progress.on_fetch(end, leader_end=1 << 60, now=caught_up_at, log_start_offset=log_start)
@@ -27,10 +29,10 @@ def test_no_more_replicas_are_needed_than_there_are(configured: int, replicas: i
 @pytest.mark.parametrize(
     ("end", "now", "is_lagging"),
     [
-        (9, 30.0, False),  # it is behind for the longest permitted time
+        (9, 30.0, False),  # the follower has lagged for exactly the longest permitted time
         (9, 30.1, True),
-        (10, 1000.0, False),  # it has everything: nothing was produced since
-        (None, 30.1, True),  # it has not fetched in this epoch
+        (10, 1000.0, False),  # the follower has all records, because no record was produced since
+        (None, 30.1, True),  # the follower has not fetched in this leader epoch
     ],
 )
 def test_a_replica_behind_for_too_long_lags(end: int | None, now: float, is_lagging: bool) -> None:
@@ -41,9 +43,9 @@ def test_a_replica_behind_for_too_long_lags(end: int | None, now: float, is_lagg
     ("end", "log_start", "joins"),
     [
         (10, 5, True),
-        (9, 5, False),  # below the high watermark: something acknowledged is missing
+        (9, 5, False),  # below the high watermark: an acknowledged record is missing
         (7, 5, False),
-        (10, 4, False),  # it still has records reported as deleted
+        (10, 4, False),  # the follower still has records that were reported as deleted
         (None, 5, False),
     ],
 )
@@ -55,7 +57,7 @@ def test_a_joining_replica_has_all_acknowledged_and_no_deleted_records(
 
 
 def test_a_joining_replica_has_all_records_that_a_former_leader_may_have_acknowledged() -> None:
-    """The high watermark of a new leader may be lower than that of the one before it."""
+    """The high watermark of a new leader may be lower than that of the previous leader."""
     assert not may_join(follower(11), high_watermark=10, epoch_start_offset=12, log_start_offset=0)
     assert may_join(follower(12), high_watermark=10, epoch_start_offset=12, log_start_offset=0)
 
@@ -85,7 +87,9 @@ def test_a_proposal_that_was_refused_counts_no_more() -> None:
 
 
 def test_the_same_state_again_leaves_the_proposal_open() -> None:
-    """An image that lags shows the state that the proposal names: the controller may still accept it."""
+    """A lagging image may show the state on which the open proposal is based, and the controller may still accept the
+    proposal.
+    """
     in_sync = InSync((LEADER, SECOND))
     in_sync.adopt((LEADER, SECOND), 4, is_new_epoch=False)
     in_sync.propose((LEADER,))
@@ -129,5 +133,5 @@ def test_the_isr_loses_lagging_replicas_and_gains_caught_up_ones() -> None:
 
 
 def test_a_lagging_replica_does_not_join_although_nothing_new_is_acknowledged() -> None:
-    """It would leave again at once, and two such replicas would alternate for ever."""
+    """The replica would leave again immediately, and two such replicas would alternate for ever."""
     assert wanted({SECOND: follower(10), THIRD: follower(9)}, [THIRD], 31.0) is None

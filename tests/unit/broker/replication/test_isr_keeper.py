@@ -1,4 +1,4 @@
-"""The ISR as its leader keeps it: replicas leave and join, and unanswered proposals are repeated."""
+"""The leader keeps the ISR: replicas leave and join, and proposals without a response are repeated."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LAG_SECONDS = 30.0
 
 
 class Controller:
-    """Answers as the test says; requests wait until then."""
+    """Requests to this controller wait until the test chooses a response."""
 
     def __init__(self) -> None:
         self.asked: list[Any] = []
@@ -59,7 +59,7 @@ class Controller:
 
 
 class Led:
-    """One partition that broker 1 leads, with its ISR keeper."""
+    """One partition that broker 1 leads, with the ISR keeper of the broker."""
 
     def __init__(self, directory: Path) -> None:
         self.disk = FaultyDisk()
@@ -81,7 +81,7 @@ class Led:
             self.keeper.consider([self.partition])
 
     async def until(self, asked: int) -> Any:
-        """The last of this many proposals."""
+        """Wait for this many proposals, and return the last of them."""
         async with asyncio.timeout(20):
             while len(self.controller.asked) < asked:  # noqa: ASYNC110 - nothing tells of it
                 await asyncio.sleep(0)
@@ -132,7 +132,9 @@ async def test_a_caught_up_replica_stays_in_sync_on_an_idle_partition(led: Led) 
 
 
 async def test_two_hanging_replicas_do_not_replace_each_other_in_the_isr(led: Led) -> None:
-    """No record is acknowledged without them, so they have all acknowledged ones; they are not in sync nevertheless."""
+    """The two replicas have all acknowledged records, because no record is acknowledged without them. Nevertheless they
+    are not in sync.
+    """
     led.partition.log.update_config(replace(led.partition.log.config, min_insync_replicas=2))
     for broker in (2, 3):
         led.fetch(broker, 0)
@@ -170,7 +172,7 @@ async def test_an_unanswered_proposal_is_repeated_and_both_isrs_count(led: Led) 
     second = await led.until(2)
     assert (first.new_isr, first.partition_epoch) == (second.new_isr, second.partition_epoch) == ([1, 2], 7)
     assert led.partition.in_sync.maximal == {1, 2, 3}
-    led.partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)  # the image shows that it was granted
+    led.partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)  # the image shows the granted ISR
     assert led.partition.high_watermark == 1
     led.controller.answer(ErrorCode.INVALID_UPDATE_VERSION)
     await led.until_answered()
@@ -190,14 +192,14 @@ async def test_an_answer_that_is_newer_than_the_image_is_not_taken_back_by_it(le
 
 
 async def test_an_answer_that_the_image_has_overtaken_ends_no_newer_proposal(led: Led) -> None:
-    """Otherwise the newer proposal would stay open for ever and block all others."""
+    """Otherwise the newer proposal would stay open for ever and block all later ones."""
     append(led)
     led.fetch(2, 1)
     led.clock.advance_ms(31_000)
     led.fetch(2, 1)
     await led.keeper.look()
     assert (await led.until(1)).new_isr == [1, 2]
-    led.partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)  # the image shows that it was granted
+    led.partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)  # the image shows the granted ISR
     led.fetch(3, 1)
     assert led.partition.in_sync.proposed == (1, 2, 3)
     led.controller.grant((1, 2), 8)
@@ -246,7 +248,7 @@ async def test_a_definitely_refused_proposal_no_longer_counts(led: Led) -> None:
 
 
 async def test_s80_a_leader_whose_log_is_offline_proposes_no_smaller_isr(led: Led) -> None:
-    """It does not know which other replicas are alive: the last one may have died with its session open."""
+    """The leader does not know which other replicas are alive: the last one may have died while its session is open."""
     led.partition.log.state.fail("append to", OSError(5, "Input/output error"))
     led.clock.advance_ms(31_000)
     await led.keeper.look()
@@ -268,7 +270,9 @@ async def test_a_leader_whose_disk_is_full_resigns_and_tries_again_when_it_is_ch
 
 
 async def test_a_leader_that_refused_an_append_and_is_alone_in_sync_lets_others_join(led: Led) -> None:
-    """With min.insync.replicas=2 no other append is tried before they join, so it would refuse for ever."""
+    """With min.insync.replicas=2 no append is possible before other replicas join, so the leader would remain unable to
+    append for ever.
+    """
     append(led)
     led.disk.full()
     with pytest.raises(KafkaError):
@@ -347,7 +351,7 @@ async def test_the_last_in_sync_replica_stays(led: Led) -> None:
 
 
 async def test_a_proposal_that_is_made_again_names_the_incarnations_of_the_first_time(led: Led) -> None:
-    """Broker 3 was complete, crashed with its machine, and came back with fewer records."""
+    """Broker 3 had all records, crashed with its machine, and returned with fewer records."""
     led.partition.lead(4, (1, 2), REPLICAS, partition_epoch=8)
     append(led)
     led.fetch(2, 1)
@@ -392,7 +396,7 @@ def test_a_lowered_min_insync_replicas_takes_effect_at_once(tmp_path: Path) -> N
 
 
 def test_an_empty_log_without_epochs_can_be_followed(tmp_path: Path) -> None:
-    """Retention has emptied an idle log; a replica on a new disk begins at its end and is elected."""
+    """Retention has emptied an idle log. A replica with a new disk starts at the log's end and is elected."""
     old = Partition("t", bytes(16), 0, open_log(tmp_path / "a" / "t-0"), broker_id=1)
     old.lead(5, (1,), (1, 2), partition_epoch=1)
     old.append(memoryview(make_batch()), required_acks=1)
@@ -411,7 +415,9 @@ def test_an_empty_log_without_epochs_can_be_followed(tmp_path: Path) -> None:
 
 
 async def test_a_replica_that_left_and_stopped_fetching_is_not_waited_for(led: Led) -> None:
-    """The controller removed a stopping broker from the ISR, and no other rule would refuse it."""
+    """The controller removed a stopping broker from the ISR, and only this rule keeps the leader from proposing it
+    again.
+    """
     append(led)
     led.fetch(2, 1)
     led.fetch(3, 1)

@@ -1,4 +1,4 @@
-"""A follower asks leaders for confirmation before it discards records that they must have."""
+"""A follower asks the leaders for confirmation before it discards records that they must have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ ME, AWAY = 9, 7
 
 
 class Wire:
-    """`Peers` with the leader's real handler; an absent broker does not answer."""
+    """Replaces `Peers` and calls the leader's real handler; an absent broker does not respond."""
 
     def __init__(self, served: Served) -> None:
         self.served = served

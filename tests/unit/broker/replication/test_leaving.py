@@ -1,4 +1,6 @@
-"""A stopping broker fetches while other brokers count on it; a follower is awaited after an election."""
+"""A stopping broker keeps fetching while other brokers count on it, and a leader waits for a follower after an
+election.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from oncelog_broker.runtime.tasks import Tasks
 
 
 class Fetched:
-    """Replaces the fetchers: records which partitions are fetched, and in which epoch."""
+    """Replaces the fetchers; records which partitions are fetched, and in which leader epoch."""
 
     def __init__(self) -> None:
         self.partitions: dict[tuple[str, int], int] = {}

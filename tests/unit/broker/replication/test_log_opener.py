@@ -1,4 +1,4 @@
-"""Logs are created and deleted per data directory, independently; deletions may fail at first."""
+"""Logs are created and deleted independently in each data directory; a deletion that fails is retried."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from oncelog_broker.runtime.tasks import Tasks
 
 
 class HangingDisk(RealDisk):
-    """A disk on which creations in the directory `b` hang while told to; renames may be refused."""
+    """A disk on which the creation of files in the directory `b` can hang; renames can be refused."""
 
     def __init__(self) -> None:
         self.may_go_on = threading.Event()
@@ -76,7 +76,7 @@ async def test_e48_a_disk_that_hangs_keeps_no_log_of_another_directory_from_bein
     replicas.on_image(EMPTY, both)
     await until(lambda: disk.hangs.is_set() and replicas.hosted("orders", 0) is not None)
     more = both.with_topic(topic("more", 2))
-    replicas.on_image(both, more)  # in the directory with the fewest, which is the one that hangs
+    replicas.on_image(both, more)  # the new log goes to the directory with the fewest logs, which is the hanging one
     last = more.with_topic(topic("last", 3))
     replicas.on_image(more, last)
     await until(lambda: replicas.hosted("last", 0) is not None)

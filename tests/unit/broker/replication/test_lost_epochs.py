@@ -1,4 +1,4 @@
-"""No leader epoch is given out twice when the metadata store is older than a log (S77)."""
+"""No leader epoch is used twice if the metadata store is older than a log (S77)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KEY = PartitionKey("orders", 0)
 
 
 class Followed:
-    """The partitions that are fetched now."""
+    """Replaces the fetchers; has the partitions that are fetched now."""
 
     def __init__(self) -> None:
         self.partitions: set[Partition] = set()
@@ -60,7 +60,7 @@ class Followed:
 
 
 class Host:
-    """Broker 1 with one partition, whose log has three records of epoch 5; the controller's rules decide."""
+    """Broker 1 with one partition, whose log has three records of leader epoch 5; the controller's rules decide."""
 
     def __init__(self, directory: Path) -> None:
         self.clock, self.tasks = ManualClock(), Tasks()
@@ -71,7 +71,7 @@ class Host:
         )
         self.image = EMPTY
         self.asked: list[int] = []
-        """The last epoch of the log in each request."""
+        """The latest leader epoch of the log, as each request contains it."""
         self.is_away = False
         self.raiser = EpochRaiser(ME, self.replicas, self, self.alter, host_of(self.clock, self.tasks))
 
@@ -88,12 +88,12 @@ class Host:
             self.replicas.leader("orders", 0).append(memoryview(make_batch()), required_acks=1)
 
     async def restore(self, leader: int, epoch: int, isr: tuple[int, ...] = (ME, OTHER)) -> None:
-        """Show the broker the partition state of an older store, as if both had been restarted."""
+        """Show the broker the partition state of an older store, as if the store and the broker had been restarted."""
         await self.show(NO_LEADER, 5)
         await self.show(leader, epoch, isr, version=3)
 
     async def alter(self, request: AlterPartitionRequest) -> AlterPartitionResponse:
-        """Apply the controller's decision and show it at once."""
+        """Apply the controller's decision, and show the broker the new state immediately."""
         if self.is_away:
             raise PeerUnavailable(OTHER, "it is away")
         ((_, _, proposal),) = _proposals(request, 3)
@@ -173,9 +173,9 @@ async def test_s77_a_store_that_goes_back_while_the_broker_runs_is_seen_without_
 
 @pytest.mark.parametrize("leader", [ME, OTHER])
 async def test_s77_elections_that_hide_an_older_state_are_not_believed(host: Host, tmp_path: Path, leader: int) -> None:
-    """Several brokers that start with an older store elect each other until the epoch seems right.
+    """Several brokers that start with an older store elect each other until the leader epoch seems right.
 
-    Another replica may have exactly that epoch.
+    Another replica may have records of exactly that leader epoch.
     """
     store = SharedTree().connect()
     path = paths.partition_state("orders", 0)
@@ -227,7 +227,7 @@ async def test_s77_where_the_store_is_older_for_another_reason_epochs_without_re
     """Clients may know earlier leaders that wrote no record."""
     await host.show(ME, 6)
     host.raiser.doubt_all()
-    await host.show(ME, 6, (ME,), version=1)  # an ISR changes meanwhile
+    await host.show(ME, 6, (ME,), version=1)  # the ISR changes meanwhile
     await host.raiser.until_raised(host.replicas.until_settled)
     assert host.replicas.leader("orders", 0).leader_epoch == 6 + LOST_EPOCHS
     assert not host.replicas.lost_epochs
@@ -244,7 +244,7 @@ async def test_s77_a_broker_alone_starts_without_partitions_whose_epoch_cannot_b
 
 
 async def test_s77_no_epoch_is_requested_while_the_present_one_continues(host: Host) -> None:
-    """The ISR changes within the leader epoch in which records were written here."""
+    """The ISR changes within the leader epoch in which this broker wrote records."""
     await host.show(ME, 5, (ME,), version=1)
     assert host.replicas.leader("orders", 0) is host.only
     await host.raiser.look()

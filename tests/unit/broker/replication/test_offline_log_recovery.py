@@ -1,4 +1,4 @@
-"""A log whose disk has failed is reopened when no broker counts on it, with its synced records."""
+"""A log whose disk has failed is reopened with its synced records when no broker counts on it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ME, OTHER = 1, 2
 
 
 class Followed:
-    """The partitions that are fetched now."""
+    """Replaces the fetchers; has the partitions that are fetched now."""
 
     def __init__(self) -> None:
         self.partitions: set[Partition] = set()
@@ -46,7 +46,7 @@ class Followed:
 
 
 class Leaders:
-    """The other brokers, which are asked whether they lead."""
+    """The other brokers, which this broker asks whether they lead."""
 
     def __init__(self) -> None:
         self.are_there = True
@@ -70,7 +70,7 @@ class Host:
             ME, self.logs, lambda _: self.config, host_of(tasks=self.tasks), lambda _: self.followed
         )
         self.asked: list[list[tuple[str, int]]] = []
-        """The partitions for which a new leader epoch was requested."""
+        """The partitions of each request for a new leader epoch."""
         self.leaders = Leaders()
         self.returning = self.made_returning()
         self.image = EMPTY
@@ -91,7 +91,7 @@ class Host:
         await self.replicas.until_opened()
 
     async def fill_and_fail(self) -> Partition:
-        """Write three records, sync two of them, and fail the disk."""
+        """Write three records, sync two of them, and let the disk fail."""
         await self.show(OTHER, (ME, OTHER))
         partition = self.only
         for number in range(3):
@@ -110,7 +110,7 @@ class Host:
         return partition
 
     async def look_for(self, seconds: float) -> None:
-        """Retry each second, as the broker does."""
+        """Let the broker retry every second, for this many seconds."""
         for _ in range(int(seconds)):
             self.clock.advance_ms(1000)
             await self.returning.look()
@@ -142,7 +142,7 @@ async def test_e26_a_log_whose_disk_failed_comes_back_with_what_was_synced(host:
 
 
 async def test_s81_a_failed_log_keeps_its_records_until_its_leader_says_that_it_leads(host: Host) -> None:
-    """The leader may have died before the image says so, and may come back without its disk."""
+    """The leader may have died before the image shows it, and may return without its disk."""
     failed = await host.fill_and_fail()
     await host.show(OTHER, (OTHER,), epoch=1)
     host.disk.append_fault = None
@@ -156,7 +156,9 @@ async def test_s81_a_failed_log_keeps_its_records_until_its_leader_says_that_it_
 
 
 async def test_e26_a_log_begins_again_only_in_a_leader_epoch_in_which_nobody_has_heard_of_it(host: Host) -> None:
-    """Its leader may be about to add it to the ISR because of its old log end, or may still learn of that."""
+    """The leader may be about to add the replica to the ISR because of its former log end, or may still learn of that
+    log end.
+    """
     failed = await host.fill_and_fail()
     await host.show(OTHER, (OTHER,))
     host.disk.append_fault = None
@@ -176,7 +178,7 @@ async def test_e26_a_log_begins_again_only_in_a_leader_epoch_in_which_nobody_has
 
 
 async def test_a_log_that_fails_in_a_leader_epoch_of_its_own_returns_in_the_next(host: Host) -> None:
-    """A leader reports its log end to no other broker, and an offline log is not fetched for."""
+    """A leader reports its own log end to no other broker, and an offline log is not fetched."""
     await host.show(ME, (ME, OTHER))
     host.only.log.flusher.flush_failed(OSError(errno.EIO, "Input/output error"))
     await host.show(OTHER, (OTHER,), epoch=1)
@@ -185,7 +187,9 @@ async def test_a_log_that_fails_in_a_leader_epoch_of_its_own_returns_in_the_next
 
 
 async def test_s56_a_compacted_log_begins_anew(host: Host) -> None:
-    """Lost unsynced tombstones may have deleted synced records, and may be compacted away on the other replicas."""
+    """Lost unsynced tombstones may have deleted synced records, and the other replicas may have compacted the
+    tombstones away.
+    """
     host.config = replace(host.config, cleanup_policy=frozenset({COMPACT}))
     failed = await host.fill_and_fail()
     await host.show(OTHER, (OTHER,), epoch=1)
@@ -198,7 +202,9 @@ async def test_s56_a_compacted_log_begins_anew(host: Host) -> None:
 
 @pytest.mark.parametrize("isr", [(OTHER,), (OTHER, ME)])
 async def test_e26_no_record_is_fetched_for_a_log_that_failed_while_idle(host: Host, isr: tuple[int, ...]) -> None:
-    """Its leader would consider it in sync by its log end, just before that end is given up."""
+    """Otherwise the leader would consider the replica in sync because of its log end, just before the replica discards
+    that end.
+    """
     await host.show(OTHER, isr)
     log = host.only.log
     log.append_as_follower(make_batch())
@@ -212,7 +218,7 @@ async def test_e26_no_record_is_fetched_for_a_log_that_failed_while_idle(host: H
 
 @pytest.mark.parametrize("leader", [ME, OTHER, NO_LEADER])
 async def test_a_log_that_another_broker_counts_on_stays_unchanged(host: Host, leader: int) -> None:
-    """It is in the ISR, or is the last replica: its acknowledged records may exist nowhere else."""
+    """The replica is in the ISR or is the last replica, so its acknowledged records may exist nowhere else."""
     failed = await host.fill_and_fail()
     await host.show(leader, (ME,), epoch=1)
     host.disk.append_fault = None
@@ -243,7 +249,7 @@ async def test_s80_a_leader_whose_log_has_failed_says_so(host: Host) -> None:
 async def test_a_disk_that_stays_broken_is_tried_ever_more_rarely(host: Host, tmp_path: Path) -> None:
     await host.fill_and_fail()
     segment = next((tmp_path / "orders-0").glob("*.log"))
-    hidden = segment.rename(tmp_path / "hidden")  # records that were synced are gone: it cannot be opened
+    hidden = segment.rename(tmp_path / "hidden")  # synced records are missing, so the log cannot be opened
     await host.show(OTHER, (OTHER,), epoch=1)
     tried: list[float] = []
     open_again = host.replicas.open_again
@@ -291,13 +297,13 @@ async def test_a_topic_that_is_deleted_meanwhile_stays_deleted(host: Host, tmp_p
     host.replicas.open_again("orders", 0)
     host.replicas.on_image(host.image, EMPTY)
     host.image = EMPTY
-    await host.show(OTHER, (OTHER,))  # one of the same name, whose log waits for its turn
+    await host.show(OTHER, (OTHER,))  # a topic with the same name, whose log is created later
     assert host.only.log.log_end_offset == 0
     assert [path.name for path in tmp_path.glob("orders-0*-delete")]
 
 
 class FullDisk(FaultyDisk):
-    """A disk that refuses new log directories while it is full."""
+    """A disk that refuses to create log directories while it is full."""
 
     __slots__ = ("is_full",)
 
@@ -352,7 +358,7 @@ async def test_e47_a_compacted_log_begins_anew_with_the_present_settings(
 
 
 async def test_e47_a_log_whose_name_could_not_be_synced_is_made_anew(host: Host, tmp_path: Path) -> None:
-    """A later fsync of the data directory would prove nothing of that name (E26)."""
+    """A later successful fsync of the data directory would not prove that the log directory's name is on disk (E26)."""
     await host.show(OTHER, (ME, OTHER))
     failed = host.only.log
     failed.append_as_leader(bytearray(make_batch()), leader_epoch=0)

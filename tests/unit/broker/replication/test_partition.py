@@ -1,4 +1,4 @@
-"""A partition as its leader sees it: appends, the high watermark for which acks=all waits, the ISR, markers."""
+"""A partition on its leader: appends, the high watermark for which acks=all waits, the ISR, and markers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EPOCH = 5
 
 @pytest.fixture
 def partition(tmp_path: Path) -> Iterator[Partition]:
-    """A partition led in EPOCH with three in-sync replicas, of which acks=all needs two; no follower has fetched
+    """A partition led in EPOCH with three in-sync replicas, two of which acks=all requires; no follower has fetched
     yet.
     """
     log = open_log(tmp_path / "orders-0", replace(SMALL, min_insync_replicas=2))
@@ -156,7 +156,7 @@ def test_an_older_leader_epoch_or_state_changes_nothing(partition: Partition) ->
 @pytest.mark.parametrize(
     ("broker", "position", "code"),
     [
-        (4, FetchPosition(0, -1, EPOCH), ErrorCode.NOT_LEADER_OR_FOLLOWER),  # holds no replica
+        (4, FetchPosition(0, -1, EPOCH), ErrorCode.NOT_LEADER_OR_FOLLOWER),  # this broker has no replica
         (SECOND, FetchPosition(0, -1, -1), ErrorCode.FENCED_LEADER_EPOCH),
         (SECOND, FetchPosition(0, -1, EPOCH - 1), ErrorCode.FENCED_LEADER_EPOCH),
         (SECOND, FetchPosition(0, -1, EPOCH + 1), ErrorCode.UNKNOWN_LEADER_EPOCH),

@@ -1,4 +1,4 @@
-"""The last stable offset of a partition, and the fetches that its moves wake."""
+"""The last stable offset of a partition advances, and wakes the fetches that wait for it."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ def test_the_size_of_a_marker_is_known() -> None:
 
 
 def test_e3_a_former_leader_keeps_no_guard(partition: Partition) -> None:
-    """Another leader may append the marker; the answer may come when this broker leads again."""
+    """Another leader may append the marker, and the verification's response may arrive when this broker leads again."""
 
     def ask(guard: Guard) -> bool:
         partition.resign()

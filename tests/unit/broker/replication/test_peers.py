@@ -1,4 +1,4 @@
-"""Requests to other brokers: when a connection is used, when it is dropped, and that no request is sent twice."""
+"""Requests to other brokers: when a connection is used, when it is closed, and that no request is sent twice."""
 
 import asyncio
 from contextlib import asynccontextmanager
@@ -65,7 +65,7 @@ async def test_each_purpose_has_its_own_connection():
 
 
 async def test_brokers_speak_the_highest_version_that_both_know():
-    """They use versions that clients do not: followers name topics by id."""
+    """Brokers use versions that clients do not use, because followers name topics by id."""
     async with a_cluster() as cluster:
         cluster.peer.handlers[FetchRequest] = lambda _: FetchResponse(responses=[])
         await cluster.send(FetchRequest(max_wait_ms=0, min_bytes=0, topics=[]), Purpose.FETCH)
@@ -74,7 +74,7 @@ async def test_brokers_speak_the_highest_version_that_both_know():
 
 @pytest.mark.parametrize("listener", ["INTERNAL", "EXTERNAL"])
 async def test_a_request_to_an_absent_broker_fails(listener):
-    """The broker is not registered, or has no listener for brokers."""
+    """The broker is not registered, or is registered without a listener for brokers."""
     async with a_cluster() as cluster:
         cluster.leave()
         if listener == "EXTERNAL":
@@ -84,9 +84,11 @@ async def test_a_request_to_an_absent_broker_fails(listener):
 
 
 async def test_a_retrying_request_ends_when_the_broker_stops():
-    """The connection attempt and its waiters are cancelled at once: that says nothing about the other broker."""
+    """The connection attempt and the requests that wait for it are cancelled immediately, which says nothing about the
+    other broker.
+    """
     async with a_cluster() as cluster:
-        await cluster.peer.stop()  # from now on there is an attempt, or the rest before the next one
+        await cluster.peer.stop()  # the client then connects, or pauses before it does
 
         async def ask_for_ever():
             while True:
@@ -127,7 +129,7 @@ async def test_a_request_whose_answer_is_lost_is_not_sent_again():
 
 
 async def test_a_late_answer_fails_the_request():
-    """The connection is dropped: no later request on it could be answered."""
+    """The connection is closed, because the responses to later requests on it could not be read any more."""
     async with a_cluster() as cluster:
         await cluster.send()
         cluster.peer.handlers[WriteTxnMarkersRequest] = lambda _: None
@@ -140,7 +142,7 @@ async def test_a_late_answer_fails_the_request():
 
 @pytest.mark.parametrize("change", [Cluster.leave, lambda cluster: cluster.register(epoch=2)])
 async def test_a_request_in_flight_to_a_former_registration_fails(change):
-    """The connection is to a process that may be gone, or paused for long."""
+    """The connection leads to a process that may have ended, or may be paused for long."""
     async with a_cluster() as cluster:
         cluster.peer.handlers[WriteTxnMarkersRequest] = lambda _: None
         waiting = asyncio.ensure_future(cluster.send())

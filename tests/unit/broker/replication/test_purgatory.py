@@ -1,4 +1,4 @@
-"""Appends wait for the high watermark and fetches for bytes; each is answered once and released."""
+"""Appends wait for the high watermark and fetches wait for bytes; each gets one response and is then released."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def fetch_of(missing_bytes: int) -> tuple[DelayedFetch, list[Any]]:
 
 
 class Timers:
-    """Replaces Deadlines: the test fires the timers."""
+    """Replaces Deadlines: timers fire when the test says so."""
 
     def __init__(self) -> None:
         self.set: list[tuple[float, Any]] = []
@@ -61,7 +61,7 @@ EVENTS: list[Any] = [
 
 @pytest.mark.parametrize("event", EVENTS)
 async def test_s87_one_event_answers_some_in_each_turn(event: Any) -> None:
-    """A thousand consumers wait at one partition when a record arrives."""
+    """A thousand consumers wait at one partition when a record is appended."""
     partition: Any = SimpleNamespace(purgatory=Purgatory())
     many = 3 * WOKEN_PER_TURN + 1
     fetches = [DelayedFetch([partition], 1).enough for _ in range(many)]
@@ -73,7 +73,7 @@ async def test_s87_one_event_answers_some_in_each_turn(event: Any) -> None:
 
     event(partition.purgatory)
     counts = [0, answered()]
-    event(partition.purgatory)  # no waiting request is answered twice
+    event(partition.purgatory)  # no waiting request gets a second response
     while counts[-1] > counts[-2]:
         await asyncio.sleep(0)
         counts.append(answered())

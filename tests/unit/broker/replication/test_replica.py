@@ -1,4 +1,6 @@
-"""A replica as a follower: what it accepts from its leader, acknowledges, and answers to readers."""
+"""A replica as a follower: which records it accepts from its leader, what it acknowledges, and how it responds to
+readers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A broker's partitions follow the image, whatever fails on the way, without blocking the event loop."""
+"""A broker's partitions follow the image without blocking the event loop, whatever fails meanwhile."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def test_clients_retry_until_a_log_is_open(replicas: Replicas, disk: Watch
             lead()
         assert caught.value.code is ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (opened.done(), told) == (False, [])
-    # Changes of the partition during the opening take effect afterwards.
+    # Changes of the partition that arrive while its log is opened take effect afterwards.
     replicas.on_image(shown, shown.with_topic(topic("orders", 1, epoch=7)))
     disk.may_go_on.set()
     await opened
@@ -106,7 +106,7 @@ async def test_clients_retry_until_a_log_is_open(replicas: Replicas, disk: Watch
 async def test_very_many_changes_leave_others_their_turn(
     logs: LogManager, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Partitions are created, moved and deleted, a few in each turn, and coordinators are notified of each."""
+    """Each turn of the loop creates, moves and deletes a few partitions, and notifies the coordinators of each."""
     monkeypatch.setattr(image_changes, "PARTITIONS_AT_A_TIME", 3)
     replicas = Replicas(1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), nobody_fetches)
     told: list[set[str]] = []
@@ -141,7 +141,7 @@ async def test_very_many_changes_leave_others_their_turn(
 async def test_changes_that_wait_are_overtaken_by_those_of_a_later_image(
     logs: LogManager, tasks: Tasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A topic is deleted, re-created and deleted while the first change still waits: the last image holds."""
+    """A topic is deleted, re-created and deleted again while the first change still waits; the last image decides."""
     monkeypatch.setattr(image_changes, "PARTITIONS_AT_A_TIME", 1)
     replicas = Replicas(1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), nobody_fetches)
     shown = [EMPTY]
@@ -207,10 +207,10 @@ async def test_a_topic_may_be_deleted_and_re_created_while_its_log_opens(
 
 
 async def test_a_log_is_deleted_when_its_end_is_cut(replicas: Replicas) -> None:
-    """Otherwise the truncation would cut the log of a re-created topic in the same directory."""
+    """Otherwise the truncation would truncate the log of a re-created topic in the same directory."""
     asyncio.get_running_loop().set_default_executor(
         ThreadPoolExecutor(2)
-    )  # one thread truncates, another does all other work
+    )  # one thread truncates the log, the other one does all other work
     partition = await show(replicas, replicated(leader=2, epoch=0))
     log, may_cut = partition.log, threading.Event()
     for offset in range(5):
@@ -230,7 +230,7 @@ async def test_a_log_is_deleted_when_its_end_is_cut(replicas: Replicas) -> None:
     after = before.without_topic("orders").with_topic(topic("orders", 2))
     replicas.on_image(before, after)
     opened = asyncio.ensure_future(replicas.until_opened())
-    for _ in range(20):  # the earlier work of the other thread is done each time
+    for _ in range(20):  # each round trip completes the earlier work of the other thread
         await asyncio.to_thread(is_cutting.is_set)
     was_opened = opened.done()
     if was_opened:
@@ -252,7 +252,7 @@ async def test_a_topic_may_be_re_created_while_its_log_is_deleted(replicas: Repl
     await replicas.until_opened()
     disk.may_go_on.clear()
     replicas.on_image(old, EMPTY)
-    await asyncio.to_thread(disk.is_waiting.wait, 10)  # the old log is on its way out
+    await asyncio.to_thread(disk.is_waiting.wait, 10)  # the old log is being deleted
     replicas.on_image(EMPTY, EMPTY.with_topic(topic("again", 2)))
     disk.may_go_on.set()
     await replicas.until_opened()
@@ -260,7 +260,7 @@ async def test_a_topic_may_be_re_created_while_its_log_is_deleted(replicas: Repl
 
 
 async def test_a_log_that_is_open_is_led_at_once(logs: LogManager, replicas: Replicas, disk: WatchedDisk) -> None:
-    """After a start, logs are open before there is an image."""
+    """After a start, the logs are open before the first image arrives."""
     orders = topic("orders", 1)
     make_log(logs, "orders", 0, orders.topic_id, LogConfig())
     disk.may_go_on.clear()
@@ -281,7 +281,7 @@ async def test_a_log_that_cannot_be_opened_is_offline(replicas: Replicas, tmp_pa
 async def test_a_log_without_a_descriptor_is_retried(
     replicas: Replicas, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The disk is fine: other files will be closed."""
+    """The disk is not at fault: a descriptor becomes free when other files are closed."""
     monkeypatch.setattr(log_opener, "RETRY_SECONDS", 0.001)
     left = [2]
 
@@ -343,7 +343,7 @@ async def test_partitions_stay_without_leader_behind_a_shut_gate(logs: LogManage
 
 
 class Fetching:
-    """Replaces the fetcher and records its orders."""
+    """Replaces the fetcher and records the calls to it."""
 
     def __init__(self) -> None:
         self.followed: list[tuple[int, int]] = []
@@ -371,7 +371,7 @@ def fetching() -> Fetching:
 
 @pytest.fixture
 def fetched(logs: LogManager, tasks: Tasks, fetching: Fetching) -> Replicas:
-    """Replicas that notify `fetching`."""
+    """Replicas that report to `fetching`."""
     return Replicas(1, logs, lambda overrides: LogConfig(), host_of(tasks=tasks), lambda _: fetching)
 
 
@@ -437,7 +437,7 @@ async def test_a_replica_that_is_taken_away_leaves_no_log(replicas: Replicas, lo
 async def test_a_replica_removed_during_downtime_is_deleted_at_the_next_start(
     replicas: Replicas, logs: LogManager
 ) -> None:
-    """The log of the same topic is deleted; a log with another topic id must be kept."""
+    """The log of the same topic is deleted, but a log with another topic id must be kept."""
     make_log(logs, "orders", 0, bytes([1]) * 16, LogConfig())
     make_log(logs, "orders", 1, bytes([2]) * 16, LogConfig())
     state = PartitionState((2,), (2,), leader=2, leader_epoch=1, partition_epoch=1)
@@ -448,7 +448,7 @@ async def test_a_replica_removed_during_downtime_is_deleted_at_the_next_start(
 
 
 def test_a_replica_that_is_being_added_is_not_asked_for(tmp_path: Path) -> None:
-    """With min.insync.replicas=2 and one replica, one acknowledgement is enough, even while another replica is being
+    """With min.insync.replicas=2 and one replica, one acknowledgement suffices, even while another replica is being
     added.
     """
     log = open_log(tmp_path / "orders-0", replace(SMALL, min_insync_replicas=2))
@@ -479,7 +479,9 @@ async def test_a_log_that_is_missing_begins_anew_only_when_nobody_counts_on_it(
 
 
 def chosen(epoch: int, written: int) -> ClusterImage:
-    """The image in which broker 1 leads the one partition of a topic, by a state written then."""
+    """Return an image in which broker 1 leads the only partition of a topic, by a state whose transaction id in the
+    store is `written`.
+    """
     state = PartitionState((1, 2), (1, 2), leader=1, leader_epoch=epoch, partition_epoch=epoch, written=written)
     return EMPTY.with_topic(Topic("t", b"t" * 16, {0: state}))
 
@@ -512,7 +514,7 @@ async def test_a_new_registration_ends_leadership_by_older_states(replicas: Repl
     assert told == [{"t"}]
     replicas.on_image(before, since)
     assert replicas.leader("t", 0) is partition
-    await replicas.on_registered(240)  # the state is newer
+    await replicas.on_registered(240)  # the partition state is newer than the registration
     assert list(replicas.led()) == [partition]
 
 
@@ -532,7 +534,7 @@ SHORT_AND_COMPACTED = LogConfig(cleanup_policy=frozenset({COMPACT}), delete_rete
 async def test_s56_a_compacted_log_that_lost_its_end_in_a_power_cut_is_given_up(
     logs: LogManager, tasks: Tasks, config: LogConfig, isr: tuple[int, ...], gives_up: bool
 ) -> None:
-    """Tombstones in the lost end may be compacted away on the other replicas."""
+    """Lost tombstones at the end of the log may be compacted away on the other replicas."""
     make_log(logs, "orders", 0, bytes([1]) * 16, config)
     fetching = Fetching()
     replicas = Replicas(1, logs, lambda _: config, host_of(tasks=tasks), lambda _: fetching)

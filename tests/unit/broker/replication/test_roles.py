@@ -1,4 +1,4 @@
-"""The role of a broker for a partition, by the image."""
+"""The role of a broker for a partition follows from the image."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_the_role_of_a_replica_follows_the_image(state: PartitionState, broker: 
 
 
 def test_a_broker_elected_before_its_registration_waits_for_another_election() -> None:
-    """It may have come back with fewer records."""
+    """The broker may have returned with fewer records."""
     waiting = role_of(LED, 1, broker_epoch=101)
     assert waiting == Follow(NO_LEADER, 5, is_in_sync=True)
     assert isinstance(waiting, Follow)

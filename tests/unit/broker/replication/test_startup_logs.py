@@ -1,4 +1,4 @@
-"""Topics adopted from their logs: their partitions and settings."""
+"""Topics are adopted from their logs, with their partitions and settings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def make(logs: LogManager, topic: str, *partitions: int, epoch: int = 4) -> None
 
 
 def found(logs: LogManager, **known: Mapping[str, str]) -> dict[str, FoundTopic]:
-    """The topics found, with settings `known` from Apache Kafka's metadata log."""
+    """Return the topics that the logs show; `known` are settings from Apache Kafka's metadata log."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "read_topics", lambda disk, directory: known)
         topics = found_topics(logs, ["x"], RealDisk(), lambda name: needed_settings(name, BrokerConfig.of({})))
@@ -127,7 +127,7 @@ async def test_s71_an_older_store_learns_of_topics_and_partitions_that_have_logs
         FoundTopic("another", {0: 1, 1: 2}, TOPIC_ID),
         FoundTopic("new", {0: 3}, TOPIC_ID, KEEP_ALL),
     ]
-    for _ in range(2):  # a start that is cut short does it again
+    for _ in range(2):  # a start that was interrupted does the same again
         await adopt_unknown(embedded_store, found, 1)
     image = await reader.read_image(embedded_store)
     assert [image.partition("grown", each).leader_epoch for each in range(3)] == [1, 6, 7]

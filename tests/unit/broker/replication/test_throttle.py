@@ -1,4 +1,4 @@
-"""Throttled replicas catch up at the configured rate on average; others are not throttled."""
+"""Throttled replicas catch up at the configured average rate; other replicas are not throttled."""
 
 from __future__ import annotations
 
@@ -108,8 +108,10 @@ async def pair(tmp_path: Path) -> AsyncIterator[Pair]:
 
 
 async def test_a_follower_does_not_fetch_throttled_partitions(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The first response shows that it is behind and exceeds the rate; after that it does not fetch the partition."""
-    monkeypatch.setattr(fetcher, "MAX_HOLD_SECONDS", 1e-6)  # the time is over at the next reading of the clock
+    """The first response shows that the follower lags and exceeds the rate; from then on the follower does not fetch
+    the partition.
+    """
+    monkeypatch.setattr(fetcher, "MAX_HOLD_SECONDS", 1e-6)  # the hold is over at the next reading of the clock
     quota = CountingQuota()
     quota.limit(1, 0.0)
     pair.fetchers._quota = quota

@@ -1,4 +1,4 @@
-"""Guards between the question whether a producer is in a transaction, and the append (KIP-890)."""
+"""Guards cover the time between the verification that a producer is in a transaction and the append (KIP-890)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PRODUCER, EPOCH = 7, 3
 
 
 def taken(guards: VerificationGuards, epoch: int = EPOCH) -> tuple[Guard, asyncio.Future[None]]:
-    """A guard whose question is not answered yet."""
+    """Take a guard whose verification has no result yet; return the guard and the future of the result."""
     found: list[Guard] = []
     answer: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -60,7 +60,7 @@ async def test_a_question_that_raises_leaves_no_guard() -> None:
     ("marker_epoch", "version", "holds"),
     [
         (EPOCH, TRANSACTIONS_V1, False),
-        (EPOCH, TRANSACTIONS_V2, True),  # it has ended the transaction before
+        (EPOCH, TRANSACTIONS_V2, True),  # the marker has ended the producer's transaction before
         (EPOCH + 1, TRANSACTIONS_V2, False),
     ],
 )

@@ -48,7 +48,7 @@ async def test_a_system_without_addresses_says_so(monkeypatch: pytest.MonkeyPatc
 
 
 class Connected(asyncio.BufferedProtocol):
-    """Counts the connections."""
+    """Counts the accepted connections."""
 
     count = 0
 
@@ -58,7 +58,9 @@ class Connected(asyncio.BufferedProtocol):
 
 
 async def test_a_connection_waits_few_turns_for_those_before_it() -> None:
-    """A turn with others' requests may be long: a new connection must not wait one turn for each earlier one."""
+    """A turn of the loop with requests of other clients may be long, so a new connection must not wait one turn for
+    each earlier connection.
+    """
     count = 3 * ACCEPTS_AT_ONCE
     listening = await ListeningSockets.bind("127.0.0.1", 0, Connected, None, backlog=count)
     with ExitStack() as clients:

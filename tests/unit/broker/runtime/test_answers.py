@@ -1,4 +1,4 @@
-"""Combining answers that are present or come later."""
+"""Answers that are present are combined with answers that come later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thousands of timers that share their wake-ups."""
+"""Thousands of timers share their wake-ups."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from oncelog_broker.runtime.tasks import FIRED_PER_TURN, Deadlines
 async def test_a_deadline_that_raises_leaves_the_others(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The deadlines of a bucket belong to different clients."""
+    """The deadlines in a bucket belong to different clients."""
     loop = asyncio.get_running_loop()
     now = loop.time()
-    monkeypatch.setattr(loop, "time", lambda: now)  # all in one bucket
+    monkeypatch.setattr(loop, "time", lambda: now)  # puts all deadlines into one bucket
     deadlines, fired = Deadlines(), asyncio.Event()
 
     def throw() -> None:
@@ -33,7 +33,9 @@ async def test_a_deadline_that_raises_leaves_the_others(
 
 
 async def test_a_deadline_whose_answer_came_first_is_not_retained() -> None:
-    """A client may ask to wait for ten minutes, and be answered, a thousand times per second."""
+    """A client may send a thousand requests per second that may each wait for ten minutes but get an immediate
+    response.
+    """
     deadlines, answer, late = Deadlines(), asyncio.get_running_loop().create_future(), asyncio.Event()
     held = weakref.ref(waits := Waits())
     deadlines.unless_done(answer, 600.0, waits.end)
@@ -46,18 +48,18 @@ async def test_a_deadline_whose_answer_came_first_is_not_retained() -> None:
 
 
 async def test_s87_simultaneous_deadlines_let_other_work_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each deadline causes other work in the next turn, such as reading for a fetch.
+    """Each deadline causes other work in the next turn of the loop, such as reading for a fetch.
 
-    So they are counted, not only timed.
+    Therefore the number of deadlines per turn is limited, and not only their time.
     """
     loop = asyncio.get_running_loop()
     now, fired_in = loop.time(), Counter[int]()
-    monkeypatch.setattr(loop, "time", lambda: now)  # all in one bucket
+    monkeypatch.setattr(loop, "time", lambda: now)  # puts all deadlines into one bucket
     deadlines, turn, many = Deadlines(lambda: 0.0), 0, 3 * FIRED_PER_TURN + 1
     answers = [loop.create_future() for _ in range(many)]
     for answer in answers:
         deadlines.unless_done(answer, 0.01, lambda: fired_in.update([turn]))
-    answers[-2].set_result(None)  # a deadline that is cancelled before the others fire
+    answers[-2].set_result(None)  # this deadline is cancelled before the others fire
     monkeypatch.undo()
     async with asyncio.timeout(10):
         while fired_in.total() < many - 1:
@@ -84,7 +86,7 @@ async def test_s87_slow_deadlines_fire_one_per_loop_turn(monkeypatch: pytest.Mon
 
 
 class Waits:
-    """One waiting request."""
+    """A request that waits."""
 
     def end(self) -> None:
         raise AssertionError("nobody waits any more")

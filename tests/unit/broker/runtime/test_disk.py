@@ -1,4 +1,4 @@
-"""The disk interface on a real file system."""
+"""The disk interface works on a real file system."""
 
 import mmap
 import os
@@ -121,12 +121,12 @@ def test_truncate_and_append_again(file):
 
 
 def test_views_that_are_held_survive_a_truncation(file):
-    """Touching a mapped page that was truncated would kill the process."""
+    """Touching a mapped page after the file was truncated would kill the process."""
     data = bytes(range(256)) * 4096
     file.append(data)
     view = file.read(0, len(data))
     file.append(data)
-    later = file.read(len(data) - 1, len(data) + 1)  # of a newer mapping
+    later = file.read(len(data) - 1, len(data) + 1)  # this view is of a newer mapping
     file.truncate(len(data) // 2)
     assert bytes(view) == data
     assert bytes(later[1:]) == data
@@ -197,7 +197,7 @@ def test_a_lock_is_not_given_by_two_names_of_its_directory(disk, tmp_path, how):
         two.symlink_to(one)
     else:
         two.mkdir()
-        (two / ".lock").hardlink_to(one / ".lock")  # as in a volume that is mounted twice: the same file
+        (two / ".lock").hardlink_to(one / ".lock")  # the same file, as in a volume that is mounted twice
     with pytest.raises(LockHeld, match=f"{two} is already open in this process as {one}: log.dirs must name"):
         disk.lock(str(two / ".lock"))
     lock.release()
@@ -243,7 +243,7 @@ class TestNoDescriptorLeft:
         assert is_descriptor_limit(caught.value)
 
     def test_a_large_read_is_a_copy(self, file):
-        """A mapping has a descriptor of its own."""
+        """A mapping would need its own file descriptor."""
         block = bytes(range(256)) * (SMALL_READ_SIZE // 128)
         file.append(block)
         with no_descriptors_left():

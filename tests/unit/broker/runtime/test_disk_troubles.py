@@ -1,4 +1,4 @@
-"""A disk that fails repeatedly does not fill the log."""
+"""A disk that fails repeatedly does not flood the log with messages."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from oncelog_broker.runtime.entropy import random_below, random_uuid
 
 
 def test_a_random_uuid_is_of_version_4_and_none_that_kafka_would_not_issue():
-    drawn = iter([b"\xf8" + bytes(15), b"\xff" * 16])  # the first would begin with '-'
+    drawn = iter([b"\xf8" + bytes(15), b"\xff" * 16])  # the first draw would begin with '-'
     uuid = random_uuid(lambda n: next(drawn)[:n])
     assert uuid == b"\xff" * 6 + b"\x4f\xff\xbf" + b"\xff" * 7
 

@@ -1,4 +1,4 @@
-"""The number of objects that a full collection visits, and that dead reference cycles are freed."""
+"""A full garbage collection visits few objects, and dead reference cycles are freed."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ ROUNDS = 50_000
 
 
 class Looked:
-    """The sizes of the full collections."""
+    """Records how many objects each full collection visits."""
 
     def __init__(self) -> None:
         self.at: list[int] = []
 
     def __call__(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start" and info["generation"] == 2:
-            self.at.append(len(gc.get_objects()))  # those that are frozen are not among them
+            self.at.append(len(gc.get_objects()))  # frozen objects are not counted
 
 
 @pytest.fixture
@@ -37,7 +37,7 @@ def looked() -> Iterator[Looked]:
 
 
 class Knot:
-    """An object that refers to itself."""
+    """An object that refers to itself, and so forms a reference cycle."""
 
     alive = 0
 

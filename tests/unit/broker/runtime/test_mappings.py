@@ -1,4 +1,4 @@
-"""Pages of mapped files: what was read of a log stays no part of the process, but for a few chunks."""
+"""Pages of mapped log files that were read do not remain in the process's memory, except for a few chunks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CHUNK = 1 << CHUNK_BITS
 
 
 class Mapping:
-    """In the place of a mapping: notes which chunks are given back."""
+    """Replaces a memory mapping; records which chunks are given back to the system."""
 
     def __init__(self, size: int = 10_000 * CHUNK) -> None:
         self.size = size

@@ -1,4 +1,4 @@
-"""Unused files give their descriptors to others; only counting descriptors reveals that."""
+"""Unused files give their descriptors to other files, which only a count of the descriptors reveals."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_a_file_that_is_closed_does_not_open_again(open_files: OpenFiles, tmp_pa
 def test_a_file_that_is_synced_neither_rests_nor_gives_its_number_to_another(
     open_files: OpenFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """fsync takes long, and its thread has only the number of the descriptor."""
+    """An fsync may take long, and its thread has only the number of the descriptor."""
     syncing, go_on, synced = threading.Event(), threading.Event(), []
 
     def slow_sync(descriptor: int) -> None:

@@ -1,4 +1,4 @@
-"""The end of standard input, and events that are not its end."""
+"""The end of standard input is noticed, and other events do not count as its end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oncelog_broker.runtime.parent import at_end_of_input
 
 @pytest.fixture(params=[True, False], ids=["blocking", "non-blocking"])
 def pipe(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
-    """The other end of the pipe that replaces standard input."""
+    """Replace standard input with a pipe; yield the pipe's other end."""
     reading, writing = os.pipe()
     os.set_blocking(reading, request.param)
     monkeypatch.setattr(parent, "STANDARD_INPUT", reading)
@@ -32,7 +32,7 @@ def test_only_the_end_of_input_means_the_end_of_the_parent(pipe: int, monkeypatc
     os_read = os.read
     monkeypatch.setattr(os, "read", read)
     at_end_of_input(ended.set, threading.TIMEOUT_MAX)
-    assert reads.acquire(timeout=60)  # before any input
+    assert reads.acquire(timeout=60)  # a read starts before any input
     os.write(pipe, b"something")
     assert reads.acquire(timeout=60)
     assert not ended.is_set()

@@ -1,5 +1,5 @@
-"""RoundRobin: one slice per member in each turn of the loop, more while the budget lasts, and no member waits for
-ever.
+"""RoundRobin gives one member a slice in each turn of the loop, more members while the budget lasts, and lets no member
+wait for ever.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from oncelog_broker.runtime.round_robin import RoundRobin
 
 
 class Worker:
-    """Needs `slices` slices, each of which takes `seconds` of the scene's time."""
+    """Needs `slices` slices, each of which takes `seconds` seconds of the scene's time."""
 
     def __init__(self, scene: Scene, name: str, slices: int, seconds: float = 0.0) -> None:
         self.scene = scene
@@ -29,14 +29,14 @@ class Worker:
 
 
 class Scene:
-    """The slices taken: by which member, and when."""
+    """Records in which order members took slices; `now` is the simulated time."""
 
     def __init__(self) -> None:
         self.taken: list[str] = []
         self.now = 0.0
 
     async def turn(self) -> list[str]:
-        """The slices of one turn of the loop."""
+        """Run one turn of the loop; return the names of the members that took slices in it."""
         before = len(self.taken)
         await asyncio.sleep(0)
         return self.taken[before:]

@@ -1,4 +1,4 @@
-"""Long work runs between other work: one slice of it in a turn of the loop, for all requests together."""
+"""Long work runs between other work: all requests together get one slice in each turn of the event loop."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ STEPS_PER_SLICE = 3
 
 
 class Work:
-    """Steps that take a part of a slice each, and a record of the steps per turn of the loop."""
+    """Steps that each take a part of a slice, and a record of which steps ran in which turn of the loop."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -40,7 +40,7 @@ class Work:
         return name
 
     async def turns(self, answers: list[Any]) -> list[str]:
-        """The work of each turn until all answers are present."""
+        """Return the steps of each turn until all answers are present."""
         turns = []
         while not all(answer.done() for answer in answers):
             done = len(self.log)
@@ -107,7 +107,7 @@ async def test_work_for_a_departed_client_stops_unless_it_must_finish() -> None:
 
 @pytest.mark.parametrize("cancelled", [1, 2])
 async def test_a_cancellation_waits_for_the_job_and_then_closes_the_steps(cancelled: int) -> None:
-    """It may come twice: a client disconnects, and then the broker stops."""
+    """The work may be cancelled twice: first because the client disconnects, and then because the broker stops."""
     events: list[str] = []
     started, may_end = threading.Event(), threading.Event()
 
@@ -212,7 +212,7 @@ async def test_releasing_an_empty_hold_costs_no_turn_and_no_job() -> None:
 
 
 async def test_an_errand_does_not_wait_for_holders_of_finished_job_results() -> None:
-    """DeleteRecords notes log starts while the permitted number of batches is decompressed and walked."""
+    """DeleteRecords must write log starts even while the maximum number of batches is being decompressed and walked."""
     work = Work()
     may_end = threading.Event()
     errand_done = asyncio.Event()
@@ -272,7 +272,7 @@ async def test_heavy_jobs_are_held_one_at_a_time_and_keep_nobody_from_lighter_on
 
 
 async def test_a_first_slice_may_be_longer_than_the_others() -> None:
-    """Usual work ends within it; longer work pauses as often as anything else."""
+    """Usual work ends within its first slice; longer work then pauses as often as any other work."""
     work = Work()
 
     async def many() -> None:
@@ -287,7 +287,7 @@ async def test_a_first_slice_may_be_longer_than_the_others() -> None:
 
 
 async def test_the_result_or_exception_of_a_job_is_released_at_its_end() -> None:
-    """It may take 64 MB, and a garbage collection may be a minute away."""
+    """The result of a job may take 64 MB, and the next garbage collection may be a minute away."""
 
     class Brought:
         pass
@@ -320,7 +320,7 @@ async def test_the_result_or_exception_of_a_job_is_released_at_its_end() -> None
         assert await settled(work.slices.run(steps())) == "Brought"
         async with asyncio.timeout(30):
             while any(each() is not None for each in kept):  # noqa: ASYNC110 - nothing tells of it
-                await asyncio.sleep(0.01)  # a thread may not have put it down yet
+                await asyncio.sleep(0.01)  # a thread may still refer to the result
         assert len(kept) == 2
     finally:
         gc.enable()

@@ -1,4 +1,4 @@
-"""Background tasks: their exceptions are logged, and supervised tasks continue."""
+"""Exceptions of background tasks are logged, and supervised tasks restart."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ENDS_BY_ITSELF = {
     "states of share group {}": "one request: what failed is noted in the group, and a later heartbeat asks again",
     "truncate {}": "one truncation: its end, good or bad, is reported, and the fetcher asks again",
 }
-"""The names of all tasks that the broker starts with `spawn`, and why none of them has to be restarted."""
+"""Names of all tasks that the broker starts with `spawn` -> why the task need not be restarted."""
 
 
 def test_s93_supervised_work_continues_after_whatever_it_raises(caplog: pytest.LogCaptureFixture) -> None:
@@ -90,7 +90,7 @@ async def test_supervised_work_ends_with_the_broker() -> None:
 
 
 def test_s93_each_task_that_may_end_with_its_first_error_says_why() -> None:
-    """All others are started with `every` or `supervise`."""
+    """All other tasks are started with `every` or `supervise`."""
     spawned = {
         _name(call.args[0])
         for path in Path(oncelog_broker.__file__).parent.rglob("*.py")

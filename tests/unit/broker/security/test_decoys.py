@@ -1,4 +1,4 @@
-"""Missing users look like existing ones in the first answer of SCRAM."""
+"""The first SCRAM response does not reveal whether a user exists, because missing users get decoy credentials."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ def decoys(mechanism: ScramMechanism = SHA_256, key: bytes = KEY) -> Decoys:
 
 
 def test_decoys_have_the_same_kinds_as_users() -> None:
-    """The shares are about the same: unusual iteration counts must not reveal a missing user."""
+    """Kinds of decoys are about as frequent as kinds of users, because otherwise an unusual iteration count would
+    reveal a missing user.
+    """
     users: UserConfigs = {
         **{f"kafka-{number}": user(b"1a2b3c4d5e6f7g8h9i0jklmnop", 8192) for number in range(4)},
         **{f"ours-{number}": user(bytes(range(24)), 4096) for number in range(8)},
@@ -59,7 +61,7 @@ def test_brokers_with_the_same_key_make_the_same_decoys() -> None:
 
 
 def test_decoys_do_not_depend_on_the_order_of_users() -> None:
-    """A broker that has just started sees users in another order than one that has run for longer."""
+    """A broker that has just started sees the users in another order than a broker that has run for longer."""
     users: UserConfigs = {
         f"user-{number}": user(bytes(20 + number % 3), 5000 + number) for number in range(3 * decoys_module.MODELS)
     }

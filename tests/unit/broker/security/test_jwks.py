@@ -1,4 +1,4 @@
-"""The keys that sign tokens are refreshed for ever, whatever the identity provider answers (S93)."""
+"""The keys that sign tokens are refreshed again and again, whatever the identity provider responds (S93)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from oncelog_broker.security.sasl.timed_get import timed_get
 
 KEY = json.loads(jwt.algorithms.ECAlgorithm.to_jwk(ec.generate_private_key(ec.SECP256R1()).public_key()))
 TINY = 0.01
-"""Seconds between two readings."""
+"""Seconds between two reads of the keys."""
 
 
 def document(key_id: str) -> bytes:
@@ -54,7 +54,7 @@ BAD = {
 
 
 class Provider:
-    """An identity provider that answers each connection with its present bytes, or by `serve`."""
+    """An identity provider that sends each connection its present response, or calls `serve`."""
 
     def __init__(self) -> None:
         self.answer = b""
@@ -167,7 +167,7 @@ async def test_a_dripping_provider_is_an_error_like_any_other(
 
     def stall(client: socket.socket) -> None:
         client.sendall(b"H")
-        client.recv(1)  # until the broker gives up
+        client.recv(1)  # block until the broker closes the connection
 
     with providing() as provider:
         provider.serve = stall
@@ -218,7 +218,7 @@ def test_e56_http_and_bad_urls_are_refused_elsewhere(url: str) -> None:
 
 
 def test_e56_a_redirect_is_held_to_the_rule_for_urls() -> None:
-    """Otherwise a redirect from https to http:// would let anyone on the network supply keys."""
+    """Otherwise a redirect from https to http:// would let any host on the network supply keys."""
     with providing() as first, providing() as second:
         first.answer = f"HTTP/1.1 302 Found\r\nLocation: {second.url}\r\nContent-Length: 0\r\n\r\n".encode()
         second.answer = http(document("a"))

@@ -1,4 +1,4 @@
-"""The login requirements of one listener: the amount of work does not reveal whether a user exists."""
+"""The login requirements of one listener; the amount of work for a login does not reveal whether a user exists."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def security(users: UserConfigs) -> ListenerSecurity:
 
 
 def test_an_unknown_user_costs_as_much_work_as_a_known_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The work is counted, not measured: each credential that is created, written or read."""
+    """The work is counted and not measured: each creation, encoding and parsing of a credential counts."""
     steps: Counter[str] = Counter()
 
     def counted(module: Any, name: str) -> None:
@@ -61,7 +61,7 @@ def test_an_unknown_user_costs_as_much_work_as_a_known_one(monkeypatch: pytest.M
         exchange.authenticate(f"n,,n={user},r=nonce".encode(), 0.0, 0.0)
         return Counter(steps)
 
-    first_answer("alice")  # who decoys look like is found once
+    first_answer("alice")  # the properties of decoys are computed only once
     done = {user: first_answer(user) for user in ("alice", "bob", "carol", "dave", "nobody", "stranger")}
     assert done["alice"]["parse_credential"] == 1
     assert all(each == done["alice"] for each in done.values()), done

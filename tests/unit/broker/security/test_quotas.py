@@ -52,7 +52,7 @@ def test_a_quota_of_others_or_of_something_else_does_not_hold() -> None:
 
 
 def naive_limit(user: str, client_id: str, quotas: Mapping[QuotaEntity, Mapping[QuotaKey, float]]) -> float | None:
-    """The first matching quota: user before client id, a name before the default."""
+    """Return the first matching quota, where user precedes client id, and a name precedes the default."""
 
     def rank(part: Name, name: str) -> int | None:
         if isinstance(part, Default):
@@ -94,7 +94,7 @@ def test_a_client_over_quota_waits_until_the_excess_is_paid_off() -> None:
 
 
 def test_a_changed_quota_keeps_the_present_debt() -> None:
-    """A hundredfold lower quota does not multiply the wait for earlier usage by a hundred."""
+    """A quota that is lowered to a hundredth does not make the wait for earlier usage a hundred times longer."""
     bucket = Bucket()
     assert bucket.use(1100, 100.0, 0.0, WINDOW) == 1.0
     assert bucket.use(1, 1.0, 0.0, WINDOW) == 2.0
@@ -110,7 +110,7 @@ def test_a_quota_that_was_too_low_by_mistake_is_waited_for_no_longer_when_it_is_
 
 
 def test_entities_beyond_the_bucket_limit_share_one_debt() -> None:
-    """A smaller use by another entity does not shorten the wait."""
+    """A smaller use by another entity does not shorten the wait of the first one."""
     usage = Usage(WINDOW, max_buckets=0)
     assert usage.use(KEY, Limit(1.0, QuotaEntity("u")), 100, 0.0) == 90
     assert usage.use(KEY, Limit(1e6, QuotaEntity("v")), 0, 0.0) == 90
@@ -121,8 +121,8 @@ def test_entities_beyond_the_bucket_limit_share_one_debt() -> None:
     uses=st.lists(st.tuples(st.floats(0, 1e6), st.floats(0, 5)), min_size=1, max_size=30),
 )
 def test_the_token_bucket_waits_as_long_as_a_naive_sum(rate: float, uses: list[tuple[float, float]]) -> None:
-    """The sum is the remaining amount, at most a window's worth; a negative sum is waited for, up to the longest
-    throttle time.
+    """The naive sum is the unused amount, at most that of one window. While the sum is negative the client waits, at
+    most for the longest throttle time.
     """
     now, left, bucket = 0.0, rate * WINDOW, Bucket()
     for amount, pause in uses:
@@ -175,7 +175,7 @@ def test_an_idle_client_is_forgotten_and_a_waiting_one_is_not() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 30), st.floats(0, 1e6)), max_size=30))
 def test_a_recent_sum_is_of_the_latest_span(added: list[tuple[float, float]]) -> None:
-    """Amounts of the previous span count less and less; those of the present span count fully."""
+    """Amounts of the previous time span count less and less; those of the present span count fully."""
     recent, now = Recent(WINDOW), 1000.0
     for pause, amount in added:
         now += pause

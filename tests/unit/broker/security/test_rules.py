@@ -1,6 +1,6 @@
-"""The table of authorizations: every API has its rows, every row is asked by a handler.
+"""The table of authorizations: every API has its rows, and the API's handler checks every row.
 
-`tests/unit/test_reference.py` holds docs/authorizations.md to it.
+`tests/unit/test_reference.py` checks that docs/authorizations.md agrees with the table.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def handler_of(served: Served) -> Path:
 
 
 def rules_asked_in(path: Path) -> set[str]:
-    """The rules that a module names."""
+    """Return the names of the rules that a module uses."""
     return {
         node.attr
         for node in ast.walk(ast.parse(path.read_text()))

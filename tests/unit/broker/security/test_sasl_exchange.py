@@ -1,4 +1,6 @@
-"""The requests that a connection may send before, during and after its login, and again (KIP-368, T22)."""
+"""The requests that a connection may send before, during and after its login, and during re-authentication (KIP-368,
+T22).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ ALICE, BOB = b"\0alice\0a", b"\0bob\0b"
 
 
 class Expiring:
-    """A mechanism whose tokens expire."""
+    """A SASL mechanism whose tokens expire."""
 
     def step(self, token: bytes, now_s: float) -> Step:
         return Step(b"", "alice", now_s + 10)
@@ -103,7 +105,7 @@ def test_after_its_end_a_session_may_only_be_renewed() -> None:
 
 
 def test_s86_a_session_ends_whatever_the_wall_clock_does() -> None:
-    """The wall clock was wrong at the login: the session lasts as long as announced."""
+    """The wall clock was wrong at the login, and the session still lasts as long as announced."""
     machine = exchange(max_reauth_ms=60_000)
     machine.handshake("PLAIN", 1)
     assert machine.authenticate(ALICE, WALL + 10**9, NOW).session_lifetime_ms == 60_000

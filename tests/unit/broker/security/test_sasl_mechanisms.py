@@ -1,4 +1,4 @@
-"""PLAIN, SCRAM and OAUTHBEARER as state machines: right and wrong logins, and attacks."""
+"""PLAIN, SCRAM and OAUTHBEARER as state machines: correct and wrong logins, and attacks."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_scram_refuses_a_first_message_above_max_token_bytes(first: bytes) -> No
 
 
 def last_message(first: str, binding: str, extension: str = "") -> tuple[ScramExchange, bytes]:
-    """The exchange after `first`, and a last message with the right proof for it."""
+    """Return the exchange after the message `first`, and a last message with a correct proof."""
     ours = scram()
     answer = ours.step(first.encode(), NOW).token.decode()
     bare = first.split(",", 2)[2]
@@ -166,7 +166,7 @@ def last_message(first: str, binding: str, extension: str = "") -> tuple[ScramEx
     ],
 )
 def test_the_last_message_repeats_how_the_first_one_began(first: str, binding: str, is_right: bool) -> None:
-    """RFC 5802: otherwise a man in the middle could change it."""
+    """Otherwise a man in the middle could change the channel binding (RFC 5802)."""
     ours, last = last_message(first, to_base64(binding.encode()))
     if is_right:
         assert ours.step(last, NOW).user == "alice"
@@ -191,7 +191,7 @@ def test_an_extension_that_must_be_understood_is_refused_and_others_are_skipped(
 
 
 def test_the_last_nonce_must_be_the_servers() -> None:
-    """CVE-2024-56128: otherwise an observer of one exchange could replay its end in another."""
+    """Otherwise an observer of one exchange could replay its last message in another exchange (CVE-2024-56128)."""
     theirs, ours = client(), scram()
     proof = theirs.answer(ours.step(theirs.first(), NOW).token)
     assert proof is not None
@@ -337,7 +337,7 @@ def test_tokens_signed_by_unknown_keys_are_refused(token: str) -> None:
 
 
 def refused_by_challenge(token: str, **rules: Any) -> None:
-    """RFC 7628: an error is sent as a challenge, and the refusal after the client's answer."""
+    """Check that the error is sent as a challenge, and that the refusal follows the client's response (RFC 7628)."""
     exchange = OAuthExchange(TokenRules(KEYS.get, **rules))
     theirs = OAuthClient(token)
     challenge = exchange.step(theirs.first(), NOW)

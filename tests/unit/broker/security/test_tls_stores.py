@@ -1,4 +1,4 @@
-"""Key and trust stores in every form that Kafka's keys allow, and the errors of bad ones."""
+"""Key stores and trust stores are read in every form that Kafka's keys allow, and errors in them are reported."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def configured(**settings: str) -> BrokerConfig:
 
 
 def shake(server: ssl.SSLContext, client: ssl.SSLContext) -> ssl.SSLObject:
-    """Do a handshake in memory; the server's side. Raises ssl.SSLError."""
+    """Do a TLS handshake in memory; return the server's side of the connection. Raises ssl.SSLError."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = server.wrap_bio(to_server, to_client, server_side=True)
     theirs = client.wrap_bio(to_client, to_server, server_hostname="localhost")
@@ -124,7 +124,7 @@ def test_client_certificates_are_requested_as_configured(auth: str, tmp_path: Pa
 
 @pytest.mark.parametrize("auth", ["requested", "required"])
 def test_e56_client_certificates_need_an_explicit_authority(auth: str, tmp_path: Path) -> None:
-    """The system's own authorities would admit every owner of a domain."""
+    """Without an explicit authority, the certificate authorities of the system would admit every owner of a domain."""
     config = configured(ssl_keystore_location=SERVER.store(tmp_path / "store.pem"), ssl_client_auth=auth)
     with pytest.raises(InvalidConfig, match=rf"ssl.client.auth={auth} needs .* set ssl.truststore.location"):
         server_context(ListenerConfig(config, "A"))

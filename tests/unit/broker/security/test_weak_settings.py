@@ -1,4 +1,4 @@
-"""Every weak setting of a start has one warning, and other settings have none (E56)."""
+"""Every weak setting causes one warning at the start, and other settings cause none (E56)."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_e56_a_world_readable_users_file_has_a_warning(
 def test_a_file_is_readable_by_others_if_all_above_it_lets_them_pass(tmp_path: Path) -> None:
     for each in (tmp_path, *tmp_path.parents):
         if not each.stat().st_mode & 0o001:
-            each.chmod(each.stat().st_mode | 0o001)  # pytest's own directories
+            each.chmod(each.stat().st_mode | 0o001)  # the directories that pytest created
     inner = tmp_path / "data"
     inner.mkdir()
     path = inner / "metadata.db"

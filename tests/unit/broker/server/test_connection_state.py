@@ -1,4 +1,4 @@
-"""The lifecycle of a connection, row by row, and its holds."""
+"""The states of a connection's lifecycle, row by row, and its holds."""
 
 import pytest
 
@@ -16,7 +16,7 @@ from oncelog_broker.server.net.connection_state import (
 O, LR, CG, D, E = State.OPEN, State.LAST_REQUEST, State.CLIENT_GONE, State.DRAINING, State.ENDED  # noqa: E741
 
 ROWS = {
-    #    LAST_REQUEST_TAKEN, CLIENT_LEFT, ALL_DONE, CLOSED, LOST
+    #    events of the columns: LAST_REQUEST_TAKEN, CLIENT_LEFT, ALL_DONE, CLOSED, LOST
     O: (LR, CG, O, D, E),
     LR: (LR, LR, D, D, E),
     CG: (LR, CG, D, D, E),
@@ -26,7 +26,7 @@ ROWS = {
 
 
 def in_state(state: State) -> Lifecycle:
-    """A lifecycle that events have brought to this state."""
+    """Return a lifecycle that events have brought into this state."""
     way = {O: (), LR: (Event.LAST_REQUEST_TAKEN,), CG: (Event.CLIENT_LEFT,), D: (Event.CLOSED,), E: (Event.LOST,)}
     lifecycle = Lifecycle()
     for event in way[state]:
@@ -48,7 +48,7 @@ def test_the_table_has_every_state_and_event() -> None:
 
 
 def test_no_request_is_handled_after_a_final_state() -> None:
-    """After a refused login, a close or an end, no event leads back to a state in which requests are handled."""
+    """After a refused login, a close or an end, no event leads to a state in which requests are handled."""
     for state in set(State) - HANDLING:
         assert not HANDLING & set(TRANSITIONS[state].values()), state
 

@@ -1,4 +1,4 @@
-"""Clients may not write to internal topics, whichever broker they ask."""
+"""Clients may not write to internal topics, whichever broker receives the request."""
 
 from __future__ import annotations
 
@@ -42,7 +42,9 @@ def served(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Served]:
 async def test_internal_topics_are_created_by_a_broker_that_does_not_lead_them(
     served: Served, topic: str, code: ErrorCode, version: int
 ) -> None:
-    """Kafka checks the kind of topic before its leader: a client would search for another leader in vain."""
+    """Kafka checks the kind of the topic before its leader, because a client would otherwise search for another leader
+    in vain.
+    """
     served.services.image = ClusterImage("").with_topic(Topic(topic, TOPIC_ID, {}))
     request = produce(bytes(make_batch()))
     request.topic_data[0].name, request.topic_data[0].topic_id = topic, TOPIC_ID

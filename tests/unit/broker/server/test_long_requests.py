@@ -1,4 +1,4 @@
-"""Requests with very many names are handled in steps, between which other requests get their turn."""
+"""Requests with very many names are handled in steps, between which other requests run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NO_SUCH_TYPE = 7
 
 
 class CountedSlices(Slices):
-    """Counts where the work could have paused."""
+    """Counts how many times the work could have paused."""
 
     def __init__(self) -> None:
         super().__init__(ManualClock(), Tasks())
@@ -81,7 +81,7 @@ def test_topics_named_twice_are_answered_in_steps() -> None:
 
 
 async def test_topics_are_deleted_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No topic is examined before its turn."""
+    """Each topic is examined only in its own step."""
     made, at_pause = list[str](), list[int]()
     state = delete_topics.TopicState
 
@@ -140,14 +140,14 @@ def markers_answered(context: Any) -> Any:
 
 @pytest.mark.parametrize("steps_of", [offsets_listed, producers_described, added, markers_written, markers_answered])
 def test_topics_without_partitions_are_steps_too(steps_of: Any) -> None:
-    """Otherwise any number of such topics would be one step."""
+    """Otherwise any number of topics without partitions would be one step."""
     slices = CountedSlices()
     slices.run(steps_of(context_of(ApiKey.LIST_OFFSETS, 1, slices)))
     assert slices.steps >= len(EMPTY)
 
 
 class Named(str):
-    """A name that counts, between two pauses, its look-ups and those of its container."""
+    """A name that counts how often it is hashed between two pauses, which every look-up does."""
 
     __slots__ = ()
     since_pause = 0
@@ -161,7 +161,7 @@ class Named(str):
 
 @pytest.fixture
 def paused_slices(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Slices whose pauses `Named` counts."""
+    """Slices that reset the count of `Named` at each pause."""
     monkeypatch.setattr(Named, "most", 0)
 
     async def here() -> None:
@@ -172,7 +172,7 @@ def paused_slices(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.parametrize("module", [alter_configs, incremental_alter_configs])
 async def test_very_many_settings_of_one_resource_are_gone_through_with_pauses(module: Any, paused_slices: Any) -> None:
-    """Each setting is examined between two pauses; only the final step handles all settings at once."""
+    """Settings are examined one by one with pauses in between; only the final step handles all settings together."""
     request_type = AlterConfigsRequest if module is alter_configs else IncrementalAlterConfigsRequest
     kind: Any = request_type.AlterConfigsResource  # type: ignore[attr-defined]
     fields = {} if module is alter_configs else {"config_operation": 0}
@@ -194,7 +194,7 @@ MANY = range(1000)
 
 
 class Refusals:
-    """A controller that refuses everything and counts the refusals that are still referenced."""
+    """A controller that refuses everything, and counts the refusals that are still referenced."""
 
     def __init__(self, fails: KafkaError | None = None) -> None:
         self.alive: weakref.WeakSet[KafkaError] = weakref.WeakSet()
@@ -219,14 +219,14 @@ async def shown(shows: Any) -> None:
 
 
 def election_of_many() -> ElectLeadersRequest:
-    """An election in which each partition is named twice."""
+    """Return a request for an election in which each partition is named twice."""
     topic = ElectLeadersRequest.TopicPartitions(topic=Named("t"), partitions=[*MANY, *MANY])
     return ElectLeadersRequest(election_type=0, topic_partitions=[topic], timeout_ms=1000)
 
 
 @pytest.mark.parametrize("module", [elect_leaders, alter_partition_reassignments])
 async def test_very_many_refusals_are_freed_as_they_are_answered(module: Any) -> None:
-    """Freeing all at once would be a long step of its own."""
+    """Freeing all refusals together would be a long step of its own."""
     controller, left = Refusals(), list[int]()
 
     async def here() -> None:

@@ -1,4 +1,4 @@
-"""Requests about very many partitions let other connections work in between, and give the same answers."""
+"""Requests about very many partitions let other connections work in between, and give the same responses."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ STEPS_PER_SLICE = 4
 
 
 class TickingClock(ManualClock):
-    """A clock that advances by a part of a slice per reading: the cost of a partition."""
+    """A clock that advances by a fraction of a slice per reading, as if each partition took that time."""
 
     def monotonic(self) -> float:
         now = super().monotonic()
@@ -45,7 +45,7 @@ class TickingClock(ManualClock):
 
 
 class OnePartition:
-    """Leads partition 0 of "orders", and `others` if that is set."""
+    """Leads partition 0 of "orders"; `others`, if set, provides the other partitions."""
 
     def __init__(self, partition: Partition, idle: Partition) -> None:
         self.partition = partition
@@ -92,7 +92,7 @@ def context(replicas: OnePartition) -> Any:
 
 
 async def turns_during(answer: Any) -> tuple[Any, int]:
-    """The result, and how often other work got its turn before it."""
+    """Return the result, and the number of loop turns before it."""
     task = asyncio.ensure_future(settled(answer))
     turns = 0
     while not task.done():
@@ -154,7 +154,7 @@ async def test_a_large_fetch_reads_partition_after_partition(
 
 
 async def test_a_large_fetch_misses_nothing_that_comes_while_it_is_read(replicas: OnePartition, context: Any) -> None:
-    """The fetch has read the partition and does not wait for it yet: an append at that moment must wake it."""
+    """The fetch has read the partition but does not wait for it yet; an append at that moment must wake the fetch."""
     replicas.others = replicas.idle
     answer = asyncio.ensure_future(settled(fetch.handle(fetch_request(max_wait_ms=600_000), context)))
     assert not replicas.partition.purgatory.fetches

@@ -1,4 +1,4 @@
-"""What a member says of its records, and what it may not say."""
+"""Which acknowledgements a member of a share group may send for its records, and which are refused."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def test_batches_that_cannot_be(batches: list[AckBatch]) -> None:
 
 
 def test_a_request_has_only_so_many_types_and_ranges_for_one_partition() -> None:
-    """Others would wait while more of them are looked at."""
+    """Other requests would wait while a larger number of types and ranges is processed."""
     last = MAX_TYPES
     share = acquired(1)
     with pytest.raises(KafkaError, match="several requests"):

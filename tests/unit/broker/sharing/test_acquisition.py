@@ -1,4 +1,4 @@
-"""Which records are handed out, and how many together."""
+"""Which records a share partition delivers, and how many of them together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TENS = [LogBatch(first, first + 9) for first in range(0, 100, 10)]
 def take(
     share: SharePartition, terms: Terms = TERMS, batches: list[LogBatch] | None = None
 ) -> list[tuple[int, int, int]]:
-    """Acquire from the first offset on that can be handed out."""
+    """Acquire records from the first available offset on."""
     offset = share.next_offset(terms.max_locks)
     if offset is None:
         return []
@@ -23,7 +23,7 @@ def take(
 
 
 def delivered(share: SharePartition, times: int, terms: Terms = TERMS) -> SharePartition:
-    """All that is free is delivered so often, and given back."""
+    """Deliver all available records this many times, and release them each time."""
     for _ in range(times):
         while take(share, terms):
             pass
@@ -74,7 +74,7 @@ def test_q9_nothing_new_is_handed_out_while_too_many_are_in_flight_but_what_was_
 
 
 def test_offsets_without_records_are_archived_so_that_the_start_moves() -> None:
-    """A compacted log: only some offsets are left."""
+    """The log was compacted, so only some offsets still have records."""
     share = SharePartition(0)
     assert take(share, batches=[LogBatch(5, 6), LogBatch(12, 14)]) == [(5, 6, 1), (12, 14, 1)]
     assert share.start_offset == 5
@@ -108,13 +108,15 @@ def test_a_log_of_markers_alone_is_done() -> None:
 def test_q10_a_run_that_was_delivered_often_is_handed_out_alone_and_in_halves(
     times: int, expected: list[tuple[int, int, int]]
 ) -> None:
-    """With a limit of 5, from the third delivery on; the last one record by record."""
+    """With a delivery limit of 5 a run is delivered in halves from the third delivery on, and record by record at the
+    last one.
+    """
     share = SharePartition(0, [StateBatch(0, 15, DeliveryState.AVAILABLE, times)])
     assert take(share, batches=[LogBatch(0, 15), LogBatch(16, 31)])[:1] == expected
 
 
 def test_q10_neighbours_of_a_record_that_is_never_accepted_survive() -> None:
-    """The member fails whenever it gets offset 5, and accepts all that it gets without it."""
+    """The member fails whenever it gets offset 5, and accepts all records when it gets others without offset 5."""
     share, accepted = SharePartition(0), set[int]()
     batch = [LogBatch(0, 15)]
     for _ in range(200):

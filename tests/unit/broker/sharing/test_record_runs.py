@@ -1,4 +1,4 @@
-"""The states of records, kept as runs of offsets that are alike."""
+"""The states of records are stored as runs of consecutive offsets with the same state."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ AVAILABLE, ACKNOWLEDGED = DeliveryState.AVAILABLE, DeliveryState.ACKNOWLEDGED
 
 
 def runs_from(start: int, *lengths: int) -> RecordRuns:
-    """Runs of these lengths, each delivered once more often than the one before."""
+    """Return runs of these lengths, where each run was delivered once more often than the previous one."""
     runs = RecordRuns(start)
     for deliveries, length in enumerate(lengths):
         runs.append(Run(runs.end, runs.end + length - 1, AVAILABLE, deliveries))

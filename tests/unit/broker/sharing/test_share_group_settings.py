@@ -1,4 +1,4 @@
-"""The settings of a share group for the leaders of partitions."""
+"""The settings of a share group that partition leaders use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One share partition: what it begins with, locks that run out, sessions that end, the start of the log."""
+"""One share partition: its initial state, expiring locks, ended sessions, and the moving log start."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def shown(share: SharePartition) -> list[tuple[int, int, str, int]]:
 
 
 def test_q2_records_that_were_in_flight_elsewhere_are_available_again() -> None:
-    """Between, and below, the batches that were kept."""
+    """Records between the stored batches, and below the first one, are available."""
     share = SharePartition(10, [StateBatch(15, 19, ACKNOWLEDGED, 1), StateBatch(22, 24, AVAILABLE, 2)])
     assert shown(share) == [
         (10, 14, "AVAILABLE", 0),
@@ -31,7 +31,7 @@ def test_q2_records_that_were_in_flight_elsewhere_are_available_again() -> None:
 
 
 def test_q2_records_that_are_kept_as_acquired_are_available_again() -> None:
-    """Nobody has their lock, so it would never run out."""
+    """No member has the lock of the records, so the lock would never expire."""
     share = SharePartition(0, [StateBatch(0, 4, DeliveryState.ACQUIRED, 2)])
     assert shown(share) == [(0, 4, "AVAILABLE", 2)]
     assert share.next_offset(2_000) == 0

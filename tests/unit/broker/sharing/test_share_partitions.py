@@ -1,4 +1,4 @@
-"""Share partitions of a broker: where they begin, when they are loaded, and when they are dropped."""
+"""Share partitions of a broker: where they start, when they are loaded, and when they are dropped."""
 
 from __future__ import annotations
 
@@ -97,7 +97,9 @@ async def test_a_share_partition_beyond_the_end_of_a_truncated_log_goes_on_at_th
 
 
 async def test_records_that_get_the_offsets_of_lost_ones_are_delivered(world: ShareWorld) -> None:
-    """What was kept of records beyond the end of a truncated log says nothing of those that come after."""
+    """The state that was stored for records beyond the end of a truncated log does not apply to the records that
+    replace them.
+    """
     world.append(b"a")
     await world.calls.read(world.key(), 3)
     lost = StateBatch(0, 4, DeliveryState.ACKNOWLEDGED, 1)
@@ -138,7 +140,7 @@ async def test_a_lock_that_runs_out_is_kept_with_the_count_of_deliveries(world: 
 
 
 async def begin_anew(world: ShareWorld, start: int) -> None:
-    """As an administrator does for a group without members."""
+    """Set the start offset as an administrator does for a group without members."""
     world.calls.begin(world.key(), state_epoch=7, start=start)
 
 

@@ -1,4 +1,4 @@
-"""Share sessions: their epochs, their partitions, and the connections that they end with."""
+"""Share sessions: their epochs, their partitions, and that a session ends with its connection."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ DISK, CLOCK = RealDisk(), ManualClock()
 
 
 class Run:
-    """A broker of this test: the parts of `broker.py` for a start and an end."""
+    """A broker of this test, with the parts of `broker.py` that start and stop it."""
 
     def __init__(self, *directories: Path, **settings: str) -> None:
         settings = {
@@ -44,7 +44,9 @@ class Run:
         self.logs: LogManager
 
     async def begin(self, *, is_noted: bool = True) -> Run:
-        """Start and register. `is_noted` False: killed after the registration and before its note."""
+        """Start the broker and register it. With `is_noted` False, the broker is killed after its registration and
+        before it writes the note.
+        """
         try:
             self.store = await self.start.open_store()
         except BaseException:
@@ -91,13 +93,13 @@ async def once(*directories: Path, topic: str | None = None, **settings: str) ->
 
 
 def content(*directories: Path) -> dict[Path, bytes]:
-    """The contents of all files except the locks, which name the process."""
+    """Return the content of all files except the lock files, which contain the process id."""
     files = [path for each in directories for path in each.rglob("*") if path.is_file() and path.name != ".lock"]
     return {path: path.read_bytes() for path in files}
 
 
 async def refused(*directories: Path, **settings: str) -> StartRefused:
-    """Check that the start is refused and no file was changed."""
+    """Check that the start is refused and that no file was changed; return the refusal."""
     before = content(*directories)
     with pytest.raises(StartRefused) as found:
         await Run(*directories, **settings).begin()
@@ -114,7 +116,7 @@ def accepts(refusal: StartRefused) -> dict[str, str]:
 
 
 async def test_the_directories_are_locked_before_a_store_is_made(tmp_path: Path) -> None:
-    """Two brokers start at the same moment in one new directory."""
+    """Two brokers start at the same moment in the same new directory."""
     first = Run(tmp_path / "a", tmp_path / "b")
     with pytest.raises(LockHeld):
         Run(tmp_path / "b")
@@ -253,7 +255,7 @@ async def test_s73_a_lost_directory_of_a_broker_alone_is_refused(tmp_path: Path)
 
 
 async def test_a_first_start_that_was_cut_short_is_begun_again(tmp_path: Path) -> None:
-    """It may have ended anywhere: the directories have a cluster id that no store knows."""
+    """The first start may have been interrupted at any point: the directories have a cluster id that no store knows."""
     run = Run(tmp_path)
     run.store = await run.start.open_store()
     await run.store.close()

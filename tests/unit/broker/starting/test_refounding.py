@@ -1,5 +1,5 @@
-"""A cluster whose ZooKeeper was lost is founded again from a broker's copy of the metadata: its first state, the
-brokers that count as sure, and a founding that is interrupted anywhere.
+"""A cluster whose ZooKeeper was lost is founded again from a broker's copy of the metadata: its first state, which
+brokers count as sure, and a founding that is interrupted at any point.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class Servers(SharedTree):
 
 
 class ZooKeepers:
-    """Stores by connect string."""
+    """Replaces the ZooKeeper servers: connect string -> store."""
 
     def __init__(self) -> None:
         self.trees: dict[str, Servers] = {}
@@ -92,7 +92,7 @@ def zookeepers() -> ZooKeepers:
 
 
 class Member:
-    """A process of a broker: the parts of `broker.py` for a start and an end."""
+    """A broker process, with the parts of `broker.py` that start and stop it."""
 
     def __init__(self, node_id: int, *directories: Path, accept: str = "", connect: str = "zk:1") -> None:
         settings = {
@@ -176,7 +176,7 @@ ALL_THREE = ReplicaAssignment((1, 2, 3))
 
 
 async def once(node_id: int, *directories: Path, epochs: Sequence[int] = ()) -> str:
-    """Register the broker, write, and stop it. Returns the cluster id."""
+    """Register the broker, write records, and stop the broker. Returns the id of the cluster."""
     member = await Member(node_id, *directories).begin()
     if epochs:
         member.write("orders", *epochs)
@@ -185,7 +185,7 @@ async def once(node_id: int, *directories: Path, epochs: Sequence[int] = ()) -> 
 
 
 async def accepted(node_id: int, *directories: Path) -> str:
-    """The values that the refusal of a start with an empty ZooKeeper names."""
+    """Start with an empty ZooKeeper; return the `start.accept` value that the refusal names."""
     with pytest.raises(StartRefused) as found:
         await Member(node_id, *directories).open()
     assert [each.kind for each in found.value.refusals] == [Kind.NEW_STORE]
@@ -205,7 +205,7 @@ async def test_s70_a_re_founded_cluster_begins_with_the_copied_metadata(tmp_path
         f"{paths.USER_CONFIGS}/anna/clients/billing": encode_config({"producer_byte_rate": "5.0"}),
         f"{paths.USER_CONFIGS}/anna": encode_config({"SCRAM-SHA-256": "salt=x"}),
     }
-    del nodes[paths.partition_state("bills", 1)]  # no broker had led it yet
+    del nodes[paths.partition_state("bills", 1)]  # no broker had led this partition yet
     put_copy(tmp_path, cluster, nodes)
     zookeepers.lose()
     member = await refounded(1, tmp_path)
@@ -242,12 +242,12 @@ async def test_s70_the_newest_copy_of_this_cluster_is_taken(tmp_path: Path, zook
 async def test_s70_without_the_last_copy_the_one_before_is_taken(
     tmp_path: Path, zookeepers: ZooKeepers, fault: str
 ) -> None:
-    """A broker was killed, or its disk failed, between two copies; an unneeded copy prevents no start."""
+    """A broker was killed, or its disk failed, between two copies; a copy that is not needed prevents no start."""
     cluster = await once(1, tmp_path)
     put_copy(tmp_path, cluster, topic_nodes("orders", ORDERS, ALL_THREE), name=PREVIOUS_FILE)
     if fault == "cut":
         (tmp_path / FILE).write_bytes(b'{"version": 1}\n')
-    elif fault == "directory":  # a copy that cannot be read
+    elif fault == "directory":  # the copy cannot be read
         (tmp_path / FILE).mkdir()
     await once(1, tmp_path)
     zookeepers.lose()
@@ -259,8 +259,8 @@ async def test_s70_without_the_last_copy_the_one_before_is_taken(
 async def test_s70_logs_of_topics_that_the_copy_does_not_know_are_taken_over(
     tmp_path: Path, zookeepers: ZooKeepers
 ) -> None:
-    """The copy was written before they were created: they get their settings from it, if it has them, and are adopted
-    once.
+    """The copy was written before the topics were created. The topics get their settings from the copy if it has them,
+    and are adopted only once.
     """
     cluster = await once(1, tmp_path, epochs=(4,))
     settings = encode_config({"cleanup.policy": "compact"})
@@ -286,7 +286,7 @@ async def test_s70_logs_of_topics_that_the_copy_does_not_know_are_taken_over(
 
 
 async def test_s70_a_replica_added_by_a_reassignment_is_not_in_sync(tmp_path: Path, zookeepers: ZooKeepers) -> None:
-    """Otherwise the reassignment would complete at once, and the logs of removed replicas would be deleted."""
+    """Otherwise the reassignment would complete immediately, and the logs of the removed replicas would be deleted."""
     cluster = await once(1, tmp_path)
     moving = ReplicaAssignment((3, 4, 1, 2), (3, 4), (1, 2))
     put_copy(tmp_path, cluster, topic_nodes("orders", ORDERS, moving))
@@ -300,7 +300,9 @@ async def test_s70_a_replica_added_by_a_reassignment_is_not_in_sync(tmp_path: Pa
 
 @pytest.mark.parametrize("how", ["a new disk is first", "no note is left"])
 async def test_s70_the_founder_is_never_sure(tmp_path: Path, zookeepers: ZooKeepers, how: str) -> None:
-    """Whatever its directories say about the lost store: its states are older than its registration."""
+    """Whatever the founder's directories say about the lost store, the partition states are older than the founder's
+    registration.
+    """
     old, new = tmp_path / "old", tmp_path / "new"
     cluster = await once(1, old, epochs=(1,))
     lost = read_note(DISK, str(old))
@@ -330,7 +332,7 @@ async def test_s70_a_broker_that_joins_a_re_founded_cluster_is_unsure(
     put_copy(first, cluster, topic_nodes("orders", ORDERS, ALL_THREE))
     zookeepers.lose()
     founder = await refounded(1, first)
-    if how == "no note":  # it was written by a release before 0.2
+    if how == "no note":  # a release before 0.2 wrote the directory
         (second / NOTE_FILE).unlink()
     elif how == "new":
         shutil.rmtree(second)
@@ -357,7 +359,7 @@ async def test_s70_one_of_two_simultaneous_founders_founds_the_cluster(tmp_path:
         while True:
             try:
                 return await member.register()
-            except ConnectionLost:  # the other broker founds it
+            except ConnectionLost:  # the other broker founds the cluster
                 await asyncio.sleep(0)
 
     await asyncio.gather(*map(registered, members))
@@ -415,13 +417,13 @@ async def test_s70_a_founding_that_is_cut_short_at_any_write_is_finished(
         assert cuts > 3
 
 
-# --- what others hold by a store that does not know what this broker had
+# --- partitions of other brokers in a store that does not know this broker's logs
 
 
 async def test_logs_held_by_others_are_kept_until_all_logs_were_examined(
     tmp_path: Path, zookeepers: ZooKeepers
 ) -> None:
-    """A process may have been killed in between."""
+    """A process may have been killed before all logs were examined."""
     cluster = await once(1, tmp_path)
     put_copy(tmp_path, cluster, {})
     zookeepers.lose()
@@ -451,7 +453,7 @@ async def test_s77_logs_held_by_others_according_to_an_older_store_are_kept(
     member.write("orders", 1)
     await member.end()
     member = await Member(1, tmp_path).begin()
-    moved_since = ShownState((2, 3), (2, 3), leader=2, leader_epoch=1)  # a reassignment that the store forgot
+    moved_since = ShownState((2, 3), (2, 3), leader=2, leader_epoch=1)  # the store lacks this reassignment
     image = ClusterImage("c").with_topic(Topic("orders", ORDERS, {0: moved_since}))
     set_strays_aside(member.logs, image, 1, "", keeps_left_over=member.start.keeps_left_over)
     assert len(list(tmp_path.glob("orders-0.*-stray"))) == 1

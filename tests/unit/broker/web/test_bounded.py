@@ -1,4 +1,6 @@
-"""HTTP connections of broker and console: request heads are bounded, and unfinished requests block no other client."""
+"""HTTP connections of broker and console: the size of request heads is limited, and unfinished requests block no other
+client.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ Ends = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Site:
-    """Answers /held when told to, and everything else at once."""
+    """Responds to /held when the test says so, and to everything else immediately."""
 
     def __init__(self) -> None:
         self.goes_on = asyncio.Event()
@@ -59,7 +61,7 @@ class Site:
 
 
 async def status(ends: Ends) -> bytes:
-    """The status line of the response; empty if the connection was closed."""
+    """Return the status code of the response; empty if the connection was closed."""
     try:
         line = await asyncio.wait_for(ends[0].readline(), PATIENCE_SECONDS)
     except ConnectionResetError:
@@ -73,7 +75,7 @@ async def status(ends: Ends) -> bytes:
     [
         (MAX_HEAD_BYTES - 100, {b"200"}),
         (MAX_HEAD_BYTES + 2 * SLICE_BYTES, {b"400"}),
-        (100_000, {b"400", b""}),  # what else has come makes the system reset the connection
+        (100_000, {b"400", b""}),  # the operating system resets the connection because of the unread bytes
         (200_000, {b"400", b""}),
     ],
 )
@@ -88,7 +90,7 @@ async def test_a_head_has_a_bound_however_it_comes(
         ends = await site.connect()
         size = -(-head_bytes // pieces)
         for start in range(0, head_bytes, size):
-            if ends[1].is_closing():  # the answer has come, and with it a reset: uvloop raises if more is written
+            if ends[1].is_closing():  # the response has arrived together with a reset; uvloop raises if more is written
                 break
             ends[1].write(head[start : start + size])
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""HTTP responses over real connections; and misbehaving clients hold no resource for long."""
+"""HTTP responses over real connections; misbehaving clients keep no resource for long."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from oncelog_broker.web.http_listener import HttpListener
 from oncelog_broker.web.pages import Pages
 
 LARGE = [b"x" * 65536] * 400
-"""More bytes than the system buffers for a client that does not read."""
+"""More bytes than the operating system buffers for a client that does not read."""
 
 
 class Client:
@@ -31,7 +31,7 @@ class Client:
         self.writer = writer
 
     async def ask(self, request: bytes) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers and body of the response."""
+        """Send a request; return the status, headers and body of the response."""
         self.writer.write(request)
         return await self.answer(is_head=request.startswith(b"HEAD"))
 
@@ -42,7 +42,7 @@ class Client:
         return int(head[0].split()[1]), headers, body
 
     async def is_cut(self) -> bool:
-        """Wait until the other side has closed, whatever it sends before that."""
+        """Wait until the other side has closed the connection, whatever it sends before."""
         try:
             while await self.reader.read(65536):
                 pass
@@ -52,7 +52,7 @@ class Client:
 
 
 class Site:
-    """A listener with pages, and its clients."""
+    """A listener with pages, and clients of the listener."""
 
     def __init__(self, listener: HttpListener, readiness: Readiness, scraper: Any) -> None:
         self.listener = listener
@@ -221,7 +221,7 @@ def test_a_malformed_http_address_is_refused(text: str) -> None:
 async def test_on_loopback_a_request_for_a_foreign_host_name_is_refused(
     host: str | None, is_on_loopback: bool, expected: int, path: str
 ) -> None:
-    """A page of evil.example whose name now resolves to 127.0.0.1 (DNS rebinding) must not read anything."""
+    """A page of evil.example, whose name now resolves to 127.0.0.1 (DNS rebinding), must not read anything."""
     sent: list[dict[str, Any]] = []
 
     async def send(message: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Elections by an admin client: its requests to the controller, and its handling of the answers."""
+"""Elections by an admin client: its requests to the controller, and how it handles responses."""
 
 from typing import Any
 
@@ -14,7 +14,7 @@ Result = ElectLeadersResponse.ReplicaElectionResult
 
 
 def answers(broker: Any, *rounds: tuple[int, dict[int, int]]) -> None:
-    """(error code, error code by partition of topic t) of each request; the last one repeats."""
+    """Set the (error code, error code by partition of topic t) of each request; the last one repeats."""
     left = list(rounds)
 
     def elect(_: ElectLeadersRequest) -> ElectLeadersResponse:

@@ -1,4 +1,4 @@
-"""Which transactions hang, which end by themselves, and which one pins a partition: computed from brokers' answers,
+"""Which transactions hang, which end on their own, and which one holds back a partition, computed from responses
 without a broker.
 """
 

@@ -1,4 +1,4 @@
-"""Which offsets the records of __consumer_offsets commit in a transaction."""
+"""Which offsets the records of __consumer_offsets commit within a transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`admin.transactions` against a broker whose answers the test chooses."""
+"""`admin.transactions` against a broker whose responses the test chooses."""
 
 from __future__ import annotations
 
@@ -32,18 +32,19 @@ NODE = 1
 
 
 class Transactions:
-    """What the broker knows. `producers`: producer id -> start offset of its open transaction; `states`: transactional
-    id -> (producer id, state, whether it holds `HERE`)."""
+    """What the broker knows about transactions. `producers`: producer id -> start offset of its open transaction;
+    `states`: transactional id -> (producer id, state, whether the partition `HERE` belongs to it).
+    """
 
     def __init__(self, broker: Any) -> None:
         self.broker = broker
         self.producers: dict[int, int] = {}
         self.states: dict[str, tuple[int, str, bool]] = {}
         self.codes: list[int] = []
-        """Errors of coordinators and markers, the next one first; none once they are used up."""
+        """The next error codes of coordinators and markers, in order; after the last one requests succeed."""
         self.last_timestamp = 1000
         self.coordinator_epoch = -1
-        """The coordinator epoch of the last marker of each producer."""
+        """The coordinator epoch of each producer's last marker."""
         broker.handlers |= {
             FindCoordinatorRequest: self.find_coordinator,
             ListTransactionsRequest: self.list,
@@ -164,14 +165,14 @@ async def test_e32_an_open_transaction_that_no_coordinator_holds_hangs(known: Tr
 async def test_e32_a_transaction_that_is_just_ending_does_not_hang(
     known: Transactions, address: str, fake_broker: Any
 ) -> None:
-    """The marker is written between the look at its partition and the look at its coordinator."""
+    """The marker is written between the request about its partition and the request to its coordinator."""
     known.producers = {7: 5}
     known.states = {"ending": (7, "CompleteCommit", False)}
     looks = []
 
     def look(request: DescribeProducersRequest) -> DescribeProducersResponse:
         looks.append(known.describe_producers(request))
-        known.producers = {7: 9}  # and the next one is open
+        known.producers = {7: 9}  # the producer's next transaction is already open
         return looks[-1]
 
     fake_broker.handlers[DescribeProducersRequest] = look
@@ -184,7 +185,7 @@ async def test_the_search_can_be_limited_to_old_transactions(known: Transactions
     known.producers = {7: 5}
     async with Admin(address) as admin:
         assert await admin.transactions.find_hanging([HERE], min_age_ms=60_000)
-        known.last_timestamp = 2**50  # a producer's own choice
+        known.last_timestamp = 2**50  # a timestamp that the producer chose
         assert await admin.transactions.find_hanging([HERE], min_age_ms=60_000) == []
         assert await admin.transactions.find_hanging([HERE])
 
@@ -246,7 +247,7 @@ async def test_abort_after_a_lost_answer_ends_nothing_else(
 
     def written_and_lost(request: WriteTxnMarkersRequest) -> None:
         known.write_markers(request)
-        known.producers = {7: 9}  # the producer lives, and has begun its next one
+        known.producers = {7: 9}  # the producer is alive and has begun its next transaction
         raise hang_up
 
     fake_broker.handlers[WriteTxnMarkersRequest] = written_and_lost
@@ -303,7 +304,7 @@ async def test_a_coordinator_is_looked_up_once_and_again_when_it_has_moved(
 async def test_a_node_that_is_no_coordinator_any_more_is_forgotten_for_all(
     known: Transactions, address: str, fake_broker: Any, fast: dict[str, int]
 ) -> None:
-    """It may be gone, and each id would wait for it once."""
+    """The broker may be gone, and otherwise each transactional id would wait for it once."""
     known.states = {"s": (6, "Ongoing", True), "t": (7, "Ongoing", True)}
     async with Admin(address, **fast) as admin:
         await admin.transactions.fence(["s", "t"])
@@ -331,7 +332,7 @@ async def test_coordinators_are_not_remembered_without_end(
 async def test_a_departed_broker_is_not_asked_for_ever(
     known: Transactions, address: str, fake_broker: Any, fast: dict[str, int]
 ) -> None:
-    """The metadata names it until its session ends; then another broker has its partitions."""
+    """The metadata list the departed broker until its session ends; then another broker leads its partitions."""
     known.states = {"t": (7, "Ongoing", True)}
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -393,7 +394,7 @@ async def test_s50_explaining_looks_again_while_transactions_come_and_go(
         if wanted.timestamp != EARLIEST_TIMESTAMP:
             is_stable = request.isolation_level == IsolationLevel.READ_COMMITTED
             answer.topics[0].partitions[0].offset = next(stable) if is_stable else 9
-            known.producers = {7: 5}  # the one that was open has ended, and this is the next
+            known.producers = {7: 5}  # the open transaction has ended, and this is the next one
         return answer
 
     fake_broker.handlers[ListOffsetsRequest] = offsets
@@ -414,7 +415,7 @@ async def test_all_brokers_are_asked_side_by_side() -> None:
     everybody = asyncio.Barrier(3)
 
     async def ask(node_id: int) -> int:
-        await everybody.wait()  # nobody answers before all are asked
+        await everybody.wait()  # every request waits until all requests have been sent
         return -node_id
 
     coordinators = Coordinators(ThreeBrokers(), CoordinatorType.TRANSACTION)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""Plans of `oncelog brokers`: brokers emptied or evened out, racks kept, few moves, leaders spread."""
+"""Plans of `oncelog brokers` empty brokers or even them out, keep racks apart, move little, and spread leaders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MB = 1_000_000
 
 @st.composite
 def clusters(draw):
-    """Live brokers with or without racks, partitions of any size on them and on dead ones, with sizes in MB."""
+    """Generate live brokers with or without racks, and partitions of any size in MB on these and on dead brokers."""
     ids = draw(st.lists(st.integers(1, 9), unique=True, min_size=2, max_size=7))
     racks = draw(st.none() | st.integers(1, 4))
     brokers = {node: None if racks is None else f"r{draw(st.integers(1, racks))}" for node in ids}
@@ -31,7 +31,7 @@ def clusters(draw):
 
 
 def racks_of(replicas, brokers):
-    """The distinct racks of these replicas; brokers count as racks unless all have one."""
+    """Return the distinct racks of these replicas; unless all brokers have a rack, each broker counts as a rack."""
     known = None not in brokers.values()
     return {brokers.get(node) if known else node for node in replicas if node in brokers}
 
@@ -118,7 +118,7 @@ def test_equal_partitions_are_spread_evenly_and_only_the_surplus_moves(factor, c
 
 
 def test_a_chain_of_changes_spreads_leaders_where_one_change_cannot():
-    """1 leads three, and shares no partition with 3, which leads none."""
+    """Broker 1 leads three partitions, and shares no partition with broker 3, which leads none."""
     current = {
         TopicPartition("t", 0): (1, 2),
         TopicPartition("t", 1): (1, 2),
@@ -132,7 +132,7 @@ def test_a_chain_of_changes_spreads_leaders_where_one_change_cannot():
 
 
 def test_large_replicas_count_by_their_bytes():
-    """One broker has a large partition, the other many small ones: nothing moves."""
+    """One broker has a large partition and the other one many small ones of the same total size, so nothing moves."""
     large, small = TopicPartition("large", 0), [TopicPartition("small", index) for index in range(10)]
     current = {large: (1,), **dict.fromkeys(small, (2,))}
     sizes = {large: 100 * MB, **dict.fromkeys(small, 9 * MB)}

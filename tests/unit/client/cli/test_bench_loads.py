@@ -1,4 +1,4 @@
-"""The counts of `oncelog bench`."""
+"""`oncelog bench` counts records and bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PLACE = TopicPartition("topic", 0)
 
 
 async def test_records_of_other_producers_are_not_counted(fake_broker: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log had three records at the start of the command, and has five now."""
+    """The log had three records at the start of the command, and has five when the command reads it."""
     async with Producer(fake_broker.address) as producer:
         await (await producer.send_columns("topic", 0, [b"12345"] * 5))
 

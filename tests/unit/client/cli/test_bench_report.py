@@ -1,4 +1,4 @@
-"""The report of a benchmark about its waits."""
+"""The report of a benchmark explains what the benchmark waited for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The addresses of a broker's HTTP pages, and the values read from them."""
+"""The addresses of a broker's HTTP pages, and the values that are read from the pages."""
 
 from __future__ import annotations
 

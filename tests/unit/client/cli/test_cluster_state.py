@@ -1,4 +1,4 @@
-"""The state that `oncelog brokers` and `oncelog doctor` read: topics and brokers may go while it is read."""
+"""The state that `oncelog brokers` and `oncelog doctor` read, although topics and brokers may disappear meanwhile."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ STORAGE = error_for(ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 class OneTopic:
-    """An Admin of a cluster with two brokers and one topic; `deleted` topics are listed and cannot be described."""
+    """An Admin of a cluster with two brokers and one topic; `deleted` topics are listed but cannot be described."""
 
     def __init__(self, *deleted: str, silent: int | None = None, error: KafkaError = GONE) -> None:
         self.deleted = deleted
@@ -81,7 +81,7 @@ async def test_a_silent_broker_is_left_out(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class LateBroker(OneTopic):
-    """Names the replicas of both sides of a reassignment that the controller has ended, until it is asked again."""
+    """Still returns the replicas of both sides of a completed reassignment, until it is called for the third time."""
 
     def __init__(self, partitions: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""--command-config: Kafka's client.properties as settings of our client."""
+"""--command-config reads Kafka's client.properties as settings of the oncelog client."""
 
 from __future__ import annotations
 

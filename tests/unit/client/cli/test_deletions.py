@@ -1,4 +1,4 @@
-"""Records and offsets are deleted only as specified, and after a confirmation."""
+"""Records and offsets are deleted only as specified, and only after a confirmation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The texts of `oncelog explain`."""
+"""The texts that `oncelog explain` prints."""
 
 from dataclasses import replace
 

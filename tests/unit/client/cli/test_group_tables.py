@@ -1,4 +1,4 @@
-"""`oncelog groups describe` for a group whose offsets are held by open transactions."""
+"""`oncelog groups describe` for a group with offsets that open transactions hold back."""
 
 from __future__ import annotations
 

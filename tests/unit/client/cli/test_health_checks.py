@@ -1,4 +1,4 @@
-"""The checks of `oncelog doctor`: each finds its fault, names it, and says what to do; a healthy cluster has none."""
+"""Each check of `oncelog doctor` finds its fault, names it, and says what to do; a healthy cluster passes all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records as lines of JSON."""
+"""Records are printed and read as lines of JSON."""
 
 import json
 

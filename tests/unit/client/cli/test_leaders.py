@@ -1,4 +1,4 @@
-"""`oncelog leaders` without a broker."""
+"""`oncelog leaders`, tested without a broker."""
 
 import pytest
 from click.testing import CliRunner

@@ -1,4 +1,4 @@
-"""The expressions of --from and --to."""
+"""The expressions that --from and --to accept."""
 
 import pytest
 

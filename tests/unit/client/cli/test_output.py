@@ -1,4 +1,4 @@
-"""All output of commands goes through `oncelog.cli.output`, which makes names visible."""
+"""All output of commands goes through `oncelog.cli.output`, which escapes control characters in names."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PRINTS = {"echo", "secho", "confirm", "prompt", "print"}
 
 
 def calls(path: Path) -> Iterator[tuple[int, str]]:
-    """Calls that print: (line, function)."""
+    """Yield (line, function) of each call that prints."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Call):
             name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
@@ -46,7 +46,7 @@ def calls(path: Path) -> Iterator[tuple[int, str]]:
 def test_a_command_prints_through_output(path: Path) -> None:
     if path.name in ALLOWED:
         return
-    # What rich prints are tables, whose cells `cell` and `visible` have made.
+    # Tables printed with rich are allowed, because `cell` and `visible` have escaped their cells.
     found = [where for where in calls(path) if not (path.name == "top.py" and where[1] == "print")]
     assert found == [], f"{path}: use say, tell, confirmed or show_... of oncelog.cli.output"
 

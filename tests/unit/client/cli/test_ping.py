@@ -1,4 +1,4 @@
-"""Which replicas are behind, as `oncelog ping --in-sync` reads a Metadata answer."""
+"""`oncelog ping --in-sync` reads from a Metadata response which replicas lag."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Partition = Topic.MetadataResponsePartition
 
 
 def answer(*partitions: tuple[list[int], list[int]]) -> MetadataResponse:
-    """The metadata of a topic with these replicas and this ISR."""
+    """Return a Metadata response for a topic with these (replicas, ISR) of each partition."""
     described = [
         Partition(error_code=0, partition_index=index, leader_id=isr[0], replica_nodes=replicas, isr_nodes=isr)
         for index, (replicas, isr) in enumerate(partitions)

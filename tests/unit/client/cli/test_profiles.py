@@ -1,4 +1,4 @@
-"""`oncelog profile`, and the precedence of option, profile and environment variable."""
+"""`oncelog profile`, and the precedence among option, profile and environment variable."""
 
 from __future__ import annotations
 

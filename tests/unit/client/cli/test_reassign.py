@@ -17,7 +17,7 @@ MOVED = TopicPartition("t", 0)
 
 
 class CalledBack:
-    """An Admin of a cluster in which a reassignment ends at once with `replicas` holding the partition."""
+    """An Admin of a cluster in which a reassignment ends immediately and leaves the partition on `replicas`."""
 
     replicas: tuple[int, ...]
 
@@ -45,7 +45,7 @@ class CalledBack:
 def test_finished_reassignments_are_reported_as_done(
     monkeypatch: pytest.MonkeyPatch, replicas: tuple[int, ...], code: int, said: str
 ) -> None:
-    """A reassignment cancelled by another operator is not under way either."""
+    """A reassignment that another operator cancelled has ended, too."""
     monkeypatch.setattr(oncelog.admin, "Admin", type("Admin", (CalledBack,), {"replicas": replicas}))
     monkeypatch.setattr(reassign, "POLL_SECONDS", 0.001)
     monkeypatch.setattr(move_progress, "POLL_SECONDS", 0.001)

@@ -1,4 +1,6 @@
-"""Plans of `oncelog reassign`: legal, even, across racks, with few moves; and the JSON of other tools."""
+"""Plans of `oncelog reassign` are legal, even, spread across racks, and move little; they are exchanged as JSON with
+other tools.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ from oncelog.cluster import TopicPartition
 
 @st.composite
 def clusters(draw):
-    """Brokers with or without racks, and partitions anywhere, even on brokers that must not hold them."""
+    """Generate brokers with or without racks, and partitions anywhere, even on brokers that must not have them."""
     ids = draw(st.lists(st.integers(1, 12), unique=True, min_size=1, max_size=8))
     racks = draw(st.none() | st.integers(1, 4))
     brokers = {node: None if racks is None else f"r{draw(st.integers(1, racks))}" for node in ids}

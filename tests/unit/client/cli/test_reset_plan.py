@@ -1,4 +1,4 @@
-"""Plans of `oncelog groups reset`: offsets that are shifted within a log, and the file of a plan."""
+"""Plans of `oncelog groups reset`: offsets that are shifted within a log, and the file format of a plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of text to records and back."""
+"""Lines of text become records, and records become lines of text."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The tables of `oncelog top`, and the YAML form of --output everywhere."""
+"""The tables of `oncelog top`, and the YAML format of --output in every command."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class SlowGroups:
 
 
 async def test_unavailable_groups_delay_one_refresh_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Available groups are shown."""
+    """The groups that are available are shown."""
     monkeypatch.setattr(top_snapshot, "PART_SECONDS", 0.05)
     found = seen(1.0, {})
     admin: Any = SimpleNamespace(groups=SlowGroups())
@@ -145,7 +145,7 @@ def test_yaml_output_equals_json_output() -> None:
 
 
 def commands_of(group: click.Command, *path: str) -> list[tuple[tuple[str, ...], click.Command]]:
-    """All subcommands with their paths."""
+    """Return all subcommands with their paths."""
     if not isinstance(group, click.Group):
         return [(path, group)]
     context = click.Context(group)
@@ -170,7 +170,7 @@ def test_each_command_with_output_has_the_same_languages() -> None:
     assert set(map(tuple, choices.values())) == {("table", "json", "yaml", "plain")}
 
 
-# --- configs, completion
+# --- shell completion for configs
 
 
 def entry(name: str, value: str | None, source: ConfigSource, *, is_sensitive: bool = False) -> Any:

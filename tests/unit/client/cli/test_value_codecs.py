@@ -1,4 +1,6 @@
-"""The formats of `consume` and `produce`: options that contradict each other, and values by a schema in a file."""
+"""The formats of `consume` and `produce`: contradictory options are refused, and values are decoded by a schema from a
+file.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Coordinators move and die during their work: the outcome is the same."""
+"""Coordinators move and die while the client works, and the outcome stays the same."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def transact(producer: Producer, number: int) -> None:
 
 
 def strike(cluster: FakeCluster, kind: type, becomes: Step | None) -> None:
-    """Let the coordinator move or die at the next request of a kind, before or after handling it."""
+    """Let the coordinator move or die at the next request of a type, before or after it handles the request."""
     coordinator = cluster.view.coordinator
     broker = cluster.brokers[coordinator]
     usual = broker.handlers[kind]
@@ -83,7 +83,7 @@ def test_a_transaction_has_the_same_outcome(is_v2: bool, kind: type, becomes: St
 
 @pytest.mark.parametrize("is_v2", [False, True], ids=["V1", "V2"])
 def test_leader_and_coordinator_may_move_at_any_step(is_v2: bool) -> None:
-    """A transaction that cannot be committed is aborted as a whole, and repeated."""
+    """A transaction that cannot be committed is aborted completely, and then repeated."""
 
     async def main() -> None:
         async with FakeCluster() as cluster:
@@ -104,7 +104,7 @@ def test_leader_and_coordinator_may_move_at_any_step(is_v2: bool) -> None:
 
 
 async def again(producer: Producer, number: int) -> None:
-    """Repeat until the transaction is committed."""
+    """Repeat the transaction until it is committed."""
     for _ in range(5):
         try:
             return await transact(producer, number)
@@ -114,7 +114,7 @@ async def again(producer: Producer, number: int) -> None:
 
 
 def test_a_coordinator_is_forgotten_with_its_connection() -> None:
-    """It went down while idle: the next request goes to the new coordinator."""
+    """The coordinator went down while the producer was idle, so the next request goes to the new coordinator."""
 
     async def main() -> None:
         async with FakeCluster() as cluster:
@@ -133,7 +133,7 @@ def test_a_coordinator_is_forgotten_with_its_connection() -> None:
 
 
 def test_a_broker_that_names_the_wrong_coordinator_is_not_asked_alone() -> None:
-    """A broker that is cut off names itself, and refuses."""
+    """A broker that is cut off names itself as coordinator, and refuses the requests."""
 
     async def main() -> None:
         async with FakeCluster() as cluster:
@@ -154,7 +154,7 @@ def test_a_broker_that_names_the_wrong_coordinator_is_not_asked_alone() -> None:
 
 
 def refusing(cluster: FakeCluster, coordinator: FakeCoordinator, usual: Any) -> Any:
-    """The answers of a coordinator whose lease has ended."""
+    """Return the responses of a coordinator whose lease has ended."""
 
     async def refuse(request: Any) -> Any:
         lagging = cluster.brokers[1]

@@ -1,5 +1,6 @@
-"""One broker that hangs costs its own partitions only (E54). It takes connections and answers nothing, as one does
-that is stopped, or whose machine is frozen."""
+"""A broker that hangs affects only the partitions that it leads (E54). The broker accepts connections and sends no
+response, like a process that is stopped, or whose machine is frozen.
+"""
 
 from __future__ import annotations
 
@@ -24,11 +25,11 @@ from oncelog_protocol.records.record import Record
 
 PLACES = [TopicPartition("topic", index) for index in range(3)]
 SOON_S = 2 * HANGING_S + 1
-"""The time to notice a silent broker: once while connecting and once for a request."""
+"""Seconds within which a client notices a silent broker: once while it connects, and once for a request."""
 
 
 def in_cluster(body: Callable[[FakeCluster], Awaitable[None]]) -> Callable[[], None]:
-    """Run a test with three partitions, each led by another broker."""
+    """Run a test with three partitions, each of which another broker leads."""
 
     async def main() -> None:
         async with FakeCluster(partitions=3) as cluster:
@@ -66,7 +67,7 @@ async def values_until(consumer: Consumer, count: int, limit_s: float) -> list[A
 
 @pytest.mark.parametrize("hanging", [1, 2, 3])
 def test_e54_a_consumer_starts_with_the_partitions_of_the_others(hanging: int) -> None:
-    """Any bootstrap server may hang, even the one that gets the first Metadata request."""
+    """Any bootstrap server may hang, even the one that receives the first Metadata request."""
 
     @in_cluster
     async def test(cluster: FakeCluster) -> None:
@@ -92,7 +93,7 @@ async def test_e54_a_seek_to_the_beginning_continues_where_brokers_answer(cluste
         cluster.brokers[2].pause()
         consumer.seek_to_beginning()
         assert await values_until(consumer, 2, 1) == [b"0", b"2"]
-        consumer.seek_to_beginning(PLACES[0])  # while the look-up at broker 2 is under way
+        consumer.seek_to_beginning(PLACES[0])  # while the request to broker 2 is in flight
         assert await values_until(consumer, 1, 1) == [b"0"]
         cluster.brokers[2].resume()
         assert await values_until(consumer, 1, 1) == [b"1"]
@@ -100,7 +101,7 @@ async def test_e54_a_seek_to_the_beginning_continues_where_brokers_answer(cluste
 
 @in_cluster
 async def test_e54_the_next_leader_is_asked_where_a_partition_begins(cluster: FakeCluster) -> None:
-    """The late answer of the hanging leader is ignored."""
+    """The late response of the hanging leader is ignored."""
     async with Consumer(cluster.addresses, auto_offset_reset="earliest", metadata_max_age_ms=2_000) as consumer:
         consumer.assign(PLACES)
         assert await values_until(consumer, 3, SOON_S) == [b"0", b"1", b"2"]
@@ -137,7 +138,7 @@ async def test_e54_a_position_is_found_while_another_leader_hangs(cluster: FakeC
 
 @in_cluster
 async def test_e54_answers_of_other_leaders_are_not_lost(cluster: FakeCluster) -> None:
-    """The timeout passes before one leader has answered: the offsets of the others are known."""
+    """The timeout expires before one leader has responded, and the offsets from the other leaders are returned."""
     async with Admin(cluster.addresses, default_api_timeout_ms=5_000) as admin:
         cluster.brokers[2].pause()
         with pytest.raises(PartialFailure) as caught:
@@ -148,7 +149,7 @@ async def test_e54_answers_of_other_leaders_are_not_lost(cluster: FakeCluster) -
 
 @in_cluster
 async def test_e54_metadata_is_requested_from_another_broker(cluster: FakeCluster) -> None:
-    """A broker hangs with the Metadata request for a new topic unanswered."""
+    """A broker hangs before it responds to the Metadata request for a new topic."""
     async with Consumer(cluster.addresses, auto_offset_reset="earliest") as consumer:
         cluster.view.leaders["new", 0] = (3, 5)
         hanging = [broker for broker in cluster.brokers.values() if broker.requests]
@@ -162,7 +163,9 @@ async def test_e54_metadata_is_requested_from_another_broker(cluster: FakeCluste
 @pytest.mark.parametrize("pace_s", [0.0, 0.001, 0.1])
 @pytest.mark.parametrize("moment", ["before it starts", "while it sends"])
 def test_e54_records_without_keys_go_to_the_other_brokers(moment: str, pace_s: float) -> None:
-    """However fast records come, those for the hanging broker do not fill buffer.memory, and no other record waits."""
+    """However fast records are sent, the records for the hanging broker do not fill buffer.memory, and no other record
+    waits.
+    """
 
     @in_cluster
     async def test(cluster: FakeCluster) -> None:

@@ -1,4 +1,4 @@
-"""Leaders and brokers change while our producer and consumer work."""
+"""Leaders and brokers change while the producer and the consumer work."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ async def value_of(consumer: Consumer) -> bytes | None:
 
 @in_cluster
 async def test_order_holds_when_the_leader_dies_with_five_requests_in_flight(cluster: FakeCluster) -> None:
-    """The old leader has written three of them, and answered none."""
+    """The old leader has appended three of the batches, and responded to none."""
     async with Producer(cluster.addresses, **EACH_ALONE) as producer:
         await producer.send_and_wait("topic", b"first")
         leader, heard, dying = cluster.brokers[1], [], []
@@ -94,7 +94,7 @@ async def test_order_holds_when_the_leader_moves_back_and_forth(cluster: FakeClu
 
 @in_cluster
 async def test_a_leader_that_is_named_is_asked_at_once(cluster: FakeCluster) -> None:
-    """No Metadata request and no backoff come first, even if the leader was unknown (KIP-951)."""
+    """The producer sends no Metadata request and does not back off first, even if the leader was unknown (KIP-951)."""
     cluster.view.live.discard(2)
     async with Producer(
         cluster.addresses, retry_backoff_ms=60_000, retry_backoff_max_ms=60_000, linger_ms=0
@@ -128,8 +128,8 @@ async def test_a_consumer_goes_to_the_leader_that_is_named(cluster: FakeCluster)
 
 @in_cluster
 async def test_a_hanging_leader_does_not_block_its_successor(cluster: FakeCluster) -> None:
-    """A Fetch to a stopped broker takes request.timeout.ms: once there is another leader, that one is asked, and the
-    late answer of the old one is dropped.
+    """A Fetch to a stopped broker takes request.timeout.ms. As soon as there is another leader, the consumer fetches
+    from it, and discards the late response of the former leader.
     """
     cluster.append(record(b"1"))
     async with Consumer(cluster.addresses, auto_offset_reset="earliest", metadata_max_age_ms=2_000) as consumer:
@@ -165,7 +165,7 @@ async def test_a_partition_without_a_leader_delays_no_other(cluster: FakeCluster
 
 @in_cluster
 async def test_a_lagging_broker_is_not_asked_alone(cluster: FakeCluster) -> None:
-    """The only connected broker is cut off from the cluster: it no longer leads, and knows no successor."""
+    """The only connected broker is cut off from the cluster: it no longer leads, and does not know the new leader."""
     async with Producer(cluster.brokers[1].address, linger_ms=0) as producer:
         await producer.send_and_wait("topic", b"1")
         cluster.brokers[1].lag()
@@ -196,7 +196,7 @@ async def test_metadata_of_a_lagging_broker_does_not_restore_an_old_leader(clust
 
 @in_cluster
 async def test_when_all_brokers_have_moved_the_bootstrap_servers_are_asked(cluster: FakeCluster) -> None:
-    """KIP-899: the name of a bootstrap server now leads to brokers that did not exist when the client started."""
+    """The name of a bootstrap server now resolves to brokers that did not exist when the client started (KIP-899)."""
     cluster.view.live = {1, 2}
     bootstrap = cluster.brokers[3]
     async with Producer(f"{cluster.brokers[1].address},{bootstrap.address}", linger_ms=0) as producer:
@@ -230,7 +230,9 @@ async def test_asking_the_bootstrap_servers_again_can_be_disabled(cluster: FakeC
 
 @in_cluster
 async def test_a_cluster_that_wants_it_is_learned_from_the_bootstrap_servers(cluster: FakeCluster) -> None:
-    """KIP-1102: known brokers are not asked, unless they are bootstrap servers."""
+    """After a rebootstrap the client sends Metadata requests only to bootstrap servers, and not to known brokers
+    (KIP-1102).
+    """
     config = AdminConfig(bootstrap_servers=cluster.brokers[3].address)
     pool = ConnectionPool(config)
     metadata = Metadata(pool, config)
@@ -245,7 +247,7 @@ async def test_a_cluster_that_wants_it_is_learned_from_the_bootstrap_servers(clu
 
 @in_cluster
 async def test_the_controller_is_found_again(cluster: FakeCluster) -> None:
-    """The controller answers NOT_CONTROLLER, and is gone at the next call."""
+    """The controller responds with NOT_CONTROLLER, and is dead at the next call."""
     for node_id, broker in cluster.brokers.items():
         broker.handlers[CreateTopicsRequest] = lambda request, node_id=node_id: created(cluster, node_id, request)
     async with Admin(cluster.addresses) as admin:
@@ -263,7 +265,7 @@ def record(value: bytes) -> bytes:
 
 
 def refused(cluster: FakeCluster, request: ProduceRequest) -> Any:
-    """The refusal of a leader whose lease has ended and that knows no successor."""
+    """Return the refusal of a leader whose lease has ended and that does not know the new leader."""
     return cluster.brokers[1].produced(request, lambda *_: (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1))
 
 

@@ -1,4 +1,4 @@
-"""A consumer's view of a log that has lost its end (KIP-320)."""
+"""A consumer detects that a log has lost its end (KIP-320)."""
 
 from __future__ import annotations
 
@@ -44,14 +44,16 @@ def asked(cluster: FakeCluster, kind: type) -> list[Any]:
 
 
 async def unclean(cluster: FakeCluster) -> None:
-    """The log was read to its end, 4; the new leader has only the records below 2, and appends "x"."""
+    """Elect a leader that has only the records below offset 2, and append "x"; the consumer has read up to the former
+    end, 4.
+    """
     cluster.lead(2)
     cluster.truncate(2)
     cluster.append(batch(b"x"))
 
 
 def with_consumer(reset: str) -> Callable[..., Any]:
-    """Run a test in virtual time with a consumer that has read four records of epoch 5."""
+    """Run a test in virtual time with a consumer that has read four records of leader epoch 5."""
 
     def decorate(body: Callable[[FakeCluster, Consumer], Any]) -> Callable[[], None]:
         async def main() -> None:
@@ -85,7 +87,7 @@ async def test_a_truncation_without_reset_policy_raises_an_error_with_the_offset
     cluster: FakeCluster, consumer: Consumer
 ) -> None:
     await unclean(cluster)
-    for _ in range(2):  # the next poll raises it again
+    for _ in range(2):  # the next poll raises the error again
         with pytest.raises(LogTruncationError, match="truncated below offset 4, from offset 2 on") as raised:
             await read(consumer, 1)
         assert (raised.value.partition, raised.value.offset, raised.value.divergent_offset) == (T, 4, 2)
@@ -95,10 +97,10 @@ async def test_a_truncation_without_reset_policy_raises_an_error_with_the_offset
 
 @with_consumer("none")
 async def test_other_records_at_the_same_offset_are_noticed(cluster: FakeCluster, consumer: Consumer) -> None:
-    """The new log is as long as the position, but with an older epoch than the consumed records."""
+    """The new log is as long as the consumer's position, but has an older leader epoch than the consumed records."""
     cluster.lead(3)
     cluster.append(batch(b"e"))
-    assert await read(consumer, 1) == [b"e"]  # at epoch 6
+    assert await read(consumer, 1) == [b"e"]  # this record has leader epoch 6
     cluster.truncate(4)
     cluster.view.leaders["topic", 0] = (1, 5)
     cluster.append(batch(b"other", b"others"))
@@ -123,8 +125,8 @@ async def test_a_clean_election_is_not_noticed(cluster: FakeCluster, consumer: C
 async def test_an_epoch_known_only_to_its_leader_causes_no_request_loop(
     cluster: FakeCluster, consumer: Consumer
 ) -> None:
-    """The leader answers FENCED_LEADER_EPOCH, and the metadata have the old epoch: both are requested again with a
-    backoff.
+    """The leader responds with FENCED_LEADER_EPOCH, and the metadata have the old epoch. The consumer requests both
+    again with a backoff.
     """
     for broker in cluster.brokers.values():
         broker.tells = cluster.view.copy()
@@ -140,7 +142,7 @@ async def test_an_epoch_known_only_to_its_leader_causes_no_request_loop(
 
 
 def test_an_old_broker_is_not_asked() -> None:
-    """OffsetForLeaderEpoch before v3 needs a permission that consumers do not have."""
+    """OffsetForLeaderEpoch before v3 requires a permission that consumers do not have."""
 
     async def main() -> None:
         async with FakeCluster() as cluster:
@@ -178,8 +180,8 @@ def test_a_seek_with_an_epoch_is_checked_first() -> None:
 
 
 def test_a_leader_older_than_the_position_is_not_read_from() -> None:
-    """The committed offset has epoch 6, and the broker asked for metadata knows only epoch 5: its leader would answer
-    OFFSET_OUT_OF_RANGE, and the consumer would restart from the beginning.
+    """The committed offset has leader epoch 6, but the broker that serves the metadata knows only epoch 5. Its leader
+    would respond with OFFSET_OUT_OF_RANGE, and the consumer would restart from the beginning.
     """
 
     async def main() -> None:
@@ -202,7 +204,7 @@ def test_a_leader_older_than_the_position_is_not_read_from() -> None:
 
 
 def test_a_re_created_topic_is_accepted_in_the_end() -> None:
-    """The leader keeps answering with an older epoch than the position's."""
+    """The leader keeps responding with an older leader epoch than that of the position."""
 
     async def main() -> None:
         async with FakeCluster() as cluster:
@@ -218,9 +220,9 @@ def test_a_re_created_topic_is_accepted_in_the_end() -> None:
 
 @pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
 def test_s92_an_epoch_without_records_is_no_truncation(reset: str) -> None:
-    """The position is at the end, with the leader's epoch from ListOffsets, in which no record was written.
+    """The position is at the log end, with the leader epoch from ListOffsets, in which no record was written.
 
-    The next leader's log has an older epoch before the position, and all records.
+    The next leader's log has all records, but an older leader epoch before the position.
     """
 
     async def main() -> None:
@@ -233,7 +235,7 @@ def test_s92_an_epoch_without_records_is_no_truncation(reset: str) -> None:
                 consumer.assign([T])
                 consumer.seek(T, OffsetAndMetadata(2, leader_epoch=6))
                 assert await read(consumer, 2) == [b"c", b"d"]
-                cluster.lead(1)  # records read since count as evidence again
+                cluster.lead(1)  # records read since then count as evidence again
                 cluster.truncate(2)
                 cluster.append(batch(b"x"))
                 if reset == "none":
@@ -247,7 +249,9 @@ def test_s92_an_epoch_without_records_is_no_truncation(reset: str) -> None:
 
 @pytest.mark.parametrize("reset", ["earliest", "latest", "none"])
 def test_s92_reading_continues_after_epochs_went_back(reset: str) -> None:
-    """The metadata were restored from a backup: the committed epoch is newer than any leader's, for good."""
+    """The metadata were restored from a backup, so the committed leader epoch is permanently newer than that of any
+    leader.
+    """
 
     async def main() -> None:
         async with FakeCluster() as cluster:
@@ -261,7 +265,9 @@ def test_s92_reading_continues_after_epochs_went_back(reset: str) -> None:
 
 
 def test_the_late_answer_of_a_leader_that_hung_is_ignored() -> None:
-    """It was asked for the end of an epoch and hung. Other leaders were read from since; its answer is outdated."""
+    """The former leader received a request for the end of a leader epoch, and hung. The consumer has since read from
+    other leaders, so the former leader's response is outdated.
+    """
 
     async def main() -> None:
         async with FakeCluster() as cluster:

@@ -1,4 +1,4 @@
-"""Any exception of a transport or its loop counts as a lost connection, and fails no record for good (E55)."""
+"""Any exception of a transport or its loop counts as a lost connection, and makes no record fail permanently (E55)."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from oncelog_protocol.records.record import Record
 
 T = TopicPartition("topic", 0)
 ERRORS = [
-    TypeError("'NoneType' object is not callable"),  # CPython 3.12 and 3.13.0, after the connection was lost
+    TypeError("'NoneType' object is not callable"),  # raised by CPython 3.12 and 3.13.0 after the connection was lost
     RuntimeError("unable to perform operation on <TCPTransport closed=True>; the handler is closed"),  # uvloop
 ]
 
 
 class Fragile:
-    """A transport on which every fourth write fails, before or after writing its bytes."""
+    """A transport on which every fourth write fails, before or after it has written its bytes."""
 
     def __init__(self, transport: Any, moment: str, error: Exception, writes: list[int]) -> None:
         self._transport, self._moment, self._error, self._writes = transport, moment, error, writes
@@ -56,7 +56,7 @@ def moment(request: pytest.FixtureRequest) -> Any:
 
 @pytest.fixture(params=ERRORS, ids=lambda error: type(error).__name__)
 def fragile(request: pytest.FixtureRequest, moment: str, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Give all connections such transports. Returns the number of writes."""
+    """Give all connections such transports. Returns a list with one element for each write."""
     writes: list[int] = []
     made = BrokerConnection.connection_made
 
@@ -95,7 +95,7 @@ async def test_e55_a_consumer_continues_to_read(fake_broker: Any, fast: dict[str
 
 @pytest.mark.usefixtures("fragile")
 async def test_e55_unanswered_requests_fail_with_their_connection(fake_broker: Any, fast: dict[str, int]) -> None:
-    """With acks=0 the fate of records in flight is unknown, and later records use a new connection."""
+    """With acks=0 it is unknown whether records in flight were written; later records use a new connection."""
     async with Producer(fake_broker.address, acks=0, enable_idempotence=False, linger_ms=0, **fast) as producer:
         for _ in range(5):
             await producer.send_and_wait("topic", b"v")
@@ -103,9 +103,9 @@ async def test_e55_unanswered_requests_fail_with_their_connection(fake_broker: A
 
 @pytest.mark.usefixtures("fragile")
 async def test_e55_a_request_fails_with_a_lost_connection(fake_broker: Any) -> None:
-    """Its future fails: the transport may have written it."""
+    """The future of the request fails, because the transport may have written the request."""
     connection = None
-    while connection is None:  # the writes with which it begins may be those that fail
+    while connection is None:  # the writes that set the connection up may fail, too
         try:
             connection = await connect(
                 Address("127.0.0.1", fake_broker.port), client_id="me", request_timeout_s=5, setup_timeout_s=5
@@ -124,7 +124,7 @@ async def test_e55_a_transport_that_is_closing_is_not_written_to(fake_broker: An
         Address("127.0.0.1", fake_broker.port), client_id="me", request_timeout_s=5, setup_timeout_s=5
     )
     assert connection._transport is not None
-    connection._transport.abort()  # the loop tells the connection in its next turn
+    connection._transport.abort()  # the loop notifies the connection in its next turn
     with pytest.raises(ConnectionFailed, match="closing"):
         connection.start(MetadataRequest(topics=[]))
     await connection.wait_closed()

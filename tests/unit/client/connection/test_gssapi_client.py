@@ -1,4 +1,4 @@
-"""SASL GSSAPI against a stand-in for the library, whose context takes two steps. No KDC is asked."""
+"""SASL GSSAPI against a replacement for the library, whose security context takes two steps; no KDC is contacted."""
 
 from __future__ import annotations
 
@@ -26,7 +26,9 @@ class GSSError(Exception):
 
 
 class Context:
-    """Is complete when it has seen the broker's token. Wrapping puts `sealed:` in front."""
+    """A security context that is complete when it has seen the broker's token. Its `wrap` puts `sealed:` before the
+    message.
+    """
 
     def __init__(self, name: str, usage: str) -> None:
         self.name = name

@@ -18,7 +18,7 @@ TIMEOUT_S = 5.0
 
 
 class Throttling:
-    """Answers with the next of `throttle_ms`, then with 0; `asked` are the times of the requests."""
+    """Responds with the next of `throttle_ms`, and with 0 after the last; `asked` lists the times of the requests."""
 
     def __init__(self, broker: Any, *throttle_ms: int) -> None:
         self._broker = broker
@@ -78,7 +78,7 @@ async def test_a_request_that_waits_longer_than_its_time_fails_alone(fake_broker
 
 
 async def test_requests_in_flight_get_a_longer_timeout(fake_broker: Any) -> None:
-    """The broker answers no request during the throttle time."""
+    """The broker sends no response during the throttle time."""
     broker = Throttling(fake_broker, 6000)
     connection = await connected(fake_broker)
 

@@ -21,7 +21,7 @@ async def connected(broker: Any, timeout_s: float = 5.0) -> BrokerConnection:
 
 
 async def stopped(server: asyncio.Server) -> None:
-    """A stopped server that also holds the connections that a busy machine accepts only now."""
+    """Stop a server; wait until it has also closed the connections that a busy machine accepts only now."""
     server.close()
     while serving := asyncio.all_tasks() - {asyncio.current_task()}:
         await asyncio.wait(serving)
@@ -115,7 +115,7 @@ async def test_an_answer_in_front_of_garbage_counts(fake_broker: Any) -> None:
 async def test_every_address_of_a_name_is_tried(
     fake_broker: Any, monkeypatch: pytest.MonkeyPatch, is_mute: bool
 ) -> None:
-    """The first address accepts the connection and stays silent, or refuses it."""
+    """The first address accepts the connection and stays silent, or it refuses the connection."""
     with socket.socket() as first:
         first.bind(("127.0.0.2", fake_broker.port))
         if is_mute:

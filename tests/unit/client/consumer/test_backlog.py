@@ -1,4 +1,4 @@
-"""A consumer that works through a backlog of one partition also reads all others (E53)."""
+"""A consumer that works through a backlog of one partition also reads all other partitions (E53)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from oncelog_protocol.records.record import Record
 
 BUSY, OTHER = TopicPartition("topic", 0), TopicPartition("topic", 1)
 ANSWER = 200
-"""The number of records in one answer of the fake broker: two batches."""
+"""The number of records in one response of the fake broker, which are two batches."""
 
 STEPS = {"poll": 20, "poll_columns": 10, "poll_undecoded": 10, "async for": 5 * ANSWER}
-"""The other partition has had its turn after this many steps, whatever the size of a step."""
+"""Number of steps within which records of the other partition must be returned, whatever the size of a step."""
 
 pytestmark = pytest.mark.virtual_time
 
@@ -38,7 +38,9 @@ def backlog(fake_broker: Any) -> Any:
 
 
 async def handed_out(consumer: Consumer, how: str) -> AsyncIterator[tuple[TopicPartition, int]]:
-    """Partition and number of records of each step; the application works long enough for answers to arrive."""
+    """Yield the partition and the number of records of each step; the application works long enough for responses to
+    arrive.
+    """
     while True:
         await asyncio.sleep(1)
         if how == "poll":

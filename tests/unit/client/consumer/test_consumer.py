@@ -30,7 +30,7 @@ async def polled(consumer: Consumer, count: int) -> list[bytes | None]:
 
 
 def refusing(broker: Any, *codes: int) -> None:
-    """Let the next fetches fail with these codes."""
+    """Let the next fetches fail with these error codes."""
     left = list(codes)
 
     async def fetch(request: Any) -> Any:
@@ -72,7 +72,7 @@ async def test_poll_returns_empty_in_time(fake_broker: Any) -> None:
 
 
 async def test_a_poll_of_nothing_is_refused(fake_broker: Any) -> None:
-    """It would return no record for ever."""
+    """Such a poll would return no record for ever."""
     async with Consumer(fake_broker.address, group_id="g") as consumer:
         refused = {"match": r"nothing is subscribed to or assigned: subscribe\(\[...\]\) or assign\(\[...\]\)"}
         polls = (consumer.poll, consumer.poll_columns, consumer.poll_undecoded, consumer.poll_headers)
@@ -85,7 +85,7 @@ async def test_a_poll_of_nothing_is_refused(fake_broker: Any) -> None:
         with pytest.raises(ValueError, **refused):
             await consumer.poll()
         consumer.subscribe(["topic"])
-        assert await consumer.poll() == {}  # also before the group has assigned anything
+        assert await consumer.poll() == {}  # no error either before the group has assigned any partition
 
 
 async def test_poll_returns_no_more_than_asked_for(fake_broker: Any) -> None:
@@ -240,7 +240,7 @@ async def test_damaged_records_are_reported_and_can_be_skipped(fake_broker: Any)
 async def test_records_damaged_in_transit_are_reported_and_fetched_again(
     fake_broker: Any, fast: dict[str, int], is_iterating: bool
 ) -> None:
-    """Records before the damage are neither lost nor returned twice."""
+    """Records before the damaged batch are neither lost nor returned twice."""
     for number in range(3):
         fake_broker.append(batch(b"%d" % number))
     good = fake_broker.logs["topic", 0][1]
@@ -262,7 +262,7 @@ async def test_records_damaged_in_transit_are_reported_and_fetched_again(
                 try:
                     values += await some()
                 except CorruptRecords:
-                    assert not values  # it was on its way
+                    assert not values  # the record was still on its way
         assert values == [b"1", b"2"]
 
 

@@ -1,4 +1,6 @@
-"""Deserializers of a consumer: no record is skipped, whatever fails or is cancelled; hooks and counters."""
+"""Deserializers of a consumer: no record is skipped, whatever fails or is cancelled. Hooks and counters are tested,
+too.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ T = TopicPartition("topic", 0)
 
 
 class Numbers(Deserializer[int]):
-    """Deserializes digits as a number. `bad` values raise; with `gate` each value waits for it."""
+    """Deserializes digits to a number. Values in `bad` raise; with a `gate` each value waits for the gate."""
 
     def __init__(self) -> None:
         self.error: Exception | None = None
@@ -142,7 +144,7 @@ async def test_a_commit_while_records_are_deserialized_covers_what_a_seek_of_thi
     async with consumer_of(fake_broker, numbers) as consumer:
         consumer.pause(T)
         poll = asyncio.ensure_future(consumer.poll(10_000))
-        for _ in range(3):  # the poll has begun, and the partition has no position
+        for _ in range(3):  # the poll has begun, but the partition has no position yet
             await asyncio.sleep(0)
         consumer.seek(T, 2)
         consumer.resume(T)

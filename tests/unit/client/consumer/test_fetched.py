@@ -55,7 +55,7 @@ def test_any_portions_give_all_records_in_order(limit: int) -> None:
 
 @pytest.mark.parametrize("before", [0, 2, 5, 6])
 def test_columns_equal_the_records(before: int) -> None:
-    """This holds after a part of a batch was taken as records, and with hidden records."""
+    """The columns are equal even after a part of a batch was taken as records, and with hidden records."""
     end = EndTransactionMarker(ControlType.COMMIT, 0)
     marker = marker_batch(end, producer_id=1, producer_epoch=0, timestamp=0, base_offset=5)
     data = batch(0, 5) + marker + batch(6, 4)
@@ -88,7 +88,7 @@ def test_columns_begin_where_they_were_asked_for_and_stop_before_damage() -> Non
 
 
 def test_undecoded_batches_have_what_columns_have() -> None:
-    """They begin at the requested offset, and omit markers and aborted records."""
+    """Undecoded batches begin at the requested offset, and omit markers and aborted records."""
     end = EndTransactionMarker(ControlType.ABORT, 0)
     aborted = batch(5, 2, producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
     marker = marker_batch(end, producer_id=1, producer_epoch=0, timestamp=0, base_offset=7)
@@ -123,7 +123,7 @@ def test_undecoded_batches_stop_before_damage_and_are_cut() -> None:
 
 
 def test_headers_are_of_all_batches_and_stop_before_damage() -> None:
-    """Markers and aborted batches are included, as this serves the inspection of a log."""
+    """Markers and aborted batches are included, because headers serve the inspection of a log."""
     end = EndTransactionMarker(ControlType.ABORT, 0)
     marker = marker_batch(end, producer_id=7, producer_epoch=2, timestamp=0, base_offset=5)
     written = batch(0, 5, producer_id=7, producer_epoch=2, base_sequence=40, transactional=True)
@@ -186,7 +186,7 @@ def test_s53_aborted_batches_are_hidden() -> None:
 
 def test_the_crc_is_checked_unless_not_wanted() -> None:
     good, bad = batch(0, 2), batch(2, 2)
-    bad[-2] ^= 1  # the last value
+    bad[-2] ^= 1  # damages the last value
     part = fetched(good + bad)
     assert offsets(part.take(10)) == [0, 1]
     for _ in range(2):
@@ -235,7 +235,7 @@ def test_a_batch_behind_the_last_one_is_corrupt() -> None:
 
 
 def test_the_epoch_of_a_position_is_that_of_the_batch_before_it_also_of_a_marker() -> None:
-    """With the epoch of the last record, the log would seem to end before the marker."""
+    """If the epoch were that of the last record, the log would seem to end before the marker."""
     marker = marker_batch(
         EndTransactionMarker(ControlType.COMMIT, 0),
         producer_id=1,

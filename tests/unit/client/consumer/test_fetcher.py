@@ -37,7 +37,9 @@ async def value(consumer: Consumer) -> bytes | None:
 
 
 def with_sessions(broker: Any, *refusals: int) -> None:
-    """A broker that keeps one session; the first incremental requests are refused with `refusals`."""
+    """Make the broker keep one fetch session; the first incremental requests are refused with the error codes in
+    `refusals`.
+    """
     left = list(refusals)
     known: dict[str, Any] = {}
 
@@ -89,7 +91,7 @@ async def test_a_lost_session_is_made_again(fake_broker: Any, fast: dict[str, in
 
 @pytest.fixture
 async def follower(fake_broker: Any) -> Any:
-    """A second node of the cluster, which the leader names as the nearer replica."""
+    """A second node of the cluster, which the leader names as the preferred read replica."""
     other = type(fake_broker)()
     await other.start()
 
@@ -131,7 +133,7 @@ async def test_the_replica_that_the_leader_names_is_read(fake_broker: Any, follo
 async def test_e54_a_nearer_replica_that_hangs_is_left_for_the_leader(
     fake_broker: Any, follower: Any, iterates: bool
 ) -> None:
-    """The leader keeps naming that replica when asked for the nearest one."""
+    """The leader keeps naming this replica as the nearest one."""
     redirect = fake_broker.handlers[FetchRequest]
 
     async def lead(request: FetchRequest) -> FetchResponse:
@@ -163,7 +165,7 @@ async def test_e54_a_nearer_replica_that_hangs_is_left_for_the_leader(
 async def test_a_fetch_refused_by_the_follower_goes_to_the_leader(
     fake_broker: Any, follower: Any, fast: dict[str, int]
 ) -> None:
-    """An offset out of range on a lagging follower is no reason for a reset."""
+    """An offset that is out of range on a lagging follower must not reset the consumer."""
     fake_broker.append(batch(b"0"))
     asked = 0
 
@@ -191,7 +193,7 @@ async def test_a_fetch_refused_by_the_follower_goes_to_the_leader(
 
 BACKOFF_S = 0.02
 PATIENCE_S = 0.8 * BACKOFF_S * (1 + 2 + 4 + 8)
-"""The least duration of four backoffs, each 20 % shorter."""
+"""Seconds that four backoffs take at least, if each is 20 % shorter."""
 
 
 def answered(topic: str, partition: int, **data: Any) -> FetchResponse:
@@ -202,8 +204,8 @@ def answered(topic: str, partition: int, **data: Any) -> FetchResponse:
 @pytest.mark.parametrize(
     ("answer", "error"),
     [
-        (answered("topic", 0), None),  # an empty response at once
-        (answered("topic", 7), None),  # of a partition that nobody asked for
+        (answered("topic", 0), None),  # an immediate empty response
+        (answered("topic", 7), None),  # a response with a partition that was not requested
         (FetchResponse(responses=[]), None),
         (answered("topic", 0, error_code=ErrorCode.NOT_LEADER_OR_FOLLOWER), None),
         (answered("topic", 0, error_code=ErrorCode.OFFSET_OUT_OF_RANGE), None),
@@ -222,7 +224,7 @@ async def test_useless_metadata_refreshes_become_less_frequent(
 
 
 async def test_damaged_records_are_fetched_less_and_less_often(fake_broker: Any) -> None:
-    """The damage shows only when the records are read, and more was fetched meanwhile."""
+    """The damage is detected only when the records are read, and more records were fetched meanwhile."""
     damaged = answered("topic", 0, records=bytes(batch(b"damaged", base_offset=5)[:-1]) + b"\xff")
     behind = asyncio.Event()
 
@@ -238,7 +240,9 @@ async def test_damaged_records_are_fetched_less_and_less_often(fake_broker: Any)
 
 
 async def errors_of_five_answers(fake_broker: Any, answer: Callable[[FetchRequest], Any]) -> set[type]:
-    """The errors raised by poll until the fifth request at offset 5 has come, not too soon."""
+    """Poll until the fifth request for offset 5 arrives; check that it does not arrive too early, and return the types
+    of errors that the polls raised.
+    """
     fake_broker.handlers[FetchRequest] = answer
     options: dict[str, Any] = {"retry_backoff_ms": BACKOFF_S * 1000, "retry_backoff_max_ms": 10_000}
     options = {key: int(value) for key, value in options.items()}

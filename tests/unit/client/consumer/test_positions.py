@@ -28,7 +28,7 @@ def fill(position: PartitionPosition, count: int) -> None:
 
 
 def damage(position: PartitionPosition) -> None:
-    """Add an unreadable batch."""
+    """Add a batch that cannot be decoded."""
     fill(position, 1)
     position.fetched[-1]._data = memoryview(bytes(position.fetched[-1]._data[:-1]) + b"\xff")
 
@@ -85,7 +85,7 @@ def test_the_partitions_worth_fetching_are_chosen() -> None:
     position.seek(0)
     assert assigned.fetchable(0.0, **PLENTY) == [position]
     fill(position, 2)
-    assert assigned.fetchable(0.0, **PLENTY) == [position]  # room for more
+    assert assigned.fetchable(0.0, **PLENTY) == [position]  # there is room for more records
     assert assigned.fetchable(0.0, buffer_bytes=50, total_bytes=10_000) == []
     assert assigned.fetchable(0.0, buffer_bytes=1000, total_bytes=50) == []
     for name, value in (("is_paused", True), ("not_before", 1.0)):
@@ -131,7 +131,7 @@ def test_an_error_waits_until_what_came_before_it_is_taken() -> None:
 
 @pytest.mark.parametrize("take", ["records", "columns", "iteration"])
 def test_e53_errors_take_their_turn_like_records(take: str) -> None:
-    """They do so however much another partition has buffered."""
+    """Errors are reported in turn, however many records of another partition are buffered."""
     assigned = positions()
     busy, wrong = (assigned.get(at) for at in (A, B))
     busy.seek(0)
@@ -162,7 +162,7 @@ def test_failed_work_goes_back_to_the_place_of_a_seek_in_its_poll(before: int | 
     if before is not None:
         position.seek(before)
     assigned.poll += 1
-    assigned.mark(position)  # a listener seeks
+    assigned.mark(position)  # as if a listener sought another offset
     position.seek(7)
     fill(position, 2)
     assert [record.offset for record in assigned.take(10, damaged=nobody)[A]] == [7, 8]
@@ -191,7 +191,7 @@ def test_s89_records_committed_by_the_application_count_as_processed() -> None:
     assigned.poll += 1
     assigned.take(4, damaged=nobody)
     assigned.committed({A: OffsetAndMetadata(2, "", EPOCH)}, assigned.poll)
-    assigned.committed({A: OffsetAndMetadata(1, "", EPOCH)}, assigned.poll - 1)  # asked for before the last poll
+    assigned.committed({A: OffsetAndMetadata(1, "", EPOCH)}, assigned.poll - 1)  # requested before the last poll
     assigned.go_back(None)
     assert (position.position, position.last_epoch) == (2, EPOCH)
 
@@ -232,4 +232,4 @@ def test_unreadable_records_are_fetched_again_from_their_start() -> None:
     position.fetch_again()
     assert (position.position, position.fetch_offset, position.last_epoch) == (3, 3, EPOCH)
     assert not position.fetched
-    assert position.seeks > before  # an answer under way is to what would have come next
+    assert position.seeks > before  # a response in flight would continue at the former position

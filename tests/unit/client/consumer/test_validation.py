@@ -36,7 +36,7 @@ def test_a_position_is_validated_against_epochs(position: int, agreed: int, lead
     ],
 )
 def test_the_end_of_an_epoch_validates_a_position(end: EpochEnd, truncated: bool, divergent: int | None) -> None:
-    """The validity of offset 100 after a batch of epoch 5."""
+    """Offset 100 was reached after a batch of leader epoch 5; each case says whether the offset is valid."""
     assert is_truncated(100, 5, end, epoch_is_read=True) is truncated
     assert divergent_offset(100, end) == divergent
 
@@ -53,5 +53,5 @@ def test_the_end_of_an_epoch_validates_a_position(end: EpochEnd, truncated: bool
     ],
 )
 def test_s92_only_offsets_are_compared_for_an_unread_epoch(end: EpochEnd, truncated: bool) -> None:
-    """Offset 100 was committed with epoch 5, of which the log may have no batch."""
+    """Offset 100 was committed with leader epoch 5, of which the log may have no batch."""
     assert is_truncated(100, 5, end, epoch_is_read=False) is truncated

@@ -1,4 +1,6 @@
-"""Faults at functions, methods and coroutine functions. Faults that kill a process are tested in a process."""
+"""Faults are injected into functions, methods and coroutine functions. Faults that kill a process are tested in a
+separate process.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def marked(rules: Faults, function: Callable[..., Any], dropped: Callable[[], An
 
 
 class Steps:
-    """Steps that note that they ran."""
+    """Steps that record that they ran."""
 
     def __init__(self, rules: Faults) -> None:
         self.done: list[object] = []
@@ -93,7 +95,7 @@ def test_a_function_that_comes_later_looks_left_out_until_the_next_one() -> None
     steps = Steps(faults("one@1 = reorder"))
     buffer = bytearray(b"first")
     assert steps.function(memoryview(buffer)) == "dropped"
-    buffer[:] = b"again"  # as a receive buffer is
+    buffer[:] = b"again"  # a receive buffer is reused in the same way
     assert steps.done == []
     assert steps.function(2) == 2
     assert steps.done == [2, b"first"]
@@ -174,8 +176,8 @@ def test_a_result_that_is_needed_cannot_be_left_out(action: str) -> None:
 
 @pytest.fixture
 def answers(tmp_path: Path) -> Iterator[Callable[..., list[str]]]:
-    """`answers(path, *texts)` answers questions with these texts in order and then disconnects; returns the
-    questions.
+    """A function `answers(path, *texts)` that responds to questions with these texts in order and then disconnects; it
+    returns the questions.
     """
     threads = []
 
@@ -213,7 +215,7 @@ async def test_the_test_decides_when_asked(
     assert [await call(steps, is_coroutine, n) for n in range(1, 5)] == [1, "dropped", 3, 4]
     assert steps.done == [1, 3, 3, 4]
     assert asked == ["before one 1", "before one 2", "before one 3", "after one 3", "before one 4"]
-    assert await call(steps, is_coroutine, 5) == 5  # the test has disconnected: the step continues
+    assert await call(steps, is_coroutine, 5) == 5  # the test has disconnected, so the step continues
 
 
 async def test_a_go_answer_does_not_prevent_a_drop(answers: Callable[..., list[str]], tmp_path: Path) -> None:

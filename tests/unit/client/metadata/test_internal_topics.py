@@ -1,4 +1,6 @@
-"""Java's string hash and the partition of a key (S30). The hashes are Java's, published or worked out by hand."""
+"""Java's string hash, and the partition of an internal topic to which a key belongs (S30). The expected hashes are
+Java's; they are published, or computed by hand.
+"""
 
 import pytest
 

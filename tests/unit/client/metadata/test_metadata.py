@@ -14,7 +14,7 @@ from oncelog_protocol.messages.metadata import MetadataRequest
 
 
 def asked(broker: Any) -> list[list[str]]:
-    """The topics that each Metadata request named."""
+    """Return the topics that each Metadata request named."""
     return [[str(topic.name) for topic in request.topics] for request in broker.requests_of(MetadataRequest)]
 
 
@@ -76,14 +76,14 @@ async def test_a_name_that_cannot_be_asked_for_spoils_nothing(metadata: Metadata
 async def test_a_topic_that_was_not_found_is_not_asked_for_again(fake_broker: Any, metadata: Metadata) -> None:
     with pytest.raises(RequestTimedOut):
         await metadata.topic("none", 0.01)
-    await metadata.refresh()  # this may be the last one that asks for it
+    await metadata.refresh()  # this request may still name the topic
     await metadata.refresh()
     assert asked(fake_broker)[-1] == []
 
 
 async def test_a_refresh_that_is_over_is_not_handed_out(fake_broker: Any, metadata: Metadata) -> None:
     for _ in range(3):
-        await asyncio.wait([metadata._start()])  # woken with the task's other callbacks, whichever come first
+        await asyncio.wait([metadata._start()])  # woken with the task's other callbacks, in any order
         task = metadata._start()
         assert not task.done()
         await task
@@ -119,7 +119,8 @@ async def test_waiting_for_a_topic_backs_off(fake_broker: Any) -> None:
     metadata = Metadata(pool, config)
     waits = [metadata.topic("none", timeout_s) for timeout_s in (0.05, 0.1, 0.3)]
     assert {type(error) for error in await asyncio.gather(*waits, return_exceptions=True)} == {RequestTimedOut}
-    # Each of the three asks at 0, 20, 60, 140 and 300 ms, or 20 % before; some of it together.
+    # Each of the three callers requests metadata at 0, 20, 60, 140 and 300 ms, or up to 20 % earlier; some requests are
+    # shared.
     assert len(asked(fake_broker)) <= 3 * 6
     await metadata.close()
     await pool.close()

@@ -132,7 +132,7 @@ def test_a_request_holds_one_batch_of_a_partition_and_no_more_than_its_size() ->
     (batch,) = drain(records)
     assert batch.partition == 0
     (batch,) = drain(records)
-    assert batch.partition == 1  # whose turn it is now
+    assert batch.partition == 1  # it is this partition's turn now
     assert len(first.batches) == len(second.batches) == 1
 
 
@@ -141,12 +141,12 @@ def test_a_batch_sent_again_goes_first_and_alone() -> None:
     queue = filled(records, 3)
     first, second = drain(records) + drain(records)
     records.requeue(first, not_before=0.5)
-    assert records.ready(1.0).nodes == {}  # the second one is in flight still
+    assert records.ready(1.0).nodes == {}  # the second batch is still in flight
     records.requeue(second, not_before=0.5)
     assert list(queue.batches)[:2] == [first, second]
     assert records.ready(0.4).nodes == {}
     assert drain(records, 0.5) == [first]
-    assert drain(records, 0.5) == []  # it is sent alone until it is acknowledged
+    assert drain(records, 0.5) == []  # the retried batch is sent alone until it is acknowledged
     records.complete(first)
     assert drain(records, 0.5) == [second]
 
@@ -238,6 +238,6 @@ def test_s25_a_stalled_partition_does_not_delay_the_others(reason: str) -> None:
             elif reason == "backoff":
                 records.requeue(batch, not_before=1.0)
             else:
-                session.identify(ProducerIdAndEpoch(7, 1))  # the batch of epoch 0 is on its way still
+                session.identify(ProducerIdAndEpoch(7, 1))  # the batch of epoch 0 is still in flight
     assert {batch.partition for batch in drain(records)} == {1}
     assert len(queues[0].batches) >= 2

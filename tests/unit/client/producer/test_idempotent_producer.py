@@ -1,4 +1,4 @@
-"""The idempotent producer against a broker that checks sequences as Kafka's does, and misbehaves (S20-S29)."""
+"""The idempotent producer against a broker that checks sequence numbers like Kafka, and that misbehaves (S20-S29)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ONE_RECORD_A_BATCH = {"batch_size": 1, "linger_ms": 0}
 
 @pytest.fixture
 def checks(fake_broker: Any) -> FakeCoordinator:
-    """The fake broker checks sequences and follows `checks.script`."""
+    """A fake broker that checks sequence numbers and follows `checks.script`."""
     return FakeCoordinator(fake_broker, is_v2=False)
 
 
@@ -38,7 +38,7 @@ def log(broker: Any, partition: int = 0) -> list[RecordBatch]:
 
 
 def sent(broker: Any) -> list[RecordBatch]:
-    """Each received batch in order, including refused ones."""
+    """Return each received batch in order, including refused ones."""
     return [
         RecordBatch(bytes(data.records))
         for request in broker.requests_of(ProduceRequest)
@@ -73,7 +73,7 @@ async def test_s20_producer_id_and_metadata_are_requested_again(
 ) -> None:
     checks.script[InitProducerIdRequest] = [ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, Step.DROPPED, Step.LOST]
     async with Producer(fake_broker.address, linger_ms=0, **fast) as producer:
-        await fake_broker.received(MetadataRequest, 2)  # nobody has asked for a topic yet
+        await fake_broker.received(MetadataRequest, 2)  # these requests named no topic yet
         (future,) = await send(producer, 0)
         assert (await future).offset == 0
     assert len(fake_broker.requests_of(InitProducerIdRequest)) == 4
@@ -116,7 +116,7 @@ async def test_s29_each_producer_has_an_id_of_its_own(fake_broker: Any, checks: 
     for _ in range(2):
         async with Producer(fake_broker.address, linger_ms=0) as producer:
             await producer.send_and_wait("topic", b"the same")
-            await producer.send_and_wait("topic", b"the same")  # a new record, as far as the broker knows
+            await producer.send_and_wait("topic", b"the same")  # the broker takes this batch for a new record
     assert [(batch.producer_id, batch.base_sequence) for batch in log(fake_broker)] == [
         (1001, 0),
         (1001, 1),
@@ -126,7 +126,9 @@ async def test_s29_each_producer_has_an_id_of_its_own(fake_broker: Any, checks: 
 
 
 async def five_in_flight(broker: Any, checks: FakeCoordinator, producer: Producer) -> list[asyncio.Future[Any]]:
-    """A known session with five batches in flight before the first is answered as the script says."""
+    """Start a session that the broker knows, and send five batches before the broker responds to the first one as the
+    script says.
+    """
     steps = checks.script.pop(ProduceRequest, [])
     await producer.send_and_wait("topic", b"0")
     hold = asyncio.Event()
@@ -228,7 +230,7 @@ async def test_s27_behind_the_last_epoch_comes_a_new_producer_id(
     fake_broker.handlers[InitProducerIdRequest] = give
     async with Producer(fake_broker.address, linger_ms=0, **fast) as producer:
         await producer.send_and_wait("topic", b"0")
-        checks.logs["topic", 0].states[7].batches.clear()  # the broker has lost what it had of us
+        checks.logs["topic", 0].states[7].batches.clear()  # the broker has lost what it knew of this producer
         assert (await (await send(producer, 1))[0]).offset == 1
     assert [(batch.producer_id, batch.producer_epoch, batch.base_sequence) for batch in log(fake_broker)] == [
         (7, 32767, 0),
@@ -257,8 +259,8 @@ async def test_s28_an_unexplained_out_of_order_batch_is_sent_under_the_next_epoc
 @pytest.mark.parametrize(
     ("log_start_offset", "expected"),
     [
-        (-1, [(0, 0), (0, 1), (0, 1)]),  # its fate is unknown: it is sent again
-        (1, [(0, 0), (0, 1), (1, 0)]),  # the log start is beyond our records: retention has deleted them
+        (-1, [(0, 0), (0, 1), (0, 1)]),  # it is unknown whether the batch was written, so it is sent again
+        (1, [(0, 0), (0, 1), (1, 0)]),  # the log start is beyond the producer's records, so retention has deleted them
     ],
 )
 async def test_s28_a_forgotten_producer_continues_with_a_new_epoch(
@@ -288,7 +290,7 @@ async def test_s28_a_forgotten_producer_with_existing_records_fails(
 
 
 def forget(broker: Any, checks: FakeCoordinator, log_start_offset: int) -> None:
-    """Refuse the next batch with UNKNOWN_PRODUCER_ID."""
+    """Let the broker refuse the next batch with UNKNOWN_PRODUCER_ID."""
     answer = ProduceResponse.TopicProduceResponse
 
     def once(request: Any) -> Any:
@@ -318,7 +320,7 @@ async def test_s26_a_batch_that_is_split_keeps_its_numbers(fake_broker: Any, che
 
 
 class TwoBrokers:
-    """Two brokers with all replicated records; `leader` leads every partition."""
+    """Two brokers that both have all records; `leader` leads every partition."""
 
     def __init__(self, first: Any, second: Any, checks: FakeCoordinator) -> None:
         self.brokers = {1: first, 2: second}
@@ -356,7 +358,8 @@ async def two_brokers(fake_broker: Any, checks: FakeCoordinator) -> AsyncIterato
 async def test_e15_an_answer_hanging_at_the_old_leader_duplicates_no_record(
     two_brokers: TwoBrokers, fast: dict[str, int]
 ) -> None:
-    # It was replicated, and the leader moves. What follows is acknowledged by the new one, which remembers five.
+    # The record was replicated, but its response hangs at the former leader, and the leader moves. The new leader
+    # acknowledges the later batches, and remembers the last five.
     first, second = two_brokers.brokers.values()
     async with Producer(second.address, **ONE_RECORD_A_BATCH, **fast) as producer:
         await producer.send_and_wait("topic", b"0")
@@ -413,7 +416,7 @@ async def test_e15_moving_hanging_and_dying_leaders_duplicate_no_record(
 
 
 class Chaos:
-    """Half of the requests fail, in all ways that a broker and its network can fail."""
+    """Makes half of the requests fail, in all ways in which a broker and its network can fail."""
 
     def __init__(self, checks: FakeCoordinator, seed: int) -> None:
         self.checks = checks

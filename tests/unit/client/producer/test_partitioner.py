@@ -6,7 +6,7 @@ import pytest
 
 from oncelog.producer.partitioner import MAX_COMPARED, StickyPartition, murmur2, partition_for_key, positive_hash
 
-# Java's Utils.murmur2 of these strings, as its own tests have them: signed.
+# Signed values of Java's Utils.murmur2 for these strings, taken from Kafka's tests.
 JAVA_HASHES = {
     "21": -973932308,
     "foobar": -790332482,
@@ -86,7 +86,7 @@ def drawn(load: dict[int, int | None], count: int = 3000) -> Counter[int]:
 
 
 def test_e54_a_partition_is_drawn_the_less_the_more_waits_for_it() -> None:
-    """KIP-794: the weight is the longest queue plus one, minus the partition's own queue."""
+    """The weight of a partition is the longest queue plus one, minus the partition's own queue (KIP-794)."""
     seen = drawn({0: 0, 1: 4, 2: 9})
     assert seen[0] > 1.4 * seen[1] > 4 * seen[2] > 0
 
@@ -94,7 +94,7 @@ def test_e54_a_partition_is_drawn_the_less_the_more_waits_for_it() -> None:
 def test_e54_a_partition_whose_leader_hangs_is_not_drawn() -> None:
     assert set(drawn({0: 0, 1: None, 2: 30})) == {0, 2}
     assert set(drawn({0: 5, 1: None})) == {0}
-    assert set(drawn({0: None, 1: None, 2: None})) == {0, 1, 2}  # there is no other partition
+    assert set(drawn({0: None, 1: None, 2: None})) == {0, 1, 2}  # no other partition exists
 
 
 def test_e54_a_partition_is_left_as_soon_as_its_leader_hangs() -> None:

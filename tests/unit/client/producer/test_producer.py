@@ -278,11 +278,11 @@ async def test_a_time_that_a_batch_cannot_say_is_refused(fake_broker: Any, times
 
 
 class Broken(Exception):
-    """An error that no code knows."""
+    """An exception that no code expects."""
 
 
 def break_once(monkeypatch: pytest.MonkeyPatch, place: str, topic_partition: tuple[str, int]) -> None:
-    """Let `ProducerBatch.<place>` raise for the first batch of a partition."""
+    """Let the method `place` of ProducerBatch raise for the first batch of a partition."""
     works, broken = getattr(ProducerBatch, place), []
 
     def fails(batch: ProducerBatch, *args: Any, **options: Any) -> Any:
@@ -391,7 +391,9 @@ async def test_a_cancelled_send_has_handed_over_no_record(fake_broker: Any) -> N
 
 
 class SlowReader:
-    """A proxy before the fake broker that passes bytes on while `may_read` is set, and no faster than they are read."""
+    """A proxy in front of the fake broker that forwards bytes while `may_read` is set, and no faster than they are
+    read.
+    """
 
     def __init__(self, broker: Any) -> None:
         self.may_read = asyncio.Event()

@@ -52,8 +52,8 @@ async def test_columns_are_written_as_sends_would_be(fake_broker: Any) -> None:
 async def test_the_metadata_are_the_first_records_whichever_batch_is_acknowledged_first(
     second: int, first: int
 ) -> None:
-    """The answer to the first batch is lost, for example, and its leader has moved: the second one is acknowledged
-    first. A broker that only knows that it has a batch (-1) does not name its offset.
+    """The second batch may be acknowledged first, for example if the response to the first batch is lost and its leader
+    has moved. A broker that only knows that it already has a batch does not name the batch's offset (-1).
     """
     future: asyncio.Future[RecordMetadata] = asyncio.get_running_loop().create_future()
     waiter = ColumnWaiter(future, 4)
@@ -67,9 +67,7 @@ async def test_the_metadata_are_the_first_records_whichever_batch_is_acknowledge
 
 @pytest.mark.parametrize("keys", [None, [b"k" * (number % 5) for number in range(3000)]], ids=["values", "keys"])
 async def test_plain_columns_are_packed_as_sends_would_be(fake_broker: Any, keys: list[bytes] | None) -> None:
-    """Columns of bytes alone: many rows at once, over many batches; between other records, with a null in a later
-    piece.
-    """
+    """Many rows of plain bytes fill several batches; records precede and follow them, and a later piece has a null."""
     values: list[bytes | None] = [b"v" * (number % 90) for number in range(3000)]
     values[2500] = None
     async with Producer(fake_broker.address, batch_size=3000, linger_ms=1000) as producer:
@@ -88,7 +86,7 @@ async def test_plain_columns_are_packed_as_sends_would_be(fake_broker: Any, keys
 async def test_columns_get_their_time_once_their_topic_is_known(
     fake_broker: Any, monkeypatch: pytest.MonkeyPatch, values: list[bytes | None]
 ) -> None:
-    """As with single records, this may take a minute."""
+    """Waiting for the topic may take a minute, as for single records."""
     time_ms = 1_000
     async with Producer(fake_broker.address) as producer:
         route_of = producer._route

@@ -1,4 +1,6 @@
-"""The sequences of one partition, S21-S27: stamping, permission to send, and the reuse of unused sequences."""
+"""The sequence numbers of one partition (S21-S27): stamping batches, permission to send, and the reuse of unused
+numbers.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ def batch(records: int = 1) -> ProducerBatch:
 
 
 def sequences(identity: ProducerIdAndEpoch = FIRST, *, start: int = 0) -> PartitionSequences:
-    """The sequences of a running session: one record was sent and acknowledged, `start` is the next number."""
+    """Return the sequence numbers of a running session: one record was sent and acknowledged, and `start` is the next
+    number.
+    """
     made = PartitionSequences()
     made.restart(identity)
     made.next_sequence = (start - 1) & MAX_SEQUENCE
@@ -75,7 +79,7 @@ def test_s22_batches_stay_until_their_last_answer() -> None:
     of.acknowledged(first, 101)
     of.given_up(second)
     assert list(of.unacknowledged) == [third]
-    of.acknowledged(first, 101)  # a second answer changes nothing
+    of.acknowledged(first, 101)  # a second response changes nothing
     of.given_up(first)
     assert not of.is_unresolved
     assert list(of.unacknowledged) == [third]
@@ -90,8 +94,8 @@ def test_s14_no_more_batches_are_in_flight_than_a_broker_remembers() -> None:
 
 
 def test_e15_no_more_batches_follow_an_unanswered_one_than_a_broker_remembers() -> None:
-    # The leader has moved: the first try hangs on the old connection, what follows goes to the new leader and is
-    # acknowledged. The retry is recognised as long as not more than four batches came after it.
+    # The leader has moved. The first attempt of a batch hangs on the old connection, while later batches go to the new
+    # leader and are acknowledged. The new leader recognises the retry as long as at most four batches came after it.
     of = sequences()
     hanging, *others = stamped(of, 1, 1, 1, 1, 1)
     for other in others:
@@ -112,7 +116,7 @@ def test_e15_answers_that_change_places_do_not_move_the_end_back() -> None:
     of.given_up(second)
     of.acknowledged(fourth, 201)
     of.settle()
-    assert not of.needs_settling  # what came after the second one is in the log
+    assert not of.needs_settling  # the batches after the second one are in the log
     assert of.may_drain(batch())
     assert of.next_sequence == 4
 
@@ -143,13 +147,13 @@ def test_s26_refused_sequences_are_reused_by_later_batches() -> None:
     of.acknowledged(before, 101)
     of.given_up(failed)
     assert of.needs_settling
-    assert not of.may_drain(batch())  # its number is not certain before the answers to the others have come
+    assert not of.may_drain(batch())  # the next number is uncertain until the other responses have arrived
     of.refused(second)
     of.settle()
     assert numbers(second, third) == [5, 7]
     assert of.next_sequence == 8
     assert not of.needs_settling
-    assert (second.identity, of.identity) == (FIRST, FIRST)  # no epoch was spent
+    assert (second.identity, of.identity) == (FIRST, FIRST)  # no epoch was used up
 
 
 def test_s26_no_batch_that_may_be_in_the_log_is_renumbered() -> None:
@@ -160,7 +164,7 @@ def test_s26_no_batch_that_may_be_in_the_log_is_renumbered() -> None:
     of.settle()
     assert numbers(second, third) == [3, 5]
     assert not of.may_drain(batch())
-    assert of.may_drain(second)  # its answer decides
+    assert of.may_drain(second)  # the response to this batch decides
     of.refused(second)
     of.settle()
     assert of.needs_restart
@@ -176,7 +180,8 @@ def test_s26_a_gap_with_nothing_behind_it_closes() -> None:
 
 
 def test_s26_a_gap_that_the_broker_let_pass_stays_closed() -> None:
-    # A broker that does not know the producer takes any number first: the second batch, where the first was refused.
+    # A broker that does not know the producer accepts any number first, so it accepts the second batch after the first
+    # was refused.
     of = sequences()
     failed, second = stamped(of, 3, 2)
     of.given_up(failed)
@@ -233,7 +238,8 @@ def test_s27_an_unresolved_batch_is_missing_if_the_next_one_is_out_of_order() ->
 
 
 def test_s9_the_first_batch_of_a_session_goes_alone() -> None:
-    # A broker that does not know the producer takes any sequence: the second batch, where the first one was refused.
+    # A broker that does not know the producer accepts any sequence number, so it accepts the second batch after the
+    # first was refused.
     of = PartitionSequences()
     of.restart(FIRST)
     (first,) = stamped(of, 2)
@@ -342,7 +348,7 @@ def test_the_last_acknowledged_offset_is_that_of_the_last_record() -> None:
     of = sequences()
     first, second, third = stamped(of, 5, 2, 1)
     of.acknowledged(first, 200)
-    of.acknowledged(second, -1)  # a duplicate, whose offset the broker did not say
+    of.acknowledged(second, -1)  # a duplicate whose offset the broker did not return
     assert of.last_acknowledged_offset == 204
     of.acknowledged(third, 210)
     assert of.last_acknowledged_offset == 210

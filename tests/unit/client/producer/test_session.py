@@ -1,4 +1,4 @@
-"""One producer identity and many partitions: S20-S28 as seen by the session and its accumulator."""
+"""One producer identity and many partitions: S20-S28 from the view of the session and its accumulator."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class NoWaiter:
 
 
 class Wire:
-    """The accumulator of one topic with two partitions, whose batches the test sends and answers."""
+    """The accumulator of one topic with two partitions; the test sends its batches and responds to them."""
 
     def __init__(self, *, is_transactional: bool = False, identity: ProducerIdAndEpoch = FIRST) -> None:
         self.session = ProducerSession(is_transactional=is_transactional)
-        self.session.is_start_checked = True  # else the first batch of a partition goes alone
+        self.session.is_start_checked = True  # otherwise the first batch of a partition would be sent alone
         config = ProducerConfig(bootstrap_servers="h:1", linger_ms=0, batch_size=100).validate()
         self.records = Accumulator(config, self.session)
         self.queues = [self.queue(0), self.queue(1)]
@@ -44,13 +44,13 @@ class Wire:
         return made
 
     def put(self, partition: int = 0, count: int = 1, value: bytes = b"x" * 100) -> None:
-        """Add this many batches of one record each; the last one may take more records."""
+        """Add this many batches of one record each; the last batch may accept more records."""
         waiter: Any = NoWaiter()
         for _ in range(count):
             assert self.records.open(self.queues[partition], self.now, 0, None, value, (), waiter)
 
     def send(self) -> list[ProducerBatch]:
-        """Send all permitted batches."""
+        """Send all batches that may be sent; return them."""
         sent: list[ProducerBatch] = []
         while True:
             ready = self.records.ready(self.now).nodes
@@ -65,7 +65,7 @@ class Wire:
         return batches
 
     def judge(self, batch: ProducerBatch, code: ErrorCode, log_start_offset: int = -1) -> Verdict:
-        """Refuse the batch; it is sent again or given up as the session decides."""
+        """Refuse the batch, which is then retried or abandoned as the session decides."""
         verdict = self.session.judge(self.queues[batch.partition].sequences, batch, code, log_start_offset)
         if verdict is Verdict.RETRY:
             self.records.requeue(batch, self.now)
@@ -76,7 +76,7 @@ class Wire:
         return verdict
 
     def lose(self, *batches: ProducerBatch) -> None:
-        """Break the connection."""
+        """Break the connection while these batches are in flight."""
         for batch in batches:
             batch.is_maybe_written = True
             self.records.requeue(batch, self.now)
@@ -118,7 +118,7 @@ def test_s24_batches_are_sent_one_by_one_and_in_order_after_a_failure() -> None:
     first, second, third = wire.sent(count=3)
     wire.lose(first)
     wire.put()
-    assert wire.send() == []  # the answers to the others come first
+    assert wire.send() == []  # the other responses must arrive first
     assert wire.judge(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.RETRY
     assert wire.judge(third, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.RETRY
     for expected in (first, second, third):
@@ -134,7 +134,7 @@ def test_s26_the_batches_behind_a_refused_one_close_up() -> None:
     first, second, third = wire.sent(count=3)
     assert wire.judge(first, ErrorCode.INVALID_RECORD) is Verdict.BY_ERROR
     assert wire.judge(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.RETRY
-    assert numbers(second, third) == [1, 2]  # the third one is on the wire with that number
+    assert numbers(second, third) == [1, 2]  # the third batch is in flight with that number
     assert wire.judge(third, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.RETRY
     assert numbers(second, third) == [0, 1]
     assert wire.session.identity is FIRST
@@ -148,7 +148,7 @@ def test_s27_an_expired_sent_batch_delays_new_ones() -> None:
     wire.expire(lost)
     wire.put()
     assert wire.send() == []
-    wire.records.complete(second, 7)  # so the one before it is in the log
+    wire.records.complete(second, 7)  # therefore the batch before it is in the log
     (third,) = wire.send()
     assert (third.base_sequence, third.identity) == (2, FIRST)
 
@@ -251,7 +251,7 @@ def test_s27_a_transactional_producer_leaves_the_next_epoch_to_its_coordinator()
     wire.put()
     assert wire.send() == []
     wire.session.identify(SECOND)
-    assert wire.records.expire(wire.now) == []  # which also looks for what is to be settled
+    assert wire.records.expire(wire.now) == []  # this call also settles the sequence numbers
     assert not wire.session.needs_new_epoch
     (following,) = wire.send()
     assert (following.base_sequence, following.identity) == (0, SECOND)
@@ -297,7 +297,7 @@ def test_s28_the_first_out_of_order_batch_is_sent_again_under_the_next_epoch() -
     wire = Wire()
     first, second = wire.sent(count=2)
     assert wire.judge(first, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.RETRY
-    assert wire.session.identity is FIRST  # the other one is on the wire
+    assert wire.session.identity is FIRST  # the other batch is in flight
     assert wire.judge(second, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.RETRY
     assert wire.session.identity == SECOND
     assert wire.send() == [first]
@@ -319,7 +319,7 @@ def test_s28_a_forgotten_producer_whose_records_are_deleted_begins_anew() -> Non
     wire.records.complete(first, 41)
     second, third = wire.sent(count=2)
     assert wire.judge(second, ErrorCode.UNKNOWN_PRODUCER_ID, log_start_offset=42) is Verdict.RETRY
-    assert wire.send() == []  # the third one is on the wire under its old number
+    assert wire.send() == []  # the third batch is in flight with its old number
     assert wire.judge(third, ErrorCode.UNKNOWN_PRODUCER_ID, log_start_offset=42) is Verdict.RETRY
     assert wire.session.identity == SECOND
     assert wire.send() == [second]
@@ -332,7 +332,7 @@ def test_s28_a_forgotten_producer_without_a_reason_is_an_error() -> None:
     wire.records.complete(first, 41)
     (second,) = wire.sent()
     assert wire.judge(second, ErrorCode.UNKNOWN_PRODUCER_ID, log_start_offset=41) is Verdict.FAIL
-    # ... of that batch: under the next epoch the broker takes sequence 0
+    # Only that batch fails, because in the next epoch the broker accepts sequence number 0.
     (third,) = wire.sent()
     assert (third.base_sequence, third.identity) == (0, SECOND)
 
@@ -362,7 +362,7 @@ def test_an_idempotent_producer_that_is_fenced_asks_for_a_new_id() -> None:
     assert not wire.session.has_identity
     fresh = ProducerIdAndEpoch(8, 0)
     wire.session.identify(fresh)
-    assert wire.send() == []  # the second one is on the wire under the old id
+    assert wire.send() == []  # the second batch is in flight with the old producer id
     assert wire.judge(second, ErrorCode.INVALID_PRODUCER_EPOCH) is Verdict.RETRY
     assert wire.session.identity is fresh
     assert wire.send() == [first]
@@ -449,7 +449,7 @@ def test_pieces_go_one_after_the_other_before_what_came_after() -> None:
     large, after = wire.send()
     count = large.records_count
     wire.records.split(large)
-    assert wire.send() == []  # the other one is on the wire
+    assert wire.send() == []  # the other batch is in flight
     assert wire.judge(after, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER) is Verdict.RETRY
     order = []
     while batches := wire.send():

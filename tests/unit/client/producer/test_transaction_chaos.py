@@ -1,4 +1,4 @@
-"""Requests of a transaction fail in any way and order: all of its records are visible, or none (E1, E2, S38)."""
+"""Requests of a transaction fail in any way and order: either all of its records are visible, or none (E1, E2, S38)."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from oncelog_protocol.messages.end_txn import EndTxnRequest
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
-# anything at all
+# --- random faults
 
 
 class Chaos:
-    """A third of the requests fail; an unanswered request may be handled late, even in a later transaction."""
+    """A third of the requests fail; a request without a response may be handled late, even in a later transaction."""
 
     REFUSED = AddPartitionsToTxnRequest | AddOffsetsToTxnRequest | TxnOffsetCommitRequest | ProduceRequest
 

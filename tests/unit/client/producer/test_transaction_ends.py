@@ -1,5 +1,5 @@
-"""Ends of transactions that take long, are cancelled, or come with close; and `async with producer.transaction()` (S44,
-S60).
+"""Ends of transactions that take long, are cancelled, or are caused by `close`; and `async with producer.transaction()`
+(S44, S60).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoor
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
-# ends that take long, are cancelled, or come with close
+# --- ends that take long, are cancelled, or are caused by `close`
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
@@ -62,7 +62,7 @@ async def test_s44_an_end_that_takes_too_long_continues(coordinator: FakeCoordin
         hold.set()
         await again
         with pytest.raises(InvalidTransactionState):
-            await call()  # once is enough
+            await call()  # one call has already ended the transaction
         await commit_one(producer, b"next")
     assert ends(coordinator) == [end == "commit", True]
     assert coordinator.committed == {P0: [b"v", b"next"] if end == "commit" else [b"next"]}
@@ -102,7 +102,7 @@ async def test_s44_a_commit_that_failed_unseen_can_only_be_aborted(coordinator: 
         await producer.send_and_wait("topic", b"v")
         with pytest.raises(EndNotKnown), impatient(producer):
             await producer.commit_transaction()
-        await coordinator.broker.received(EndTxnRequest)  # the commit goes on; now it has come to `refuse`
+        await coordinator.broker.received(EndTxnRequest)  # the commit continues and has reached `refuse`
         hold.set()
         coordinator.broker.handlers[EndTxnRequest] = coordinator._handle
         await until_abortable(producer)
@@ -140,7 +140,7 @@ async def test_s44_a_cancelled_caller_does_not_learn_the_end(coordinator: FakeCo
         task.add_done_callback(lambda _: ending.cancel())
         await asyncio.wait([ending])
         assert ending.cancelled()
-        await call()  # it is done, and that is told once
+        await call()  # the transaction has ended, and one caller is told so
         with pytest.raises(InvalidTransactionState):
             await call()
     assert ends(coordinator) == [end == "commit"]
@@ -174,7 +174,7 @@ async def test_s60_a_block_waits_for_the_commit_of_a_block_that_was_cancelled(
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
 async def test_e2_the_end_waits_for_offsets_that_are_handed_over(coordinator: FakeCoordinator, end: str) -> None:
-    # EndTxn goes to another coordinator, on a connection of its own: it must not overtake them.
+    # EndTxn goes to another coordinator over a separate connection, and must not overtake the offsets.
     broker = coordinator.broker
     group_broker = type(broker)()
     await group_broker.start()

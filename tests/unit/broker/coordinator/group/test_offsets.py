@@ -1,4 +1,4 @@
-"""Committed offsets: permitted committers, expiry, and offsets of open transactions."""
+"""Committed offsets: which requests may commit, when offsets expire, and how offsets of open transactions count."""
 
 import pytest
 from tests.support.groups import GroupDriver
@@ -16,7 +16,7 @@ from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest
 
 DAY = 24 * 3600.0
 RANGE_OF_T = b"\x00\x00\x00\x00\x00\x01\x00\x01t\xff\xff\xff\xff"
-"""A subscription to the topic t."""
+"""The encoded subscription of a member to the topic t."""
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def committed(driver, topic="t", partition=0, group_id="g"):
 
 
 def expire(driver, group_id="g"):
-    """Run the expiry once. Returns the number of logged records."""
+    """Run the expiry of the group's offsets once. Returns the number of records that the expiry logged."""
     before = len(driver.log)
     driver.run(lambda answer: driver.machine.expire(group_id))
     return len(driver.log) - before
@@ -49,7 +49,7 @@ class TestCommit:
         assert codes(driver.commit({("t", 0): 5, ("u", 1): 6})) == {("t", 0): 0, ("u", 1): 0}
         assert committed(driver) == 5
         assert committed(driver, "u", 1) == 6
-        assert driver.machine.groups == {}  # no more is known of the group than its offsets
+        assert driver.machine.groups == {}  # the group is known only by its offsets
 
     def test_only_members_may_commit_to_a_group_with_members(self, driver):
         (member,) = driver.stable()
@@ -99,7 +99,7 @@ class TestCommit:
 
 
 class TestExpiry:
-    """Expiry by KIP-211, with a retention of 7 days."""
+    """Committed offsets expire by the rules of KIP-211, with a retention of 7 days."""
 
     def test_offsets_of_a_group_without_members_expire_counting_from_each_commit(self, driver):
         driver.commit({("t", 0): 1})
@@ -122,7 +122,7 @@ class TestExpiry:
         driver.advance(7 * DAY - 1)
         assert expire(driver) == 0
         driver.advance(1)
-        assert expire(driver) == 2  # the offset and the group
+        assert expire(driver) == 2  # a tombstone of the offset, and a tombstone of the group
         assert driver.machine.groups == {}
         assert list(driver.replayed().known()) == []
 
@@ -268,7 +268,7 @@ class TestDeletedTopics:
         assert [forget(driver, group_id, deleted_at).records for group_id in ("g", "h")] == [[], []]
 
     def test_many_offsets_of_one_group_are_removed_in_several_steps(self, driver):
-        """A single batch could exceed a segment: then no offset would be removed."""
+        """A single batch with all tombstones could exceed a segment, and then no offset would be removed."""
         driver.commit({("t", partition): 1 for partition in range(700)})
         deleted_at, logged = len(driver.log), []
         for _ in range(3):
@@ -340,7 +340,7 @@ def test_the_config_is_kafkas():
 
 @pytest.mark.parametrize("operation", ["expire", "forget_topics"])
 async def test_tombstones_of_long_ids_are_logged_in_as_many_batches_as_it_takes(internal_topic, operation):
-    """A single batch would be refused repeatedly, and no offset would ever expire."""
+    """A single batch with all tombstones would be refused repeatedly, and no offset would ever expire."""
     internal_topic.config = LogConfig(cleanup_policy=frozenset({"compact"}), max_message_bytes=50_000)
     runtime = CoordinatorRuntime(
         "__consumer_offsets",

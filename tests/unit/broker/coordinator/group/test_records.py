@@ -1,4 +1,4 @@
-"""Group records: written records are read back, in the versions that today's Kafka writes."""
+"""Group records survive encoding and decoding, in the versions that current Kafka releases write."""
 
 from oncelog_broker.coordinator.group.records import decode, encode, group_record, offset_record
 from oncelog_protocol.coordinator_records.consumer_offsets import GroupMetadataValue, OffsetCommitValue

@@ -1,4 +1,6 @@
-"""What the group coordinator does for share groups at the share coordinators, in order, and when they fail."""
+"""The group coordinator initializes, describes and deletes states of share groups at the share coordinators, in order,
+and handles their failures.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ KEYS = [ShareKey("g", T, partition) for partition in range(4)]
 
 
 class Calls:
-    """In the place of ShareStateCalls: `states` are begun, those in `failing` have errors."""
+    """Replaces ShareStateCalls: `states` are the initialized states; requests for those in `failing` return errors."""
 
     def __init__(self) -> None:
         self.states: dict[ShareKey, ShareState] = {}
@@ -47,7 +49,7 @@ class Calls:
 
 
 class Group:
-    """A share group with one member, and the rim."""
+    """A share group with one member, and the I/O part of the group coordinator."""
 
     def __init__(self) -> None:
         self.driver = ShareDriver()

@@ -1,4 +1,4 @@
-"""The assignor of share groups: every member and every partition has its share, and nothing moves without need."""
+"""The assignor of share groups gives each member partitions and each partition a member, moving none without need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of legal transitions, edge by edge."""
+"""The table of legal state transitions of a group, tested for each pair of states."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""The topics in a ConsumerProtocolSubscription, as clients write it."""
+"""The topics in a ConsumerProtocolSubscription, as different clients encode it."""
 
 import pytest
 from hypothesis import given

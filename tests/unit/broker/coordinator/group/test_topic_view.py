@@ -1,4 +1,4 @@
-"""The topics as groups see them: a new view is made only after a change that affects assignments."""
+"""The topics as groups see them: a new view is created only after a change that affects assignments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Offsets that a transaction commits: pending until the marker (S37), refused to consumers that are behind (S46)."""
+"""Offsets that a transaction commits are pending until the marker (S37), and consumers with an old generation may not
+commit them (S46).
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def machine() -> GroupMachine:
 
 
 def with_member(machine: GroupMachine, generation: int = 4) -> None:
-    """A group in `generation` with a member "m", and a static member "s" with instance id "i"."""
+    """Create a group in `generation` with a member "m", and a static member "s" with instance id "i"."""
     member = GroupMetadataValue.MemberMetadata
     group = ClassicGroup("g")
     group.replay(
@@ -69,7 +71,7 @@ def with_member(machine: GroupMachine, generation: int = 4) -> None:
 
 
 def commit(machine: GroupMachine, asked: TxnOffsetCommitRequest, at: int = 9) -> int:
-    """The error code of the partition, after its records are replayed."""
+    """Return the error code of the partition, after replaying the records of the commit."""
     answers: list[Any] = []
     effects = machine.commit_in_transaction(asked, exists, answers)
     assert effects.producer == PRODUCER
@@ -103,7 +105,7 @@ def test_s37_each_bad_offset_is_refused_by_itself(machine: GroupMachine) -> None
     [
         ({"generation_id": 4, "member_id": "m"}, None),
         ({"generation_id": 4, "member_id": "s", "group_instance_id": "i"}, None),
-        ({}, None),  # a producer before v3: fenced by its transactional id alone
+        ({}, None),  # a request before v3 is fenced only by its transactional id
         ({"generation_id": 3, "member_id": "m"}, ErrorCode.ILLEGAL_GENERATION),
         ({"generation_id": 5, "member_id": "m"}, ErrorCode.ILLEGAL_GENERATION),
         ({"generation_id": 4, "member_id": "gone"}, ErrorCode.UNKNOWN_MEMBER_ID),
@@ -138,7 +140,7 @@ def test_s46_a_generation_of_a_group_that_only_keeps_offsets_is_refused(machine:
 
 
 def step(machine: GroupMachine, effects: Effects, at: int = 10) -> list[Any]:
-    """Replay the records, which belong to no transaction."""
+    """Replay the records, which belong to no transaction; return them."""
     for offset, record in enumerate(effects.records, at):
         machine.replay(record, offset, -1)
     return effects.records
@@ -177,7 +179,7 @@ def test_s37_offsets_of_a_deleted_topic_are_not_brought_back(machine: GroupMachi
     assert not machine.forget_topics("g", frozenset({"t"}), before=20).records
     machine.replay_end_transaction(PRODUCER[0], True)
     assert machine.offsets.get("g", "t", 0) is None
-    assert machine.offsets.get("g", "t", 1) is not None  # of the topic that was made anew
+    assert machine.offsets.get("g", "t", 1) is not None  # this offset belongs to the re-created topic
 
 
 def test_s37_offsets_committed_after_the_deletion_stand(machine: GroupMachine) -> None:

@@ -1,4 +1,4 @@
-"""The share coordinator of a broker: over a real log, loaded again, pruned, and without deleted topics."""
+"""A broker's share coordinator over a real log: it reloads its state, prunes the log, and removes deleted topics."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KEY, OTHER = ShareKey("g", DATA.topic_id, 0), ShareKey("g", DATA.topic_id, 1)
 
 
 class Shares:
-    """A share coordinator over the internal topic of the tests."""
+    """A share coordinator over the internal topic that the tests provide."""
 
     def __init__(self, topic: Any, **settings: str) -> None:
         self.topic = topic
@@ -35,7 +35,7 @@ class Shares:
 
     def new_coordinator(self) -> ShareCoordinator:
         coordinator = ShareCoordinator(self.config, self.topic, self.topic.host)
-        coordinator.runtime._topic = "__consumer_offsets"  # the name that the tests' topic has
+        coordinator.runtime._topic = "__consumer_offsets"  # the internal topic of the tests has this name
         return coordinator
 
     def show(self, image: ClusterImage) -> None:
@@ -93,7 +93,7 @@ async def test_records_that_newer_snapshots_have_replaced_are_deleted(shares: Sh
 
 
 async def test_records_stay_while_the_snapshot_that_replaces_them_is_not_committed(shares: Shares) -> None:
-    """A follower that has fetched the log start, and not the snapshot yet, may be the next leader."""
+    """A follower that has fetched the log start, but not the snapshot yet, may become the next leader."""
     partition = shares.topic.led[0]
     before = partition.log.log_end_offset
     shares.topic.epoch += 1

@@ -1,4 +1,4 @@
-"""The names of share partitions."""
+"""The text of a share partition's key can be parsed again."""
 
 from __future__ import annotations
 

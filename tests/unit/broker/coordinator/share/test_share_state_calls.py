@@ -1,4 +1,6 @@
-"""Questions to share coordinators here and on another broker: the requests, the answers, and what is asked again."""
+"""Requests to share coordinators on this broker and on another one: their content, the responses, and which requests
+are retried.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ HANDLERS: dict[type, tuple[ApiKey, int, Any]] = {
 
 
 class OneMachine(MachineRuntime[ShareStateMachine]):
-    """Of a broker; `leaders` says who coordinates which share partition, by its text."""
+    """The runtime of one broker; `leaders` maps the text of a share partition's key to its coordinating broker."""
 
     def __init__(self, leaders: dict[str, int]) -> None:
         super().__init__(ShareStateMachine(lambda: 0, lambda topic_id, partition: topic_id == TOPIC))
@@ -59,7 +61,7 @@ class OneMachine(MachineRuntime[ShareStateMachine]):
 
 
 class Brokers:
-    """Broker 1 asks; share partitions 0 and 1 are coordinated there, 2 and 3 at broker 2."""
+    """Broker 1 sends the requests; it coordinates share partitions 0 and 1 itself, and broker 2 coordinates 2 and 3."""
 
     def __init__(self) -> None:
         self.leaders = {key.text: HERE if key.partition < 2 else THERE for key in KEYS}

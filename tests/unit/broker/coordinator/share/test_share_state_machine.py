@@ -1,4 +1,4 @@
-"""The states of share partitions: who may write, what a load finds, which records are needed no more."""
+"""The states of share partitions: which leaders may write, what a read returns, and which records are still needed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DONE, FREE = DeliveryState.ACKNOWLEDGED, DeliveryState.AVAILABLE
 
 
 class States:
-    """A machine whose effects are carried out at once; `log` is what it logged."""
+    """A machine whose effects are carried out immediately; `log` has the records that it logged."""
 
     def __init__(self, updates_per_snapshot: int = 500) -> None:
         self.now_ms = 1_000
@@ -72,7 +72,7 @@ def code(call: Any) -> ErrorCode:
 
 @pytest.fixture
 def states() -> States:
-    """With a share partition that is led in epoch 0."""
+    """Create a machine with one share partition, which is led in epoch 0."""
     states = States()
     states.initialize()
     states.read(0)
@@ -110,7 +110,7 @@ def test_q7_a_newer_leader_fences_the_older_one_and_a_new_state_all_leaders(stat
 
 
 def test_an_epoch_that_was_never_given_is_refused(states: States) -> None:
-    """Only a read gives a leader epoch, and only a beginning a state epoch (KAFKA-19456)."""
+    """A leader epoch becomes valid only by a read, and a state epoch only by an initialization (KAFKA-19456)."""
     assert code(lambda: states.write(leader=1)) is ErrorCode.INVALID_REQUEST
     assert code(lambda: states.write(state=2)) is ErrorCode.INVALID_REQUEST
 
@@ -133,7 +133,7 @@ def test_a_start_offset_is_never_lowered(states: States) -> None:
 
 
 def test_a_start_offset_is_lowered_for_records_that_were_never_delivered(states: States) -> None:
-    """The log has lost its end, and gives the offsets to other records."""
+    """The log has lost its end, and now gives these offsets to other records."""
     states.write(StateBatch(30, 39, DONE, 1), start=20)
     states.write(StateBatch(10, 18, FREE, 0), start=10)
     states.write(StateBatch(10, 39, FREE, 1), start=10)
@@ -214,7 +214,7 @@ def test_share_partitions_of_deleted_topics_are_forgotten(states: States) -> Non
 
 
 def test_share_partitions_of_topics_that_were_deleted_unnoticed_are_not_written_again(states: States) -> None:
-    """Their coordinator has died before it forgot them."""
+    """The coordinator died before it removed the share partitions of the deleted topic."""
     gone = ShareKey("g", b"x" * 16, 0)
     states.machine.states[gone] = states.machine.states[KEY]
     states.carry_out(states.machine.write_again([KEY, gone]))

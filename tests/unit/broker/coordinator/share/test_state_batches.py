@@ -1,4 +1,4 @@
-"""Batches of records, merged with later ones."""
+"""State batches of share partitions are merged with later ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A transaction machine for tests."""
+"""A transaction machine that a test can drive."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client that uses a transactional id: the newest is shown, and the memory for it stays small."""
+"""The last client of each transactional id is remembered, and the memory for that is limited."""
 
 from oncelog_broker.coordinator.client import Client
 from oncelog_broker.coordinator.transaction.clients import MAX_CLIENT_ID_CHARS, MAX_CLIENTS, LastClients

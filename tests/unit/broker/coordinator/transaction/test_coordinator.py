@@ -1,4 +1,6 @@
-"""The I/O part of transactions: one end before the next, and the abort of transactions open for too long."""
+"""The I/O part of the transaction coordinator: each transaction ends before the next one starts, and transactions that
+are open too long are aborted.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ NAMES = ["a", "b", "c"]
 
 
 class ProducerIds:
-    """Generates producer ids, unless it `fails`."""
+    """Generates producer ids, or fails if `fails` is set."""
 
     def __init__(self) -> None:
         self.ids = count(1)
@@ -44,7 +46,7 @@ class ProducerIds:
         return next(self.ids)
 
     def note_known(self, producer_id: int) -> None:
-        """Note the producer ids of the loaded transactional ids."""
+        """Learn the producer ids of the loaded transactional ids."""
 
 
 @pytest.fixture
@@ -53,7 +55,7 @@ def producer_ids() -> ProducerIds:
 
 
 def all_written(decision: Decision) -> None:
-    """Writes the markers of a decision at once; replaces MarkerSender."""
+    """Reports all markers of a decision as written, immediately; replaces MarkerSender."""
     decision.on_answer(decision, Outcome.COMPLETE)
 
 
@@ -75,7 +77,7 @@ def transactions(
 
 
 def open_all(transactions: TransactionCoordinator, epochs: dict[str, int]) -> None:
-    """Open a transaction for each id."""
+    """Open a transaction for each transactional id."""
     for number, name in enumerate(NAMES):
         epoch = epochs.get(name, 0)
         shard = transactions.runtime.shard(name)
@@ -116,10 +118,11 @@ async def test_s40_a_marker_fenced_between_two_terms_is_retried_in_the_later_one
 async def test_s38_a_coordinator_of_the_past_confirms_no_end_of_which_it_knows_nothing(
     transactions: TransactionCoordinator, internal_topic: Any, commits: bool
 ) -> None:
-    """It has ended a transaction like this one.
+    """The former coordinator has ended a transaction with the same producer id and epoch.
 
-    The next one, with the same epoch before V2, began at its successor, which neither this coordinator nor the producer
-    knows. A producer that gets a confirmation continues without the end.
+    The producer's next transaction has the same epoch (before V2) and began at the new coordinator. Neither the former
+    coordinator nor the producer knows the new coordinator. If the former coordinator confirmed the end, the producer
+    would continue although the transaction is still open.
     """
     open_all(transactions, {})
     producer = ProducerIdAndEpoch(100, 0)

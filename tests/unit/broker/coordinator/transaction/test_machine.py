@@ -1,4 +1,4 @@
-"""The transaction machine, row by row (S33-S44, E8, E12, E13, E17-E21)."""
+"""The rules of the transaction machine, one by one (S33-S44, E8, E12, E13, E17-E21)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 S = TransactionState
 
 
-# --- S32: the records
+# --- S32: the format of the records
 
 
 def test_s32_key_and_value_are_kafkas(driver: TransactionDriver) -> None:
@@ -83,7 +83,7 @@ def test_s32_a_tombstone_takes_the_id_away() -> None:
     assert records.decode(*encoded) == ("a", None)
 
 
-# --- S33: the table
+# --- S33: the table of states
 
 
 LEGAL = {
@@ -96,7 +96,7 @@ LEGAL = {
     S.DEAD: {S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT},
     S.PREPARE_EPOCH_FENCE: {S.ONGOING},
 }
-"""The legal transitions, written again from S33, with KIP-890's empty abort."""
+"""The legal transitions as S33 lists them, with KIP-890's abort of an empty transaction."""
 
 
 @pytest.mark.parametrize(("before", "after"), list(product(S, S)), ids=lambda state: state.shown)
@@ -164,7 +164,7 @@ def test_s34_e17_kip_360_current_previous_other(driver: TransactionDriver) -> No
     second = driver.init(first)
     assert second == ProducerIdAndEpoch(1000, 1)
     logged = len(driver.log)
-    assert driver.init(first) == second  # asked again: the same answer, nothing logged
+    assert driver.init(first) == second  # the repeated request gets the same response, and nothing is logged
     assert len(driver.log) == logged
     assert driver.init(second) == ProducerIdAndEpoch(1000, 2)
     assert driver.init(first) is ErrorCode.PRODUCER_FENCED
@@ -196,13 +196,13 @@ def test_s34_kip_360_for_an_id_that_has_expired(driver: TransactionDriver) -> No
     assert driver.init(ProducerIdAndEpoch(5, 5)) == ProducerIdAndEpoch(1000, 0)
 
 
-# --- S35: epochs run out
+# --- S35: exhausted epochs
 
 
 def test_s35_used_up_epochs_give_a_new_producer_id(driver: TransactionDriver) -> None:
     old = exhausted(driver)
     assert driver.init() == ProducerIdAndEpoch(1000, 0)
-    assert driver.init(old) is ErrorCode.PRODUCER_FENCED  # another one took over
+    assert driver.init(old) is ErrorCode.PRODUCER_FENCED  # another producer took over the transactional id
 
 
 def test_s35_the_last_but_one_epoch_is_not_yet_exhausted(driver: TransactionDriver) -> None:
@@ -243,7 +243,7 @@ def test_s35_s39_v2_end_at_the_last_epoch_changes_the_producer_id(driver: Transa
     assert driver.end(old, version=V2) is ErrorCode.CONCURRENT_TRANSACTIONS
     (end,) = driver.complete()
     assert end.producer == ProducerIdAndEpoch(7, 32767)
-    assert driver.end(old, version=V2) == new  # the answer was lost
+    assert driver.end(old, version=V2) == new  # the response was lost
     assert driver.run(new, version=V2) == ProducerIdAndEpoch(1000, 1)
 
 
@@ -275,7 +275,9 @@ def test_s35_an_abort_after_the_timeout_at_the_last_epoch_continues_as_another_p
 
 @pytest.mark.parametrize("state", [S.EMPTY, S.ONGOING, S.COMPLETE_ABORT])
 def test_s35_no_producer_owns_the_fencing_epoch(driver: TransactionDriver, state: TransactionState) -> None:
-    """Kafka logs that epoch for a transactional id after a fence at the last epoch, and hands it out."""
+    """After fencing at the last epoch, Kafka logs the fencing epoch for the transactional id, and even returns that
+    epoch to a producer.
+    """
     claimed = exhausted(driver, state, FENCING_EPOCH)
     driver.put(driver.metadata._replace(client_transaction_version=V2))
     for version in (V1, V2):
@@ -292,11 +294,11 @@ def test_s35_a_transaction_open_at_the_fencing_epoch_can_be_aborted(driver: Tran
     assert driver.init() is ErrorCode.CONCURRENT_TRANSACTIONS
     (end,) = driver.complete()
     assert end.producer == ProducerIdAndEpoch(7, FENCING_EPOCH)
-    assert end.transaction_version == V1  # under V2 partitions take only markers of a higher epoch
+    assert end.transaction_version == V1  # in transactions V2 partitions accept only markers of a higher epoch
     assert driver.init() == ProducerIdAndEpoch(1000, 1)
 
 
-# --- S36: partitions
+# --- S36: partitions of a transaction
 
 
 def test_s36_the_first_partition_begins_the_transaction(driver: TransactionDriver) -> None:
@@ -344,7 +346,7 @@ def test_s36_a_verify_only_request_adds_nothing(driver: TransactionDriver) -> No
     assert len(driver.log) == logged + 2
 
 
-# --- S38: EndTxn
+# --- S38: EndTxn requests
 
 
 @pytest.mark.parametrize("commits", [True, False])
@@ -411,7 +413,7 @@ def test_e8_the_markers_of_a_previous_transaction_complete_nothing(driver: Trans
     assert driver.metadata.state is TransactionState.PREPARE_COMMIT
 
 
-# --- S39, T7: transactions V2
+# --- S39, T7: transactions V2 use the next epoch
 
 
 def test_s39_v2_every_transaction_has_its_epoch(driver: TransactionDriver) -> None:
@@ -419,7 +421,7 @@ def test_s39_v2_every_transaction_has_its_epoch(driver: TransactionDriver) -> No
     after = driver.end(producer, version=V2)
     assert after == producer._replace(epoch=1)
     (end,) = driver.complete()
-    assert (end.producer, end.transaction_version) == (after, V2)  # the marker fences what comes late
+    assert (end.producer, end.transaction_version) == (after, V2)  # the marker fences late batches
     assert driver.metadata.producer == after
     assert driver.run(after, version=V2) == producer._replace(epoch=2)
 
@@ -472,7 +474,7 @@ def test_e21_v2_the_next_end_waits_for_the_one_before(driver: TransactionDriver)
     assert driver.end(after, False, V2) == after._replace(epoch=after.epoch + 1)
 
 
-# --- S41: fencing
+# --- S41: fencing of producers
 
 
 def test_s41_the_last_to_init_wins(driver: TransactionDriver) -> None:

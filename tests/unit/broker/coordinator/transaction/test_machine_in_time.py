@@ -1,4 +1,4 @@
-"""The transaction machine over time: timeouts, expiry, restarts (S42-S44, E13, E18, E20)."""
+"""The behaviour of the transaction machine over time: timeouts, expiry, restarts (S42-S44, E13, E18, E20)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_s42_e31_a_timeout_over_the_brokers_is_refused(driver: TransactionDriver
     assert not driver.log
 
 
-# --- S42: timeouts
+# --- S42: transaction timeouts
 
 
 @pytest.mark.parametrize("version", [V1, V2])
@@ -45,7 +45,7 @@ def test_s42_e18_a_transaction_that_takes_too_long_is_aborted_and_its_producer_f
     assert driver.abort_timed_out() == [TXN]
     assert driver.add(producer, version=version) is not ErrorCode.NONE
     (end,) = driver.complete()
-    assert (end.producer, end.commits) == (producer._replace(epoch=1), False)  # one epoch up, in both versions
+    assert (end.producer, end.commits) == (producer._replace(epoch=1), False)  # the epoch rises by one in both versions
     assert driver.add(producer, version=version) is ErrorCode.PRODUCER_FENCED
     assert driver.end(producer, version=V1) is ErrorCode.PRODUCER_FENCED
     assert driver.abort_timed_out() == []
@@ -56,7 +56,7 @@ def test_s42_a_timed_out_producer_continues_if_no_other_took_over(driver: Transa
     producer = begun(driver, version)
     driver.advance(TIMEOUT_MS)
     driver.abort_timed_out()
-    assert driver.init(producer) is ErrorCode.CONCURRENT_TRANSACTIONS  # the abort has to be complete first
+    assert driver.init(producer) is ErrorCode.CONCURRENT_TRANSACTIONS  # the abort must complete first
     driver.complete()
     after = driver.init(producer)
     assert after == producer._replace(epoch=1)
@@ -94,7 +94,7 @@ def test_s42_the_time_before_a_reload_counts(driver: TransactionDriver) -> None:
     assert driver.abort_timed_out() == [TXN]
 
 
-# --- S43: expiry
+# --- S43: expiry of transactional ids
 
 
 def test_s43_idle_ids_are_forgotten(driver: TransactionDriver) -> None:
@@ -127,14 +127,16 @@ def test_s43_e13_many_ids_expire_in_batches() -> None:
 
 
 def test_s43_e13_an_epoch_of_minus_one_expires() -> None:
-    """KAFKA-14880: an id that a failed first init left in Kafka's log with that epoch is forgotten like any other."""
+    """A failed first InitProducerId left an id with epoch -1 in Kafka's log (KAFKA-14880); such an id expires like any
+    other.
+    """
     driver = TransactionDriver()
     driver.put(TransactionMetadata(TXN, 7, -1, TIMEOUT_MS, last_update_timestamp=driver.now_ms()))
     driver.advance(8 * DAY_SECONDS)
     assert driver.expire() == 1
 
 
-# --- S44: recovery
+# --- S44: recovery from the log
 
 
 @pytest.mark.parametrize("version", [V1, V2])
@@ -162,4 +164,4 @@ def test_s44_a_retry_of_init_is_unknown_after_a_reload(driver: TransactionDriver
     first = driver.init()
     driver.init(first)
     driver.reload()
-    assert driver.init(first) is ErrorCode.PRODUCER_FENCED  # as in Kafka: the log does not say
+    assert driver.init(first) is ErrorCode.PRODUCER_FENCED  # as in Kafka

@@ -1,4 +1,4 @@
-"""The destination and retry time of each marker: leaders move, answers fail, decisions are given up."""
+"""The destination and retry time of each marker when leaders move, requests fail, and decisions are abandoned."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOBODY = -1
 
 
 class Cluster:
-    """Brokers 1 to 3; the test chooses the leader of each partition of "t"."""
+    """Brokers 1 to 3; the test chooses the leader of each partition of topic "t"."""
 
     def __init__(self, *leaders: int) -> None:
         self.image = ClusterImage("")
@@ -153,7 +153,7 @@ def test_a_leader_that_is_gone_counts_as_no_leader() -> None:
 
 
 def test_a_partition_that_nobody_knows_is_done_with_only_if_it_is_gone() -> None:
-    """A leader may answer that it is unknown because its image is late; the image here may be late, too."""
+    """A leader whose image is late may report that the partition is unknown. This broker's image may be late, too."""
     cluster = Cluster(1)
     cluster.decide(0, 7)
     (told,) = cluster.take(1)
@@ -169,7 +169,9 @@ def test_a_partition_that_nobody_knows_is_done_with_only_if_it_is_gone() -> None
 
 
 def test_s40_a_later_coordinator_takes_over() -> None:
-    """The later coordinator handles the other partitions, as soon as this broker learns of it."""
+    """The new coordinator sends the remaining markers, and this broker stops as soon as it learns of the new
+    coordinator.
+    """
     cluster = Cluster(1, 1, 2)
     cluster.decide(0, 1, 2)
     first, second = cluster.take(1)
@@ -181,7 +183,7 @@ def test_s40_a_later_coordinator_takes_over() -> None:
 
 
 def test_s40_a_log_that_was_told_a_wrong_epoch_delays_no_other() -> None:
-    """No other coordinator exists: that partition is retried, and the rest of the transaction ends."""
+    """No other coordinator exists, so this partition is retried, and the transaction's other markers are written."""
     cluster = Cluster(1, 2)
     cluster.decide(0, 1)
     (fenced,) = cluster.take(1)

@@ -1,4 +1,4 @@
-"""Writing markers here and on other brokers until all are written, whatever happens to requests (S39, E7)."""
+"""Markers are written on this and other brokers until all are written, whatever happens to requests (S39, E7)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TopicResult = Result.WritableTxnMarkerTopicResult
 
 
 class Leader:
-    """Writes markers like a broker: `codes` are its next answers about a partition; all others are NONE."""
+    """Writes markers like a broker. `codes` are its next responses for each partition; all other responses are NONE."""
 
     def __init__(self) -> None:
         self.codes: dict[int, list[Any]] = {}
@@ -47,7 +47,7 @@ class Leader:
         return code
 
     def __call__(self, request: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        """Answer a request over the wire."""
+        """Handle a WriteTxnMarkers request from another broker."""
         results = []
         for asked in request.markers:
             marker = Marker(
@@ -86,7 +86,7 @@ class Cluster:
             self.image = self.image.with_broker(Broker(broker_id, 1, ()))
         self.outcomes: list[Outcome] = []
         self.current_image: Callable[[], Awaitable[ClusterImage]] = self._image_now
-        slices = Slices(ManualClock(), self.tasks)  # where no time goes by, no slice is over
+        slices = Slices(ManualClock(), self.tasks)  # no time passes, so no slice ends
         host = host_of(self.clock, self.tasks, slices=slices)
         self.sender = MarkerSender(
             ME,
@@ -108,7 +108,9 @@ class Cluster:
         self.sender.on_image()
 
     def write(self, *indexes: int, producer_id: int = 7, topic: str = "t") -> asyncio.Future[Outcome]:
-        """The result of writing the markers of one transaction; `outcomes` are all reports about it."""
+        """Write the markers of one transaction; return a future of the final outcome. `outcomes` collects all reported
+        outcomes.
+        """
         ended: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
 
         def on_answer(_: Decision, outcome: Outcome) -> None:
@@ -143,7 +145,7 @@ async def test_s39_every_leader_writes_the_markers_of_its_partitions(cluster: Cl
 
 @pytest.mark.parametrize("partitions", [1, 120])
 async def test_s38_own_markers_are_written_in_the_next_turn_of_the_loop(cluster: Cluster, partitions: int) -> None:
-    """They are written before bytes from sockets are read, as long as no slice is over."""
+    """The markers are written before the loop reads bytes from sockets, unless the slice ends first."""
     cluster.lead(*[ME] * partitions)
     ended = cluster.write(*range(partitions))
     assert not ended.done()
@@ -193,7 +195,7 @@ async def test_a_broker_that_dies_leaves_its_markers_to_the_next_leader(cluster:
 async def test_markers_taken_from_the_queue_are_written_despite_any_exception(
     cluster: Cluster, leader: int, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The second of three markers raises an unexpected exception: the others are still written."""
+    """The second of three markers raises an unexpected exception, and the others are still written."""
     marker_of, failures = module._marker, [True]
 
     def failing(decision: Decision) -> Marker:
@@ -247,7 +249,7 @@ async def test_s40_another_coordinator_has_taken_over(cluster: Cluster) -> None:
 
 
 async def test_a_deleted_topic_needs_no_marker(cluster: Cluster) -> None:
-    """This holds if the image no longer has the topic, and if its leader learned of the deletion first."""
+    """The topic may be missing in the image, or its leader may have learned of the deletion first."""
     cluster.lead(OTHER)
     cluster.leaders[OTHER].codes[0] = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 
@@ -260,7 +262,7 @@ async def test_a_deleted_topic_needs_no_marker(cluster: Cluster) -> None:
 
 
 async def test_a_topic_that_a_late_image_does_not_show_is_not_deleted(cluster: Cluster) -> None:
-    """Neither the leader nor this broker knows the topic yet, and the store cannot be asked at first."""
+    """Neither the leader nor this broker knows the topic yet, and the metadata store is unreachable at first."""
     cluster.lead(OTHER)
     cluster.leaders[OTHER].codes[0] = [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
     now, asked = cluster.image, []
@@ -280,7 +282,7 @@ async def test_a_topic_that_a_late_image_does_not_show_is_not_deleted(cluster: C
 
 
 async def test_late_answers_of_own_partitions_delay_no_other(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An answer that never comes counts as lost."""
+    """A response that does not arrive in time counts as lost."""
     monkeypatch.setattr(module, "ANSWER_SECONDS", 0.05)
     cluster.lead(ME, ME, ME)
     never, late = (asyncio.get_running_loop().create_future() for _ in range(2))

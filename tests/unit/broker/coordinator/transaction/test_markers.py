@@ -1,4 +1,6 @@
-"""Writing one marker at the leader of its partition; no answer that completes the transaction comes too early (S39)."""
+"""A partition leader writes one marker; it sends no response that completes the transaction before the marker is
+replicated (S39).
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def marker(epoch: int = 1, *, coordinator_epoch: int = 3) -> Marker:
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    """A partition with an open transaction, which a follower has replicated."""
+    """A partition with an open transaction, whose records a follower has replicated."""
     made = Served(tmp_path)
     partition = made.partitions[0]
     partition.lead(0, BOTH, BOTH)
@@ -64,9 +66,10 @@ async def test_s39_a_marker_is_answered_when_it_is_replicated(served: Served, ap
 async def test_s39_a_repeated_marker_is_not_answered_before_the_first_is_replicated(
     served: Served, appender: MarkerAppender
 ) -> None:
-    """INVALID_PRODUCER_EPOCH means that the log needs no marker.
+    """INVALID_PRODUCER_EPOCH tells the coordinator that the log needs no marker.
 
-    If only the leader has that state and dies, the transaction would hang, and its coordinator has forgotten it.
+    If only the leader had that state and then died, the transaction would hang although its coordinator has forgotten
+    it.
     """
     appender.append(marker(), WHERE)
     again = appender.append(marker(), WHERE)
@@ -101,7 +104,9 @@ async def test_s40_an_earlier_coordinator_is_fenced(served: Served, appender: Ma
 
 
 async def test_s40_a_marker_of_no_coordinator_keeps_no_real_one_out(served: Served) -> None:
-    """It would fence all later coordinators, and none of them has an epoch to end the transaction with."""
+    """A marker with an invented coordinator epoch would fence all later coordinators, whose epochs would be too low to
+    end the transaction.
+    """
     now = Shown(image(0, NEWEST_EPOCH, 2))
     appender = MarkerAppender(served, None, now)  # type: ignore[arg-type]
     log = served.partitions[0].log
@@ -115,7 +120,9 @@ async def test_s40_a_marker_of_no_coordinator_keeps_no_real_one_out(served: Serv
 
 
 async def test_s40_a_known_marker_may_be_repeated(served: Served) -> None:
-    """A tool ends a hanging transaction with the coordinator epoch of the log, whatever its origin."""
+    """A tool ends a hanging transaction with the coordinator epoch that the log knows, whatever the origin of that
+    epoch.
+    """
     before = MarkerAppender(served, None, Shown(image(1000)))  # type: ignore[arg-type]
     before.append(marker(1, coordinator_epoch=1000), WHERE)
     appender = MarkerAppender(served, None, Shown(image(0)))  # type: ignore[arg-type]

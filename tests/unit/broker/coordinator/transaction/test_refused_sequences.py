@@ -1,4 +1,4 @@
-"""A batch that verification refused must be appended before later ones (KAFKA-14561)."""
+"""A batch that verification refused must be appended before later batches of its producer (KAFKA-14561)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Verification requests to coordinators on other brokers are batched and answered separately; none joins a request
-already sent.
+"""Verification requests to coordinators on other brokers are batched, and get separate results. No verification is
+added to a request that is already sent.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 
 
 class Coordinator:
-    """Answers NONE for each partition, unless `codes` has another code."""
+    """Responds NONE for each partition, unless `codes` has another error code."""
 
     def __init__(self) -> None:
         self.codes: dict[TopicPartition, ErrorCode] = {}
@@ -72,7 +72,7 @@ class Asking:
         return self.remote.ask(BROKER, name, ProducerIdAndEpoch(7, epoch), partitions, registers=registers)
 
     def shapes(self) -> list[list[tuple[str, bool, list[int]]]]:
-        """The questions of each request."""
+        """Return the (transactional id, verify only, partitions) of each request."""
         return [
             [(asked.transactional_id, asked.verify_only, asked.topics[0].partitions) for asked in request.transactions]
             for _, request in self.peers.sent
@@ -101,7 +101,7 @@ async def test_each_question_gets_the_answer_of_its_own_partitions(asking: Askin
 
 
 async def test_a_question_refused_because_of_another_partition_is_repeated(asking: Asking) -> None:
-    """A registration adds all of its partitions or none."""
+    """A request that registers partitions adds all of its partitions or none."""
     asking.coordinator.codes = {P[0]: NOT_ATTEMPTED, P[1]: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
     first, second = asking.ask(P[0], registers=True), asking.ask(P[1], registers=True)
     assert (await first, await second) == (LOST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -121,7 +121,7 @@ async def test_e3_no_request_joins_a_question_already_sent(asking: Asking) -> No
 
 
 async def test_a_transactional_id_is_in_a_request_once(asking: Asking) -> None:
-    """Answers are matched by id: other epochs and registrations wait for the next request."""
+    """Results are matched by transactional id, so other epochs and registrations wait for the next request."""
     answers = [asking.ask(P[0]), asking.ask(P[1], epoch=1), asking.ask(P[2], registers=True)]
     assert await asyncio.gather(*answers) == [NONE] * 3
     assert asking.shapes() == [[("txn", True, [0])], [("txn", True, [1])], [("txn", False, [2])]]
@@ -163,7 +163,7 @@ async def test_no_question_is_sent_for_a_disconnected_client(asking: Asking) -> 
 async def test_s85_an_undecodable_answer_leaves_no_question_open(
     asking: Asking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Both the questions of this request and those waiting for the next one are answered."""
+    """Both the verifications of this request and those that wait for the next one get a result."""
 
     def unreadable(response: AddPartitionsToTxnResponse) -> Any:
         monkeypatch.undo()

@@ -1,4 +1,4 @@
-"""Transactions without a timeout, and open ones that are kept by a new owner: each transition (S120, KIP-939)."""
+"""Transactions without a timeout, and open transactions that a new owner keeps: each transition (S120, KIP-939)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 S = TransactionState
 LONGER_THAN_ANY_TIMEOUT_SECONDS = 30 * 24 * 3600
-"""2^31 - 1 ms are less than 25 days."""
+"""A timeout has at most 2^31 - 1 ms, which are less than 25 days."""
 
 
 def producer(epoch: int, producer_id: int = 1000) -> ProducerIdAndEpoch:
@@ -32,14 +32,14 @@ def producer(epoch: int, producer_id: int = 1000) -> ProducerIdAndEpoch:
 
 
 def kept(driver: TransactionDriver, version: int = V2) -> tuple[ProducerIdAndEpoch, ProducerIdAndEpoch]:
-    """A kept open transaction: the producer id and epoch of its records, and those of the new owner."""
+    """Keep an open transaction; return the producer id and epoch of its records, and those of the new owner."""
     wrote = begun(driver, version)
     granted = driver.init_two_phase()
     assert granted.kept_open == wrote
     return wrote, granted.producer
 
 
-# --- who may have it
+# --- the permitted owners
 
 
 def test_s120_without_the_setting_enable_2pc_is_refused_as_in_kafka() -> None:
@@ -50,7 +50,7 @@ def test_s120_without_the_setting_enable_2pc_is_refused_as_in_kafka() -> None:
     assert driver.init() == producer(0)
 
 
-# --- no timeout
+# --- transactions without a timeout
 
 
 def test_s120_a_two_phase_transaction_never_times_out(driver: TransactionDriver) -> None:
@@ -90,13 +90,15 @@ def test_s120_keeping_takes_a_timeout_away_and_never_makes_it_shorter(driver: Tr
     driver.init_two_phase()
     driver.advance(TIMEOUT_MS / 1000)
     assert driver.abort_timed_out() == []
-    driver.init_two_phase(two_phase=False)  # an operator, or a producer with a timeout of its own
+    driver.init_two_phase(two_phase=False)  # the new owner is an operator, or a producer with a timeout of its own
     driver.advance(LONGER_THAN_ANY_TIMEOUT_SECONDS)
     assert driver.abort_timed_out() == []
 
 
 def test_s120_a_plain_owner_begins_no_transaction_without_timeout(driver: TransactionDriver) -> None:
-    """Otherwise the right to Write would be enough to block readers for ever, which needs TwoPhaseCommit."""
+    """Otherwise the right to Write would suffice to block readers for ever, although that must require the right
+    TwoPhaseCommit.
+    """
     old = driver.init_two_phase().producer
     driver.add(old, P0, version=V2)
     owner = driver.init_two_phase(two_phase=False).producer
@@ -123,7 +125,7 @@ def test_s120_a_kept_transaction_without_two_phase_commit_times_out(driver: Tran
     assert driver.init(granted.producer) == producer(2)
 
 
-# --- keeping what is open
+# --- keeping an open transaction
 
 
 @pytest.mark.parametrize("state", [None, S.EMPTY, S.COMPLETE_COMMIT, S.COMPLETE_ABORT])
@@ -168,7 +170,9 @@ def test_s120_each_owner_fences_its_predecessor(driver: TransactionDriver) -> No
 
 
 def test_s120_the_new_owner_can_only_end_the_kept_transaction(driver: TransactionDriver) -> None:
-    """The partitions know only the producer id and epoch of the records, so no partition can be added under others."""
+    """The partitions know only the producer id and epoch of the records, so no partition can be added with another
+    pair.
+    """
     _, owner = kept(driver)
     assert driver.add(owner, TopicPartition("other", 0), version=V2) is ErrorCode.INVALID_TXN_STATE
     assert driver.verify(owner, P0) is ErrorCode.INVALID_TXN_STATE
@@ -194,7 +198,7 @@ def test_s120_a_kept_transaction_is_ended_once_by_the_recorded_pair(
     assert end.transaction_version == V2
     if reloads:
         driver.reload()
-    assert driver.end(owner, commits, version=V2) == producer(2)  # the answer was lost
+    assert driver.end(owner, commits, version=V2) == producer(2)  # the response was lost
     assert driver.end(owner, not commits, version=V2) is ErrorCode.INVALID_TXN_STATE
     assert driver.end(wrote, commits, version=V2) is ErrorCode.PRODUCER_FENCED
     assert driver.complete() == []
@@ -202,7 +206,7 @@ def test_s120_a_kept_transaction_is_ended_once_by_the_recorded_pair(
 
 
 def test_s120_a_late_end_does_not_end_the_owners_next_transaction(driver: TransactionDriver) -> None:
-    """Without a second epoch the owner would continue with the pair that ended the kept transaction."""
+    """Without a second epoch the owner would continue with the same pair that ended the kept transaction."""
     _, owner = kept(driver)
     after = driver.end(owner, commits=True, version=V2)
     driver.complete()
@@ -238,7 +242,7 @@ def test_s120_transactions_of_before_v2_are_kept_too(driver: TransactionDriver) 
 
 
 def test_s120_a_transaction_of_before_v2_may_be_ended_under_v2(driver: TransactionDriver) -> None:
-    """`admin.transactions.keep` and `commit` do this, whichever client began the transaction."""
+    """The tools `admin.transactions.keep` and `commit` end a transaction under V2, whichever client began it."""
     _, owner = kept(driver, V1)
     assert driver.end(owner, version=V2) == producer(2)
     (end,) = driver.complete()
@@ -246,7 +250,7 @@ def test_s120_a_transaction_of_before_v2_may_be_ended_under_v2(driver: Transacti
     assert driver.end(owner, version=V2) == producer(2)
 
 
-# --- what is logged
+# --- the logged records
 
 
 def test_s120_s32_the_second_pair_is_in_tags_1_and_3(driver: TransactionDriver) -> None:
@@ -277,7 +281,7 @@ def test_s120_a_failed_append_takes_nothing_over(driver: TransactionDriver) -> N
     assert driver.end(wrote, version=V2) == producer(1)
 
 
-# --- epochs run out
+# --- exhausted epochs
 
 
 def test_s120_s35_an_exhausted_owner_gets_another_producer_id(driver: TransactionDriver) -> None:
@@ -303,7 +307,7 @@ def test_s120_s35_an_owner_exhausted_by_take_overs_ends_with_a_third_producer_id
     assert driver.end(owner, version=V2) is ErrorCode.CONCURRENT_TRANSACTIONS
     (end,) = driver.complete()
     assert end.producer == wrote._replace(epoch=1)
-    assert driver.end(owner, version=V2) == after  # the answer was lost
+    assert driver.end(owner, version=V2) == after  # the response was lost
     assert driver.run(after, version=V2) == producer(1, 1001)
 
 

@@ -1,4 +1,4 @@
-"""The verification by a coordinator that may have been replaced (E2, KIP-890)."""
+"""Verification by a coordinator that may already have been replaced (E2, KIP-890)."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class ProducerIds:
         return PRODUCER.producer_id
 
     def note_known(self, producer_id: int) -> None:
-        """Note the producer ids of the loaded transactional ids."""
+        """Learn the producer ids of the loaded transactional ids."""
 
 
 @pytest.fixture
 async def coordinator(internal_topic: Any, monkeypatch: pytest.MonkeyPatch) -> TransactionCoordinator:
-    """The coordinator of one term, in which `PRODUCER` has an open transaction that writes to `WHERE`."""
+    """A coordinator in one term, in which `PRODUCER` has an open transaction that writes to `WHERE`."""
     monkeypatch.setattr(module, "TRANSACTION_STATE", "__consumer_offsets")
     made = TransactionCoordinator(
         BrokerConfig.of({}),
@@ -67,7 +67,7 @@ def partition(tmp_path: Path) -> Iterator[Partition]:
 
 
 def produce(coordinator: TransactionCoordinator, partition: Partition, deadlines: Any, sequence: int) -> Any:
-    """The error of a batch of `PRODUCER`, which is appended if there is none."""
+    """Append a batch of `PRODUCER`; return None, or the error that prevented the append."""
     refused = check_in_transaction(coordinator, "a", PRODUCER, [partition], deadlines, registers=False)
     assert not isinstance(refused, asyncio.Future)
     if refused is None:
@@ -79,9 +79,10 @@ def produce(coordinator: TransactionCoordinator, partition: Partition, deadlines
 async def test_e2_a_former_coordinator_lets_no_late_batch_into_an_ended_transaction(
     coordinator: TransactionCoordinator, partition: Partition, internal_topic: Any
 ) -> None:
-    """Neither this broker nor the partition's leader knows the new coordinator yet.
+    """Neither this broker nor the partition's leader knows yet that another broker coordinates the transactional id.
 
-    The transaction ended there, and its marker is written. Before V2 the epoch is the same as before.
+    The new coordinator has ended the transaction, and the transaction's marker is written. Before transactions V2 the
+    producer's next transaction has the same epoch.
     """
     assert produce(coordinator, partition, internal_topic, 0) is None
     later = internal_topic.epoch + 1

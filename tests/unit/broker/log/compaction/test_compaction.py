@@ -1,4 +1,4 @@
-"""Single guarantees of a compaction; `tests/property/test_compaction.py` checks the whole against a model."""
+"""Single guarantees of a compaction; `tests/property/test_compaction.py` compares entire compactions with a model."""
 
 import dataclasses
 import shutil
@@ -56,7 +56,7 @@ def test_a_log_with_nothing_to_drop_is_not_written_again(log, tmp_path):
 
 
 def test_discarded_output_files_are_removed_in_a_job(log):
-    """A worker thread runs the jobs; removing a large file on the event loop would block all clients."""
+    """A worker thread runs jobs. If the event loop removed a large file itself, all clients would wait."""
     log.update_config(dataclasses.replace(COMPACTED, segment_bytes=1_000_000))
     for number in range(20):
         put(log, (b"%d" % number, bytes(10_000)))
@@ -76,7 +76,7 @@ def test_discarded_output_files_are_removed_in_a_job(log):
 
 
 class JobsOnlyDisk(RealDisk):
-    """Permits the removal of files in jobs only."""
+    """Permits the removal of files only in jobs."""
 
     __slots__ = ("is_in_job", "removed")
 
@@ -153,7 +153,7 @@ def test_s56_e25_a_marker_outlives_its_data_and_then_its_horizon(log):
 
 
 def test_s56_tombstones_and_abort_markers_stay_while_a_replica_is_away(log):
-    """The absent replica may have the records and lack their tombstones or abort markers."""
+    """The absent replica may have the old records without their tombstones or abort markers."""
     put(log, (b"a", b"aborted"), producer=(7, 0, 0), transactional=True)
     marker = end_transaction(log, 7, ControlType.ABORT)
     put(log, (b"b", b"1"), producer=(7, 0, 1))
@@ -253,7 +253,9 @@ def test_the_producer_snapshot_of_the_first_segment_stays(log, tmp_path):
 
 @pytest.mark.parametrize("lost", ["nothing", "snapshots", "everything beside the logs"])
 def test_e25_aborted_data_never_becomes_committed(log, tmp_path, lost):
-    """Transactions span segments that are compacted piece by piece; then a start has only the logs."""
+    """Transactions span segments that are compacted one by one. A later start has only the log files to rebuild the
+    index.
+    """
     wanted = []
     for number in range(12):
         put(log, (b"%d" % number, b"committed"), producer=(7, 0, number), transactional=True)
@@ -279,7 +281,9 @@ def test_e25_aborted_data_never_becomes_committed(log, tmp_path, lost):
 @pytest.mark.parametrize("room", [3, 5, 7, 100])
 @pytest.mark.parametrize("lost", ["nothing", "snapshots", "everything beside the logs"])
 def test_e25_a_round_that_ends_inside_a_segment_forgets_no_aborted_transaction(log, tmp_path, lost, room):
-    """Aborted records stay behind the offset where the map was full; so must their entries in the index."""
+    """Aborted records remain behind the offset at which the offset map was full, so their index entries must remain,
+    too.
+    """
     put(log, (b"twice", b"old"))
     put(log, (b"twice", b"new"), (b"1", b"committed"), (b"2", b"committed"))
     put(log, (b"1", b"aborted"), (b"9", b"aborted"), producer=(8, 0, 0), transactional=True)
@@ -302,7 +306,7 @@ def test_e25_a_round_that_ends_inside_a_segment_forgets_no_aborted_transaction(l
 
 
 def reopened(log, tmp_path, lost):
-    """Open a copy of the files as another log, as after a crash."""
+    """Copy the files and open the copy as another log, as after a crash."""
     copy = tempfile.mkdtemp(dir=tmp_path)
     for path in tmp_path.iterdir():
         kinds = {".snapshot", ".window"} if lost == "snapshots" else {".txnindex", ".snapshot", ".window"}
@@ -378,8 +382,8 @@ def test_segments_at_the_end_of_which_nothing_is_left_are_emptied(log, tmp_path)
 
 
 def test_a_fully_rewritten_log_does_not_gather_empty_segments(log):
-    """The log is like that of a group that keeps committing: each cleaning supersedes all records left by the previous
-    one.
+    """The log resembles that of a group that keeps committing: each cleaning removes all records that the previous one
+    left.
     """
     log.update_config(dataclasses.replace(COMPACTED, segment_bytes=2000))
     first_dirty = 0
@@ -402,7 +406,7 @@ class RenamingDisk(RealDisk):
 
 
 def test_s87_no_step_renames_the_files_of_many_segments(tmp_path):
-    """Each rename waits for the file system, and the event loop with it."""
+    """Each rename waits for the file system, and the event loop waits with it."""
     disk = RenamingDisk()
     log = open_log(tmp_path, COMPACTED, disk=disk)
     for number in range(5 * MAX_SEGMENTS_PER_GROUP):

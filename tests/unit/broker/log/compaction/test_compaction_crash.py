@@ -1,4 +1,4 @@
-"""A broker killed during a compaction, at every single change of the disk, and then started again."""
+"""A broker is killed during a compaction, at every single change of the disk, and then started again."""
 
 import dataclasses
 import errno
@@ -22,7 +22,9 @@ TWO_GROUPS = dataclasses.replace(COMPACTED, segment_bytes=1300)
 
 
 def make(directory, config, *, disk=None) -> PartitionLog:
-    """Four closed segments of 8 batches, the last of which is fully superseded, and an active segment."""
+    """Create a log with an active segment and four closed segments of 8 batches; later records supersede the last
+    closed segment completely.
+    """
     log = open_log(directory, config, disk=disk or StoppingDisk())
     for segment in range(4):
         for number in range(8):
@@ -36,7 +38,7 @@ def make(directory, config, *, disk=None) -> PartitionLog:
 
 
 def run_until_stopped(log: PartitionLog, disk: StoppingDisk) -> bool:
-    """Compact on a disk that may stop. Returns whether the compaction reached its end."""
+    """Compact the log on a disk that may stop. Returns whether the compaction completed."""
     try:
         return clean(log, disk=disk) is not None
     except (OSError, KafkaError):
@@ -106,7 +108,7 @@ def test_a_failed_write_leaves_the_log_online_and_nothing_behind(tmp_path):
 
 
 class FailsOnce(StoppingDisk):
-    """A disk that refuses one change and accepts all later ones."""
+    """A disk that refuses one change and accepts all later changes."""
 
     __slots__ = ()
 
@@ -117,7 +119,7 @@ class FailsOnce(StoppingDisk):
 
 
 def test_a_disk_that_fails_once_takes_nothing_with_it(tmp_path):
-    """If the failure comes while segments are replaced, the compacted files may be all that is left of them."""
+    """If the failure occurs while segments are replaced, the compacted files may be the only copy of the records."""
     make(tmp_path / "made", ONE_GROUP).abandon()
     before = last_values(content(tmp_path / "made", ONE_GROUP))
     went_offline = 0
@@ -141,7 +143,9 @@ def test_a_disk_that_fails_once_takes_nothing_with_it(tmp_path):
 
 
 def test_a_topic_that_is_made_again_meanwhile_gets_nothing_of_the_one_before(tmp_path):
-    """Its directory has the same name: files written there too late must not count, even after a kill."""
+    """The re-created topic's directory has the same name, so files that the old compaction writes too late must not
+    count, even after a kill.
+    """
     for stop_at in range(25):
         here = tmp_path / f"at-{stop_at}"
         log = open_log(here, ONE_GROUP)
@@ -150,7 +154,7 @@ def test_a_topic_that_is_made_again_meanwhile_gets_nothing_of_the_one_before(tmp
         log.trimmer.roll()
         disk = StoppingDisk()
         steps, chunk, jobs = compaction_of(log, disk=disk).steps(), None, 0
-        while jobs < 2:  # its keys were read, and it is read again, to be written anew
+        while jobs < 2:  # the first job reads the keys; the second reads the records again to write them
             job = steps.send(chunk)
             chunk = job() if job is not None else None
             jobs += job is not None
@@ -186,7 +190,7 @@ def steps_of(log: PartitionLog):
 
 @pytest.mark.parametrize("change", ["retention", "truncation", "truncation and growth", "deletion"])
 def test_a_log_that_changes_meanwhile_is_left_as_it_is(tmp_path, change):
-    """The compaction notices any change between two steps and removes its files."""
+    """The compaction notices any change of the log between two steps and removes its own files."""
     made = make(tmp_path / "made", ONE_GROUP)
     end = made.log_end_offset
     made.abandon()

@@ -18,7 +18,7 @@ CONFIG = LogConfig(cleanup_policy=frozenset({COMPACT}))
 
 
 def segments(*sizes: int, **facts) -> list[SegmentSummary]:
-    """Segments of ten offsets each; the age of each is its number."""
+    """Return segments of ten offsets each; the age of each segment is its position."""
     return [SegmentSummary(n * 10, n * 10 + 10, size, n, n, **facts) for n, size in enumerate(sizes)]
 
 

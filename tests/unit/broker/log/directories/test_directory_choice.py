@@ -1,4 +1,4 @@
-"""The choice of directory for new logs: a full or failing directory is not the first choice."""
+"""A full or failing data directory is not the first choice for new logs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOPIC_ID = bytes([1]) * 16
 
 
 class TwoDisks(RealDisk):
-    """A disk on which the directory `b` has a device of its own that may be full."""
+    """A disk on which the directory `b` is a separate device that may be full."""
 
     def __init__(self) -> None:
         self.free = {"a": 2 * LITTLE_ROOM_BYTES, "b": 2 * LITTLE_ROOM_BYTES}

@@ -1,4 +1,6 @@
-"""Topic settings from a KRaft metadata log: the log, a snapshot with the log after it, and unreadable records."""
+"""Topic settings are read from a KRaft metadata log: from the log alone, from a snapshot with the log after it, and
+despite unreadable records.
+"""
 
 from __future__ import annotations
 

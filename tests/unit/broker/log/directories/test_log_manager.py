@@ -1,4 +1,4 @@
-"""LogManager: opening data directories (Kafka's too), making, deleting, checkpoints, closing."""
+"""LogManager opens data directories (Kafka's, too), creates and deletes logs, writes checkpoints, and closes."""
 
 import dataclasses
 import errno
@@ -42,7 +42,9 @@ def clock():
 
 @pytest.fixture
 def start(tmp_path, clock):
-    """Start a manager on `tmp_path/data` (or other directories); crash them with `crash`."""
+    """A function that starts a manager on `tmp_path/data` or other directories; end the manager with `crash` to
+    simulate a crash.
+    """
     running = []
 
     def start(*directories, node_id=1, cluster_id="cluster", disk=None, **options):
@@ -64,7 +66,7 @@ def start(tmp_path, clock):
 
 
 def crash(manager):
-    """End the broker like a dying process: no file is written, and the locks are released."""
+    """Release the locks and write no file, as when the broker's process dies."""
     for log in manager.logs():
         log.abandon()
     for directory in manager._directories:
@@ -151,7 +153,7 @@ def test_a_damaged_log_leaves_the_other_logs_online(start, tmp_path):
     assert len(contents(manager.get("orders", 1))) == 5
     manager.close()
     assert not (tmp_path / "data" / ".kafka_cleanshutdown").exists()
-    # Mended, it is found as it was: its recovery point has not been forgotten.
+    # After the file is repaired, the log opens with its former recovery point, which the checkpoint has kept.
     path.write_bytes(whole)
     assert start().get("orders", 0).recovery_point == 5
 
@@ -231,7 +233,7 @@ class TestManyAtOnce:
         assert disk.listed == []
 
     def test_an_interrupted_creation_of_logs_is_continued_by_the_next_process(self, start, tmp_path):
-        """All created logs are opened, and those without a topic id get one."""
+        """All created logs are opened, and the logs without a topic id get one."""
         total = self.changes_of_all(start, tmp_path / "all")
         assert total > 60
         failed = set()
@@ -427,7 +429,7 @@ class TestPeriodic:
 
     @pytest.mark.parametrize("ms", [30 * DAY_MS, -30 * DAY_MS])
     def test_s86_deleted_files_are_freed_whatever_the_wall_clock_does(self, start, clock, tmp_path, ms):
-        """The wall clock is wrong while segments and a topic are deleted, and is corrected afterwards."""
+        """The wall clock is wrong while segments and a topic are deleted, and is corrected later."""
         manager = start()
         log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
         fill(log, 30)
@@ -500,7 +502,7 @@ class TestPeriodic:
 
 
 def kafka_directory(data):
-    """A data directory as Kafka 3.x (ZooKeeper) leaves it when it is killed, made by hand from the formats."""
+    """Create a data directory by hand from Kafka's formats, as Kafka 3.x (ZooKeeper) leaves it when it is killed."""
     log = data / "payments-0"
     log.mkdir(parents=True)
     (data / "meta.properties").write_text(
@@ -527,7 +529,7 @@ def kafka_directory(data):
     for batch in second:
         struct.pack_into(">i", batch, 12, 1)
     (log / f"{3:020d}.log").write_bytes(b"".join(second))
-    # The active segment's indexes, preallocated to their full size.
+    # The indexes of the active segment are preallocated to their full size.
     (log / f"{3:020d}.index").write_bytes(bytes(10 * 1024 * 8))
     (log / f"{3:020d}.timeindex").write_bytes(bytes(10 * 1024 * 12))
     (log / f"{3:020d}.snapshot").write_bytes(format_snapshot([]))
@@ -565,11 +567,11 @@ def test_a_directory_written_by_kafka_is_opened(start, tmp_path, caplog, clean):
 
 
 class TestMissing:
-    """Logs that the metadata lists and no data directory has."""
+    """Logs that the metadata lists although no data directory has them."""
 
     @pytest.fixture
     def without_orders(self, start, tmp_path):
-        """A data directory from which a partition with records was removed, and one that never had any."""
+        """A data directory that lacks two partitions: one had records and was removed, the other never had any."""
         manager = start()
         fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 30)
         make_log(manager, "orders", 1, TOPIC_ID, SMALL)
@@ -592,7 +594,7 @@ class TestMissing:
         assert "a log of 2 partitions of this broker" in caplog.text
         assert "orders-1 new-0" in caplog.text
         manager.close()
-        # It is so at every start, until somebody decides.
+        # Every start reports the missing log until an operator decides.
         assert not (without_orders / ".kafka_cleanshutdown").exists()
         manager = start()
         manager.note_missing([("orders", 0)])
@@ -603,7 +605,7 @@ class TestMissing:
         manager.note_missing([("orders", 1)], ["/elsewhere"])
         with pytest.raises(KafkaError, match=r"orders-1 has no log; it may be in /elsewhere, which is missing"):
             make_log(manager, "orders", 1, TOPIC_ID, SMALL)
-        manager.begin_anew("orders", 1)  # another replica leads it, and does not count on this one
+        manager.begin_anew("orders", 1)  # another replica leads the partition and does not count on this replica
         assert make_log(manager, "orders", 1, TOPIC_ID, SMALL).log_end_offset == 0
         manager.close()
 
@@ -633,7 +635,7 @@ class TestMissing:
         assert start().get("orders", 0).log_end_offset == 0
 
     def test_checkpoints_still_speak_of_a_log_that_was_deleted(self, start, tmp_path):
-        """The broker was killed after a topic was deleted and re-created, before the new topic had its directory."""
+        """The broker was killed after a topic was deleted and re-created, before the new topic had a directory."""
         manager = start()
         fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 30)
         manager.checkpoint_high_watermarks({("orders", 0): 30})

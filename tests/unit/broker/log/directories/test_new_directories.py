@@ -1,4 +1,4 @@
-"""Logs whose directories were not synced at a power cut, or cannot be synced."""
+"""A power cut may lose the unsynced directories of logs, and a directory may fail to be synced."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_the_next_process_syncs_logs_that_a_killed_one_made(start, tmp_path, mon
 
 
 def test_a_log_that_cannot_be_synced_goes_offline_soon(start):
-    """It does not wait for the first flush, which may come days later."""
+    """The log goes offline without waiting for the first flush, which may come days later."""
     manager = start(FailingSync())
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
@@ -175,7 +175,7 @@ def test_a_sync_without_a_free_descriptor_is_retried(start, tmp_path, number):
 
 
 class NoDescriptors(RealDisk):
-    """A disk that has no descriptor for the identity file of a log."""
+    """A disk that has no file descriptor left for the identity file of a log."""
 
     __slots__ = ("number",)
 
@@ -189,7 +189,9 @@ class NoDescriptors(RealDisk):
 
 
 def test_no_log_start_counts_as_noted_before_it_is_on_the_disk(start, tmp_path):
-    """A client that deletes records learns that they are gone for good, and followers report that to their leader."""
+    """A client that deletes records is told that they are permanently gone, and followers report the same to their
+    leader.
+    """
     manager = start(FailingSync())
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
@@ -200,8 +202,8 @@ def test_no_log_start_counts_as_noted_before_it_is_on_the_disk(start, tmp_path):
 
 
 def test_no_note_of_a_deleted_log_applies_to_its_successor(start, tmp_path):
-    """High watermarks are looked up first and written after new logs are synced: meanwhile a topic may have been
-    deleted and re-created.
+    """High watermarks are read first and written after new logs are synced. Meanwhile a topic may have been deleted and
+    re-created.
     """
     manager = start()
     fill(make_log(manager, "orders", 0, TOPIC_ID, SMALL), 3)
@@ -214,7 +216,7 @@ def test_no_note_of_a_deleted_log_applies_to_its_successor(start, tmp_path):
 
 
 def test_two_concurrent_syncs_both_learn_of_a_failure(tmp_path):
-    """The kernel reports the failure once."""
+    """The kernel reports the failure of a write-back only once."""
     disk = FailingOnce()
     directory = NewDirectory(disk, str(tmp_path / "orders-0"), {PARTITION_METADATA_FILE: WHOLE})
     os.mkdir(directory.path)
@@ -253,7 +255,7 @@ class FailingOnce(RealDisk):
 
 @pytest.mark.parametrize("left", [WHOLE, *CUT])
 def test_a_log_that_returns_is_on_the_disk_before_it_is_used(start, tmp_path, left):
-    """The log could not be opened after a kill, so it is unknown whether it had been synced."""
+    """The log could not be opened after a kill, so it is unknown whether its directory was synced."""
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 3)
@@ -273,7 +275,7 @@ def test_a_log_that_returns_is_on_the_disk_before_it_is_used(start, tmp_path, le
 
 
 class Watched(RealDisk):
-    """Records which directories were synced; it has no descriptor to open a file."""
+    """Records which directories were synced; opening the file named in `refuses` fails with EIO."""
 
     __slots__ = ("before", "refuses", "synced")
 
@@ -331,7 +333,7 @@ def test_the_parent_of_a_new_data_directory_is_synced(start, tmp_path):
 
 
 def test_the_parent_of_an_unused_data_directory_is_synced(start, tmp_path):
-    """The process that created the directory may have been killed before the sync."""
+    """The process that created the directory may have been killed before it synced the parent directory."""
     (tmp_path / "data").mkdir()
     disk = Watched()
     manager = start(disk)
@@ -367,7 +369,7 @@ def test_a_failed_fsync_is_not_retried(tmp_path):
 
 
 class ForgettingNames(RealDisk):
-    """A disk on which the next fsync of the directory `failing` fails and later ones succeed."""
+    """A disk on which the next fsync of the directory `failing` fails, and later ones succeed."""
 
     __slots__ = ("failing",)
 

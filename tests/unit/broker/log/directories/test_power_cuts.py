@@ -1,4 +1,4 @@
-"""A start after a power cut, or a kill and then a power cut, relies only on synced data."""
+"""A start after a power cut, or after a kill and then a power cut, relies only on synced data."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OTHER_ID = bytes(range(1, 17))
 
 
 class Watched(RealDisk):
-    """Records which directories were synced, and their content then."""
+    """Records which directories were synced, and the names in them at that time."""
 
     __slots__ = ("fails_to_replace", "synced")
 
@@ -45,7 +45,7 @@ class Watched(RealDisk):
         super().replace_file(path, data, is_durable=is_durable, private=private)
 
     def names_in(self, directory):
-        """The names in the directory at its last sync."""
+        """Return the names in the directory at its last sync."""
         return [names for name, names in self.synced if name == directory][-1]
 
 
@@ -99,7 +99,7 @@ def test_a_log_start_is_written_down_as_long_as_deleted_segments_may_come_back(s
 
 
 def test_a_log_start_is_noted_when_the_names_of_deleted_segments_are_gone_for_good(start):
-    """Followers report it to their leader, which answers that the records are gone."""
+    """Followers report their log start to the leader, which then responds that the records are deleted."""
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 30)
@@ -118,8 +118,8 @@ def test_a_log_start_is_noted_when_the_names_of_deleted_segments_are_gone_for_go
 
 
 def test_a_log_that_was_cut_below_its_noted_start_keeps_what_it_gets_then(start):
-    """This happens to a follower of a leader that was out of sync: a log that ends before its start would be
-    emptied.
+    """A follower of an out-of-sync leader truncates its log below the log start. A restart would empty a log that ends
+    before its log start.
     """
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
@@ -137,10 +137,10 @@ def test_a_log_that_was_cut_below_its_noted_start_keeps_what_it_gets_then(start)
 
 
 def test_a_log_start_that_is_being_written_down_does_not_outlive_a_cut_below_it(start, tmp_path):
-    """The log is truncated in one thread while another thread has looked up its start."""
+    """One thread truncates the log after another thread has read its log start."""
 
     class CutsMeanwhile(RealDisk):
-        """Writes the log starts after the truncation, or waits for them."""
+        """A disk that writes the log starts only after the truncation, or waits for it."""
 
         def replace_file(self, path, data, **options):
             if path.endswith("log-start-offset-checkpoint") and not cutting.ident:
@@ -174,7 +174,9 @@ def test_a_log_start_that_is_being_written_down_does_not_outlive_a_cut_below_it(
 
 
 def test_a_log_that_returns_does_not_begin_before_its_start(start):
-    """Some unsynced records were deleted. New records are not mistaken for records before the log start."""
+    """Some unsynced records were deleted before the log failed. The new records must not be mistaken for records before
+    the log start.
+    """
     manager = start()
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)
     fill(log, 30)
@@ -197,7 +199,7 @@ COMPACTED = replace(SMALL, cleanup_policy=frozenset({"compact"}))
 
 
 def synced_log_that_failed(manager):
-    """A compacted log that was fully synced and checkpointed, and whose disk has failed since."""
+    """Create a compacted log that was fully synced and checkpointed before its disk failed."""
     log = make_log(manager, "orders", 0, TOPIC_ID, COMPACTED)
     fill(log, 30)
     log.flusher.flush()
@@ -206,7 +208,9 @@ def synced_log_that_failed(manager):
 
 
 def test_a_compacted_log_whose_return_fails_halfway_returns_the_next_time(start, tmp_path):
-    """Found by seed 5000 of the simulation: the whole log was truncated, and the next attempt missed it for ever."""
+    """Seed 5000 of the simulation found this: the log was truncated completely, and every later attempt reported its
+    records as missing.
+    """
     disk = Watched()
     manager = start(disk)
     synced_log_that_failed(manager)
@@ -222,7 +226,7 @@ def test_a_compacted_log_whose_return_fails_halfway_returns_the_next_time(start,
 
 
 def test_a_compacted_log_that_returned_just_before_a_kill_is_opened(start):
-    """No checkpoint was written after the log was truncated to its start."""
+    """No checkpoint was written after the log was truncated to its log start."""
     manager = start()
     synced_log_that_failed(manager)
     assert manager.begin_return(WantedLog("orders", 0, TOPIC_ID, COMPACTED), 0)
@@ -264,7 +268,7 @@ def test_a_segment_that_returns_below_the_first_one_counts_as_unsynced(tmp_path)
 
 
 def test_records_that_were_deleted_are_no_loss_below_the_recovery_point(tmp_path):
-    """Emptying the log was interrupted: the newest segments are gone, and older ones are back."""
+    """Emptying the log was interrupted: the newest segments are deleted, while older ones reappeared."""
     directory = tmp_path / "orders-0"
     log = open_log(directory)
     fill(log, 30)
@@ -373,7 +377,7 @@ def test_renames_of_stray_logs_at_a_start_are_synced(start, tmp_path):
 
 @pytest.mark.parametrize("topic_id", [TOPIC_ID, None])
 def test_a_directory_that_was_there_is_synced_before_it_is_used(start, tmp_path, topic_id):
-    """An earlier creation of the log failed halfway."""
+    """An earlier creation of the log failed after it had created the directory."""
     disk = Watched()
     manager = start(disk)
     (tmp_path / "data" / "orders-0").mkdir()
@@ -385,7 +389,7 @@ def test_a_directory_that_was_there_is_synced_before_it_is_used(start, tmp_path,
 
 
 def test_records_given_up_by_a_follower_do_not_come_back():
-    """The leader gives those offsets to other records."""
+    """The leader gives these offsets to other records."""
     for seed in range(20):
         disk = CrashingDisk(Random(seed))
         log = open_log("/logs/orders-0", disk=disk)

@@ -1,4 +1,4 @@
-"""Producer snapshots and windows: Kafka's bytes, and the handling of damaged ones."""
+"""Producer snapshots and windows have Kafka's bytes, and damaged ones are handled."""
 
 import os
 import struct
@@ -176,7 +176,7 @@ class TestInALog:
         log.close()
 
     def test_s55_kafkas_own_snapshot_is_enough(self, directory):
-        """Kafka used the directory meanwhile: the window file is missing or does not match."""
+        """Kafka used the directory meanwhile, so the window file is missing or does not match the snapshot."""
         log = open_log(directory)
         offsets = [produce(log, 1, n) for n in range(6)]
         log.close()

@@ -1,4 +1,4 @@
-"""The producer state of a log: its rules, one by one."""
+"""The rules of a log's producer state, one by one."""
 
 import sys
 
@@ -24,14 +24,14 @@ PID = 7
 
 
 class Log:
-    """Offsets and a producer state, updated as a PartitionLog would."""
+    """Counts offsets and updates a producer state as a PartitionLog would."""
 
     def __init__(self, **config):
         self.state = ProducerState(LogConfig(**config))
         self.end = 0
 
     def append(self, sequence, count=1, *, epoch=0, pid=PID, transactional=False, timestamp=0, version=0):
-        """Append a batch. Returns its base offset, or DuplicateBatch if it is one."""
+        """Append a batch. Returns the base offset of the batch, or DuplicateBatch if the batch is a duplicate."""
         base = self.end
         attributes = TRANSACTIONAL_BIT if transactional else 0
         header = (base, 100, 0, 2, 0, attributes, count - 1, timestamp, timestamp, pid, epoch, sequence, count)
@@ -135,7 +135,9 @@ def test_s9_after_a_marker_of_the_same_epoch_sequences_continue(log):
 @pytest.mark.parametrize("kind", [ControlType.ABORT, ControlType.COMMIT])
 @pytest.mark.parametrize("count", [3, 2])
 def test_e33_sequences_of_a_transaction_that_has_ended_are_no_duplicates_in_the_next(log, kind, count):
-    """A producer that gave up what it had sent, and did not know that it was written, uses its sequences again."""
+    """The producer abandoned batches that it had sent, without knowing that they were written, and then uses their
+    sequence numbers again.
+    """
     log.append(0, 3, transactional=True)
     log.mark(kind)
     with raises(ErrorCode.UNKNOWN_PRODUCER_ID):
@@ -182,7 +184,7 @@ def test_s12_e15_a_duplicate_older_than_the_window_is_no_gap(log):
         with raises(ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             log.append(sequence, 2)
     with raises(ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-        log.append(1, 12)  # cut otherwise than the first time: still all there
+        log.append(1, 12)  # in other batches, but all in the log
     assert log.state.counters.old_duplicates == 4
     assert log.append(16) == 16
 
@@ -203,13 +205,13 @@ def test_s12_the_duplicate_window_works_across_the_wrap(log):
     with raises(ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
         log.append(MAX - 1, 4)
     with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-        log.append(MAX - 10, 1)  # a batch that was never in this log
+        log.append(MAX - 10, 1)  # this batch was never in this log
 
 
 def test_s12_a_batch_that_was_perhaps_never_written_is_no_duplicate(log):
-    """Two batches were in flight after the state had expired: the second arrived first and was accepted.
+    """After the state had expired, two batches were in flight; the second one arrived first and was accepted.
 
-    The first was not written.
+    The first batch was not written.
     """
     log.append(10, 5)
     with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
@@ -284,7 +286,9 @@ def test_s39_a_marker_without_a_transaction_or_a_repeated_one_ends_nothing(log):
 
 @pytest.mark.parametrize("first", [0, 5])
 def test_e16_any_sequence_follows_a_producer_known_only_by_a_marker(log, first):
-    """Its batches expired or were deleted with their segments, and under transactions V1 it continues in its epoch."""
+    """The producer's batches expired or were deleted with their segments, and under transactions V1 the producer
+    continues in its epoch.
+    """
     log.mark(epoch=3)
     assert log.append(first, 2, epoch=3, transactional=True) == 1
     assert log.append(first, 2, epoch=3, transactional=True).base_offset == 1
@@ -293,7 +297,7 @@ def test_e16_any_sequence_follows_a_producer_known_only_by_a_marker(log, first):
     with raises(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
         log.append(
             first - 1 if first else MAX, epoch=3, transactional=True
-        )  # the producer does not know that it is in the log
+        )  # the producer does not know that its batch is in the log
 
 
 def test_e16_only_sequence_zero_follows_a_marker_of_v2_or_of_a_new_epoch(log):
@@ -312,9 +316,9 @@ def test_s39_under_transactions_v2_a_marker_has_the_next_epoch(log):
         log.mark(version=TRANSACTIONS_V2)
     assert log.mark(epoch=1, version=TRANSACTIONS_V2) == EndedTransaction(PID, 0, 1, 2)
     with raises(ErrorCode.INVALID_PRODUCER_EPOCH):
-        log.mark(epoch=1, version=TRANSACTIONS_V2)  # repeated: the coordinator need not wait for it
+        log.mark(epoch=1, version=TRANSACTIONS_V2)  # a repeated marker, for which the coordinator need not wait
     with raises(ErrorCode.INVALID_PRODUCER_EPOCH):
-        log.append(1, transactional=True)  # a late batch of the transaction that has ended
+        log.append(1, transactional=True)  # a late batch of the ended transaction
 
 
 def test_s39_a_marker_of_a_lower_epoch_is_refused(log):
@@ -383,7 +387,9 @@ def test_s56_silent_producers_expire_by_their_timestamps(log):
 
 
 def test_s56_e6_a_producer_with_an_open_transaction_never_expires(log):
-    """KAFKA-9144: its transaction was aborted by timeout when all data was older than the expiration."""
+    """In Kafka, a transaction was aborted by timeout after all of its data had become older than the expiration
+    (KAFKA-9144).
+    """
     log.append(0, transactional=True, timestamp=1000)
     assert log.expire(10_000, 1000) == [0]
     log.mark(ControlType.ABORT, coordinator_epoch=9, timestamp=10_000)
@@ -453,7 +459,7 @@ def test_e27_a_follower_accepts_every_batch_of_its_leader(log):
     assert log.state.get(PID).last_sequence == 500
     follow(12, 3, epoch=9)
     follow(13, 0, epoch=4, attributes=TRANSACTIONAL_BIT)
-    follow(14, 1, epoch=4)  # not transactional: a leader would have refused it
+    follow(14, 1, epoch=4)  # a leader would have refused this batch, because it is not transactional
     assert log.state.get(PID) == (PID, 4, 1, 14, 0, 5, -1, 13)
     assert open_transactions(log.state) == [(13, PID)]
     marker = EndTransactionMarker(ControlType.ABORT, 2)
@@ -475,7 +481,7 @@ def test_e27_a_follower_knows_duplicates_when_it_becomes_the_leader(log):
 @pytest.mark.parametrize("count", [1, 2, 3, 7, 30])
 @pytest.mark.parametrize("start", [0, MAX - 9])
 def test_s8_a_producer_that_keeps_writing_is_known_as_one_that_pauses(count, start):
-    """The result does not depend on how the state was read meanwhile."""
+    """The result does not depend on how the state was read between the batches."""
     looks = {
         "never": lambda state: None,
         "image": lambda state: state.image(),

@@ -1,6 +1,7 @@
-"""The producer state of a log survives whatever the log survives: deleted segments, a kill, damaged files (E16, S55).
+"""The producer state of a log survives whatever the log survives: deleted segments, a kill, and damaged files (E16,
+S55).
 
-A kill is a log that is let go of without a word, and opened again from what the checkpoints said before.
+These tests simulate a kill: they abandon the log without closing it, and reopen it with the earlier checkpoints.
 """
 
 import dataclasses
@@ -27,13 +28,15 @@ def directory(tmp_path):
 
 
 def killed(log, **options):
-    """The log after a kill and a start that knows no checkpoint."""
+    """Return the log after a kill and a start without any checkpoint."""
     log.abandon()
     return open_log(log.directory, log.config, **options)
 
 
 def write_history(log) -> int:
-    """Write an idempotent batch and an open transaction into the first segment. Returns the start of the second."""
+    """Write an idempotent batch and an open transaction into the first segment. Returns the base offset of the second
+    segment.
+    """
     produce(log, 1, 0, 3)
     produce(log, 1, 3, 2)
     produce(log, 2, 0, 5, transactional=True)
@@ -99,7 +102,7 @@ class TestSegmentsThatGo:
         log.close()
 
     def test_a_snapshot_that_a_kill_took_is_taken_again(self, directory):
-        """Otherwise an idle log would never delete a segment."""
+        """Without a new snapshot, an idle log could never delete a segment."""
         log = open_log(directory)
         start = write_history(log)
         log = killed(log)
@@ -123,9 +126,10 @@ class TestSegmentsThatGo:
     @pytest.mark.parametrize("rolls", [0, MAX_PENDING_SNAPSHOTS + 1])
     @pytest.mark.parametrize("cuts", [(1,), (2, 1)])
     def test_a_flush_writes_no_snapshot_of_records_truncated_during_it(self, directory, rolls, cuts):
-        """The flush may wait for the disk for any time.
+        """The flush may wait for the disk for any length of time.
 
-        Other records would follow, and the next start would use the state of the truncated ones.
+        Meanwhile other records replace the truncated ones, and the next start would use the state of the truncated
+        records.
         """
         log = open_log(directory)
         produce(log, 1, 0)
@@ -148,8 +152,8 @@ class TestSegmentsThatGo:
         log.close()
 
     def test_a_flush_writes_no_snapshot_into_the_log_that_comes_after(self, directory):
-        """During the wait for the disk a topic is deleted and re-created, or a failed log is reopened, in the same
-        directory.
+        """While the flush waits for the disk, a topic is deleted and re-created, or a failed log is reopened, in the
+        same directory.
         """
         log = open_log(directory)
         produce(log, 1, 0, transactional=True)
@@ -166,7 +170,9 @@ class TestSegmentsThatGo:
         log.close()
 
     def test_e16_v1_a_producer_of_whom_the_log_has_only_a_marker_continues(self, directory):
-        """Its batches were deleted and its snapshots lost: only the marker of its transaction is left."""
+        """The producer's batches were deleted and the snapshots lost, so the log has only the marker of the producer's
+        transaction.
+        """
         log = open_log(directory)
         start = write_history(log)
         mark(log, 2, COMMIT)
@@ -183,8 +189,8 @@ class TestSegmentsThatGo:
 
 class TestDamage:
     def test_a_damaged_transaction_index_does_not_cost_the_producers(self, directory):
-        """The newest snapshot may be the only record of the producers, and no older one exists to rebuild the index
-        from.
+        """The newest snapshot may be the only record of the producers, and no older snapshot exists from which to
+        rebuild the index.
         """
         log = open_log(directory)
         start = write_history(log)
@@ -234,7 +240,7 @@ class TestDamage:
     def test_s56_a_transaction_is_open_whose_producer_had_one_before_with_a_marker_that_was_compacted_away(
         self, directory
     ):
-        """An old snapshot, used in place of a damaged one, says that the previous transaction is open."""
+        """An older snapshot, used in place of a damaged one, still shows the previous transaction as open."""
         config = dataclasses.replace(COMPACTED, delete_retention_ms=0)
         log = open_log(directory, config)
         put(log, (b"a", b"1"))
@@ -265,7 +271,7 @@ class TestDamage:
         log.close()
 
     def test_a_snapshot_removed_because_the_log_ends_before_it_stays_removed(self, directory):
-        """After a power cut it would be mistaken for the state after later appends."""
+        """Otherwise a start after a power cut would mistake the snapshot for the state after later appends."""
         log = open_log(directory)
         write_history(log)
         log.close()
@@ -278,7 +284,7 @@ class TestDamage:
 
 
 class TestPowerCuts:
-    """Unsynced data is gone; the content of a file at the end of the previous process proves nothing."""
+    """A power cut loses all unsynced data, even if the previous process could still read it from the file."""
 
     def test_a_transaction_index_that_a_killed_process_wrote_is_synced_before_a_snapshot_says_so(self):
         disk = CrashingDisk(Random(1))
@@ -293,7 +299,7 @@ class TestPowerCuts:
         assert all_aborted(open_log("/orders-0", disk=disk, recovery_point=2)) == [(1, 0, 1, 2)]
 
     def test_an_abandoned_flush_is_done_by_the_next_one(self):
-        """The waiting task is cancelled, or another flush of the log comes first."""
+        """The flush is abandoned because its task is cancelled, or because another flush of the log finishes first."""
         disk = CrashingDisk(Random(1))
         log = open_log("/orders-0", disk=disk)
         produce(log, 1, 0, transactional=True)
@@ -320,7 +326,7 @@ class TestPowerCuts:
             lose_unsynced(disk)
 
     def test_e16_producers_outlive_a_kill_while_the_log_is_emptied_that_ends_below_its_start(self):
-        """If the newest segments are already gone, the older ones have less state."""
+        """If the newest segments are already deleted, the older ones have an older producer state."""
         for changes in itertools.count():
             disk = CrashingDisk(Random(1))
             log = open_log("/orders-0", disk=disk)
@@ -344,7 +350,7 @@ class TestPowerCuts:
 
 
 class LosingAll(Random):
-    """A random source that always chooses the greatest loss."""
+    """A random source that makes each power cut lose as much as possible."""
 
     def choice(self, seq):
         return seq[0]
@@ -359,7 +365,7 @@ def lose_unsynced(disk: CrashingDisk) -> None:
 
 
 class SyncCountingDisk(CountingDisk):
-    """Notes which directories were synced."""
+    """Records which directories were synced."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -371,7 +377,7 @@ class SyncCountingDisk(CountingDisk):
 
 
 def clean_each_alone(log, *, now_ms):
-    """Compact with segments too large to be merged."""
+    """Compact the segments without merging them, because each is larger than the segment size."""
     log.update_config(dataclasses.replace(log.config, segment_bytes=100))
     result = clean(log, now_ms=now_ms)
     log.update_config(dataclasses.replace(log.config, segment_bytes=COMPACTED.segment_bytes))
@@ -379,7 +385,7 @@ def clean_each_alone(log, *, now_ms):
 
 
 def test_a_log_is_compacted_where_the_producers_are_saved(directory):
-    """Only the snapshot has the last five batches of a producer that compaction removes."""
+    """After compaction removes a producer's last five batches, only the snapshot has them."""
     log = open_log(directory, COMPACTED, clock=ManualClock(NOW))
     put(log, (b"a", b"1"), producer=(1, 0, 0))
     log.trimmer.roll()

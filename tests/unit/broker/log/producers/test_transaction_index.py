@@ -1,4 +1,4 @@
-"""The index of aborted transactions: Kafka's bytes, and the search of S52."""
+"""The index of aborted transactions: Kafka's bytes, and the search for the transactions in a range of offsets (S52)."""
 
 import struct
 
@@ -74,7 +74,7 @@ def test_s52_aborted_transactions_that_overlap_the_read_are_found(filled, fetch_
 
 
 def test_s52_the_search_ends_before_later_segments(filled):
-    """An index of a later segment is not read: it may be damaged without harm here."""
+    """The search does not read the index of a later segment, so damage there does no harm."""
     filled._indexes[40]._entries = None
     assert filled.collect(0, 16) == [A, B]
     assert filled.collect(16, 22) == [C]

@@ -1,4 +1,4 @@
-"""The pure decisions on rolling and retention, and the indexes alone."""
+"""The pure functions that decide about rolling and retention, and the index classes alone."""
 
 import pytest
 

@@ -1,5 +1,5 @@
-"""The file of a log's first segment is created with the first record; before that, the log has a directory and an
-identity.
+"""The file of a log's first segment is created with the first record. Before that, the log has only a directory and an
+identity file.
 """
 
 import errno
@@ -14,7 +14,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class SyncedNames(RealDisk):
-    """Records the names of a directory at its last sync."""
+    """Records the names that a directory has at its last sync."""
 
     def __init__(self):
         self.names = {}
@@ -63,7 +63,7 @@ def test_the_name_of_the_first_segment_is_synced_before_its_records_count_as_flu
     log = open_log(directory, disk=disk)
     for _ in range(flushes_before):
         log.flusher.flush()
-    append(log, b"first", epoch=-1)  # of no leader: whose epoch would make a file, too
+    append(log, b"first", epoch=-1)  # without a leader epoch, because an epoch would create a file, too
     log.flusher.flush()
     assert log.recovery_point == 1
     assert "00000000000000000000.log" in disk.names[str(directory)]
@@ -90,7 +90,7 @@ def test_a_failure_to_make_the_first_segment_refuses_the_append_and_keeps_the_lo
 
 
 def test_the_log_start_survives_a_log_without_first_segment(directory):
-    """The name of an empty file may be the only record of the log start."""
+    """The name of an empty segment file may be the only record of the log start."""
     log = open_log(directory, recovery_point=5, log_start_offset=5)
     assert log_files(directory) == ["00000000000000000005.log"]
     log.close()

@@ -1,4 +1,4 @@
-"""The two indexes of a segment: sorted entries in memory or in a file, looked up and truncated."""
+"""The two indexes of a segment are sorted entries in memory or in a file, which are searched and truncated."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_entries_truncated_in_memory_are_truncated_in_the_file(tmp_path: Path) -
 
 
 def test_zeros_at_the_end_are_no_entries(tmp_path: Path) -> None:
-    """Kafka preallocates its index files."""
+    """Kafka preallocates its index files, so their ends consist of zeros."""
     filled(tmp_path)[0].seal()
     with (tmp_path / "x.index").open("ab") as file:
         file.write(bytes(8 * 100))

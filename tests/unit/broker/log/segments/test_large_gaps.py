@@ -1,4 +1,4 @@
-"""A follower of a log with compaction gaps that are larger than a segment index can express."""
+"""A follower copies a log with compaction gaps that are larger than a segment index can express."""
 
 import errno
 from random import Random
@@ -12,7 +12,7 @@ from oncelog_broker.log.segments.roll import MAX_RELATIVE_OFFSET
 from oncelog_protocol.errors import KafkaError
 
 FAR = 3 * 2**30
-"""An offset beyond the range of a segment that begins at 0."""
+"""An offset beyond the range of a segment with base offset 0."""
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def directory(tmp_path):
 
 
 def follow(log, *bases):
-    """Append a batch of one record at each offset, as one response of the leader."""
+    """Append a batch of one record at each offset, as from one Fetch response of the leader."""
     log.append_as_follower(b"".join(make_batch(b"%070d" % base, base_offset=base) for base in bases))
 
 
@@ -39,7 +39,7 @@ def opened_again(log, directory, *, clean):
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_a_gap_at_the_start_of_a_log_survives_recovery(directory, clean):
-    """A new replica gets a topic whose first records are gone."""
+    """A new replica copies a topic whose first records are deleted."""
     log = open_log(directory)
     bases = [FAR + number for number in range(30)]
     follow(log, *bases)
@@ -73,7 +73,7 @@ def test_a_gap_up_to_the_last_offset_of_a_segment_is_kept(directory):
 
 
 def test_a_gap_behind_an_empty_segment_survives_recovery(directory):
-    """The producer state at its start survives."""
+    """The producer state at the start of the new segment survives, too."""
     log = open_log(directory)
     produce(log, 1, 0)
     log.trimmer.roll()
@@ -87,7 +87,7 @@ def test_a_gap_behind_an_empty_segment_survives_recovery(directory):
 
 
 def test_an_end_that_is_lost_is_told_from_a_gap(directory):
-    """A power cut removed the end of a segment and kept the next segment."""
+    """A power cut removed the end of a segment, but kept the next segment."""
     log = open_log(directory)
     follow(log, *range(30))
     first, second = log.segment_base_offsets[:2]
@@ -103,7 +103,7 @@ def test_an_end_that_is_lost_is_told_from_a_gap(directory):
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("rolls", [False, True])
 def test_no_power_cut_takes_the_end_in_front_of_a_gap_and_leaves_what_follows(seed, rolls):
-    """The loss would look like the gap: an incomplete replica would count as complete."""
+    """The lost end would look like the gap, so an incomplete replica would count as complete."""
     disk, bases = CrashingDisk(Random(seed)), [0, 1, 2, 3, FAR]
     log = open_log("/orders-0", disk=disk)
     follow(log, *bases[:2])
@@ -120,7 +120,7 @@ def test_no_power_cut_takes_the_end_in_front_of_a_gap_and_leaves_what_follows(se
 
 
 def test_a_full_disk_behind_a_gap_is_recovered_by_reopening(directory):
-    """The log end is uncertain, so the log is reopened, which truncates incomplete records."""
+    """The log end is uncertain after the failed append. Reopening the log truncates the incomplete records."""
     disk = FaultyDisk()
     log = open_log(directory, disk=disk)
     follow(log, 0)

@@ -1,4 +1,6 @@
-"""Closed segments that lost records: the log stays offline and unchanged instead of serving a hole."""
+"""Closed segments have lost records: the log goes offline and stays unchanged, because otherwise readers would skip the
+lost records.
+"""
 
 import dataclasses
 import os
@@ -19,7 +21,7 @@ def directory(tmp_path):
 
 @pytest.fixture
 def bases(directory):
-    """The base offsets of four segments, of which all but the last batch are synced."""
+    """Return the base offsets of four segments, whose batches are all synced except for the last one."""
     log = open_log(directory)
     for number in range(COUNT - 1):
         append(log, b"%070d" % number, timestamp=NOW + number)
@@ -125,7 +127,7 @@ def test_a_segment_cut_short_between_two_batches_is_reported(directory, bases, c
 
 
 def test_a_cut_below_the_recovery_point_in_its_segment_is_reported(directory, bases):
-    """Recovery verifies from the recovery point on, where the segment would seem to end in a gap."""
+    """Recovery verifies batches from the recovery point on; there the truncated segment would seem to end in a gap."""
     path = directory / name(bases[1])
     batch = len(path.read_bytes()) // (bases[2] - bases[1])
     path.write_bytes(path.read_bytes()[: 3 * batch])
@@ -134,7 +136,9 @@ def test_a_cut_below_the_recovery_point_in_its_segment_is_reported(directory, ba
 
 @either_start
 def test_an_index_that_is_wrong_takes_no_log_offline(directory, bases, clean_shutdown):
-    """Its last entry says that the file is longer, but the file contains the entry's batch: so the index is wrong."""
+    """The index's last entry points beyond the end of the file, but the file contains that entry's batch, so the index
+    is wrong.
+    """
     path = directory / name(bases[1], "index")
     entries = bytearray(path.read_bytes())
     entries[-4] ^= 0x40
@@ -158,7 +162,7 @@ def test_a_removed_log_file_is_reported(directory, bases, number, left, clean_sh
 
 
 def test_a_log_file_that_was_being_removed_is_no_loss(directory, bases):
-    """Retention and compaction rename the log file first; a crash may leave its indexes."""
+    """Retention and compaction rename the log file first, so a crash may leave only the segment's indexes."""
     (directory / name(bases[0])).rename(directory / name(bases[0], "log.deleted"))
     log = reopen(directory, clean_shutdown=False)
     assert contents(log)[0][0] == bases[1]
@@ -167,7 +171,7 @@ def test_a_log_file_that_was_being_removed_is_no_loss(directory, bases):
 
 
 def test_a_log_file_that_was_not_synced_is_no_loss(directory, bases):
-    """A power cut may leave the index of a new segment alone."""
+    """A power cut may leave only the index of a new segment."""
     (directory / name(bases[3])).unlink()
     log = reopen(directory, clean_shutdown=False, recovery_point=bases[3])
     assert [offset for offset, _ in contents(log)] == [*range(bases[3])]
@@ -176,7 +180,7 @@ def test_a_log_file_that_was_not_synced_is_no_loss(directory, bases):
 
 
 def test_an_unsynced_segment_that_is_empty_ends_the_log(directory, bases):
-    """Later segments would follow a hole."""
+    """Otherwise the later segments would follow after a hole in the log."""
     (directory / name(bases[2])).write_bytes(b"")
     log = reopen(directory, clean_shutdown=False, recovery_point=bases[1])
     assert [offset for offset, _ in contents(log)] == [*range(bases[2])]

@@ -1,4 +1,4 @@
-"""Opening a log after a crash, damage or failed writes, and directories that Kafka left."""
+"""A log opens after a crash, after damage or failed writes, and in directories that Kafka left."""
 
 import dataclasses
 import errno
@@ -45,7 +45,7 @@ def directory(tmp_path):
 
 
 def crashed(directory, count, *, flushed=0, config=SMALL):
-    """The files of a log of `count` batches whose process was killed; the first `flushed` batches were flushed."""
+    """Write the files of a log with `count` batches whose process was killed; the first `flushed` ones were flushed."""
     log = open_log(directory, config)
     for number in range(count):
         if number == flushed and flushed:
@@ -159,7 +159,7 @@ class TestBitFlips:
         size = len(whole) // 6
         for at in range(3 * size, 6 * size, 7):
             if at % size in range(12, 16):
-                continue  # the leader epoch is outside the CRC
+                continue  # the CRC does not cover the leader epoch
             copy = tmp_path / "copy"
             shutil.copytree(directory, copy)
             flipped = bytearray(whole)
@@ -167,7 +167,7 @@ class TestBitFlips:
             (copy / name(0)).write_bytes(flipped)
             log = open_log(copy, LONG, recovery_point=3)
             left = at // size
-            # The base offset is outside the CRC too: a larger one looks like a gap of compaction.
+            # The CRC does not cover the base offset either, and a larger base offset looks like a compaction gap.
             if at % size >= 8:
                 assert contents(log) == expected(left)
             else:
@@ -265,7 +265,7 @@ class TestIndexes:
             log.close()
 
     def test_preallocated_zeros_are_no_entries(self, directory):
-        """Kafka leaves them in an open directory when it is killed."""
+        """Kafka leaves preallocated zeros in the indexes of an open data directory when it is killed."""
         crashed(directory, 40, flushed=39).flusher.flush()
         for path in [*directory.glob("*.index"), *directory.glob("*.timeindex")]:
             path.write_bytes(path.read_bytes() + bytes(10200 if path.suffix == ".timeindex" else 10240))
@@ -290,7 +290,7 @@ class TestHowMuchIsRead:
         disk = CountingDisk()
         log = open_log(directory, LONG, recovery_point=28, disk=disk)
         assert log.log_end_offset == 30
-        # Before it, the headers are read: a batch of a producer could be among them.
+        # Before the recovery point only batch headers are read, because one of the batches could be a producer's.
         assert disk.bytes_read < 30 * HEADER_WINDOW + 5 * 30_000 < log.size_bytes / 2
         log.close()
 
@@ -407,11 +407,11 @@ class TestLeftovers:
         (directory / "partition.metadata.tmp").write_bytes(b"x")
         (directory / "notes.txt").write_bytes(b"kept")
         (directory / "12.log").write_bytes(b"kept")
-        # A compaction of the first two segments that was complete ...
+        # A compaction of the first two segments was completed, and one of the last segment was not.
         compacted = make_batch(b"only", base_offset=bases[2] - 1, partition_leader_epoch=0)
         (directory / name(0, "log.swap")).write_bytes(compacted)
         (directory / name(0, "txnindex")).write_bytes(format_aborted([EndedTransaction(1, 0, 1, 2)]))
-        # ... and one of the last that was not.
+        # These are the files of the compaction that was not completed.
         (directory / name(bases[3], "log.cleaned")).write_bytes(b"x")
         (directory / name(bases[3], "log.swap")).write_bytes(b"x")
         log = open_log(directory, recovery_point=50, clean_shutdown=True)
@@ -508,7 +508,7 @@ def test_a_killed_process_loses_nothing_that_was_written(directory):
 
 class TestNoDescriptorLeft:
     def test_a_log_without_descriptors_stays_online_and_continues_later(self, directory, monkeypatch):
-        monkeypatch.setattr(OPEN_FILES, "make_room", lambda: False)  # no file can rest
+        monkeypatch.setattr(OPEN_FILES, "make_room", lambda: False)  # no open file gives up its descriptor
         log = open_log(directory)
         fill(log, 12)
         log.flusher.flush()
@@ -519,7 +519,7 @@ class TestNoDescriptorLeft:
                     append(log, b"%070d" % 12 + b"v" * 800)
             assert (log.is_offline, log.segment_base_offsets) == (False, [base])
             assert not (directory / name(12)).exists()
-            # What needs no new segment is let in, indexed and synced.
+            # An append that needs no new segment is accepted, indexed and synced.
             append(log, b"%070d" % 12)
             log.flusher.flush()
             with pytest.raises(KafkaError, match="Too many open files"):

@@ -1,4 +1,4 @@
-"""One segment: batches in its file, entries in its indexes, and its known state after each change."""
+"""One segment: the batches in its file, the entries in its indexes, and its state after each change."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncelog_protocol.records.batch import NO_TIMESTAMP
 BASE = 100
 SIZE = len(make_batch())
 EVERY_SECOND = SIZE + 1
-"""An index interval that gives entries for the third batch, the fifth, ..."""
+"""Bytes between index entries, such that every second batch from the third on gets an entry."""
 
 
 def create(directory: Path, disk: Disk | None = None) -> Segment:
@@ -23,7 +23,7 @@ def create(directory: Path, disk: Disk | None = None) -> Segment:
 
 
 def reopened(segment: Segment, directory: Path) -> Segment:
-    """The active segment of a log that was closed in an orderly way and reopened."""
+    """Return the active segment of a log that was closed in order and reopened."""
     segment.seal()
     segment.close()
     opened = Segment.open(
@@ -47,7 +47,7 @@ def offsets(segment: Segment, start: int = BASE) -> list[int]:
 
 
 def indexed(segment: Segment) -> list[tuple[int, int]]:
-    """(offset, position) of the entries of the offset index."""
+    """Return the (offset, position) of each entry of the offset index."""
     entries = [segment.offset_index.lookup(offset) for offset in range(BASE, segment.next_offset)]
     return sorted({(entry.offset, entry.position) for entry in entries if entry.position})
 

@@ -1,4 +1,4 @@
-"""Brokers that start side by side in a new store agree on the id of their cluster before any has founded it."""
+"""Brokers that start simultaneously with a new store agree on one cluster id before any has founded the cluster."""
 
 import asyncio
 

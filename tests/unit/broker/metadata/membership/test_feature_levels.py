@@ -1,4 +1,6 @@
-"""Releases agree on the highest level that all know, and one that shares none with the others stays outside."""
+"""Brokers agree on the highest feature level that all their releases support, and a broker that shares no level with
+the others is not admitted.
+"""
 
 from __future__ import annotations
 
@@ -69,4 +71,4 @@ async def test_a_release_without_a_common_level_does_not_join(
     monkeypatch.setattr(feature_levels, "LOWEST", lowest)
     with pytest.raises(NoCommonLevel, match=words):
         await check_levels(store, 1)
-    await check_levels(store, 2)  # what is registered under our own id is our predecessor
+    await check_levels(store, 2)  # the registration under this broker's own id is that of its predecessor

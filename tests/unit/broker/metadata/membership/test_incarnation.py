@@ -1,4 +1,4 @@
-"""The trace that a process leaves for its successor in the same data directory."""
+"""A process leaves a trace for its successor in the same data directory."""
 
 import stat
 
@@ -79,12 +79,12 @@ async def test_the_session_before_is_ended_or_ends_by_itself(tmp_path, error):
 
 
 def test_a_restarted_broker_reports_possible_losses_of_its_crashed_predecessor(tmp_path):
-    """The predecessor ended before it registered, at any point, perhaps cleanly."""
+    """The predecessor ended at any point before it registered, perhaps cleanly."""
     leave_trace(RealDisk(), str(tmp_path), Trace(KEY, "the boot before"))
     for was_closed_cleanly in (False, True, False):
         process = Predecessor(Store(), RealDisk(), str(tmp_path), was_closed_cleanly=was_closed_cleanly)
         assert not process.is_log_tail_kept
-        assert read_trace(RealDisk(), str(tmp_path)).key == KEY  # whose session still is to be ended
+        assert read_trace(RealDisk(), str(tmp_path)).key == KEY  # to end its session
     process.leave_trace()
     successor = Predecessor(Store(), RealDisk(), str(tmp_path), was_closed_cleanly=False)
     assert not successor.is_log_tail_kept

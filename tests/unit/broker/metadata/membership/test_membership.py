@@ -1,4 +1,4 @@
-"""When a broker may lead: tested on a store that answers as the test says, without a network."""
+"""When a broker may lead, tested without a network on a store that responds as the test says."""
 
 import asyncio
 
@@ -32,7 +32,7 @@ class Store:
 
 
 class Place:
-    """A member with all functions that it calls; a test may delay each of them."""
+    """A member with all functions that it calls; a test may delay each of these functions."""
 
     def __init__(self, tasks, *, is_strict=True):
         self.store, self.clock = Store(), ManualClock()
@@ -90,7 +90,7 @@ async def test_the_gate_is_shut_until_the_broker_has_seen_the_cluster(tasks):
 
 
 async def test_the_lease_is_compared_when_it_is_asked_for(place):
-    """A process that was paused continues before it gets any notification."""
+    """A process that was paused continues before it receives any notification."""
     place.clock.advance_ms(8_999)
     assert place.member.may_lead()
     place.clock.advance_ms(1)
@@ -100,7 +100,7 @@ async def test_the_lease_is_compared_when_it_is_asked_for(place):
 
 
 async def test_a_gate_that_is_shut_for_a_moment_is_waited_for(place):
-    """The broker is told to stop at that moment, and may lead the only in-sync copy."""
+    """The broker is told to stop while the gate is closed, and it may lead the only in-sync copy."""
     place.clock.advance_ms(9_000)
     waiting = asyncio.ensure_future(place.member.is_back(2.0))
     await asyncio.sleep(0)
@@ -153,7 +153,9 @@ async def test_a_failed_step_of_the_re_registration_is_retried(place, monkeypatc
 
 
 async def test_the_gate_stays_shut_until_the_broker_sees_its_new_registration(place, monkeypatch):
-    """The session may be interrupted several times: leadership by older states must have ended."""
+    """The session may be interrupted several times, and leadership that is based on older partition states must have
+    ended.
+    """
     monkeypatch.setattr("oncelog_broker.metadata.membership.membership.RETRY_SECONDS", 0.001)
     fails = asyncio.Event()
 

@@ -1,4 +1,4 @@
-"""Producer id blocks (S1-S4): never the same id twice, whatever the connection does."""
+"""Producer id blocks never yield the same id twice, whatever happens to the connection (S1-S4)."""
 
 import asyncio
 
@@ -57,7 +57,7 @@ async def test_s1_s2_brokers_that_race_get_different_blocks(embedded_store):
 
 @pytest.mark.parametrize("is_first", [True, False], ids=["create", "set"])
 async def test_s1_a_block_whose_reply_is_lost_is_nobodys(unreliable_store, is_first):
-    """The node names our broker id, but so would the write of an earlier process."""
+    """The node names this broker's id, but the write of an earlier process of the same broker would, too."""
     if not is_first:
         await ProducerIdManager(unreliable_store, 1).generate()
     lost = 0 if is_first else 1000
@@ -67,7 +67,9 @@ async def test_s1_a_block_whose_reply_is_lost_is_nobodys(unreliable_store, is_fi
 
 
 async def test_s1_two_processes_of_one_broker_id_get_different_blocks_when_replies_are_lost(unreliable_store):
-    """The paused process continues and reads exactly the block that it asked for: it belongs to the other process."""
+    """The paused process continues and reads exactly the block that it requested, but that block belongs to the other
+    process.
+    """
     paused, successor = ProducerIdManager(unreliable_store, 2), ProducerIdManager(unreliable_store.reliable, 2)
     ids = []
 
@@ -106,7 +108,7 @@ async def test_e29_an_unreachable_store_is_coordinator_load_in_progress_and_pass
     unreliable_store.unreachable = False
     assert await manager.generate() == 0
     unreliable_store.unreachable = True
-    assert await manager.generate() == 1  # the block is ours already
+    assert await manager.generate() == 1  # the broker already owns the block
 
 
 async def test_e29_a_block_that_is_always_lost_is_not_waited_for_for_ever(unreliable_store):
@@ -135,7 +137,7 @@ async def test_s75_ids_continue_above_those_that_the_logs_know_where_the_store_i
     raised = await latest(embedded_store)
     assert raised.start == 4321 + UNKNOWN_IDS + 1
     assert await manager.generate() == raised.start
-    assert await ProducerIdManager(embedded_store, 3).generate() == raised.end + 1  # for all brokers
+    assert await ProducerIdManager(embedded_store, 3).generate() == raised.end + 1  # raised for all
     assert [line.message for line in caplog.records if "older than the logs" in line.message]
 
 
@@ -205,11 +207,11 @@ async def test_s76_a_broker_alone_continues_above_its_logs_where_the_block_canno
 
 
 async def test_s76_a_member_gives_no_ids_where_the_block_cannot_be_read_and_says_so_once(embedded_store, caplog):
-    """Other brokers may know higher ids than this one."""
+    """Other brokers may know producer ids that are higher than those that this broker knows."""
     await embedded_store.create(paths.LATEST_PRODUCER_ID_BLOCK, b"{")
     manager = ProducerIdManager(embedded_store, 2)
     manager.note_known(41)
-    await manager.raise_block()  # no reason not to start
+    await manager.raise_block()  # an unreadable block does not prevent the start
     for _ in range(3):
         with pytest.raises(KafkaError) as raised:
             await manager.generate()
@@ -220,7 +222,7 @@ async def test_s76_a_member_gives_no_ids_where_the_block_cannot_be_read_and_says
 
 
 async def test_s75_a_broker_gives_up_its_block_when_another_one_raises_the_last_above_it():
-    """It was the first to start with an older store, and its own logs know no ids."""
+    """This broker was the first to start with the older store, and its own logs know no producer ids."""
     tree = SharedTree()
     early, late = ProducerIdManager(tree.connect(), 1), ProducerIdManager(tree.connect(), 2)
     assert await early.generate() == 0

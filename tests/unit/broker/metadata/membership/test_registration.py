@@ -1,4 +1,6 @@
-"""Founding a cluster and registering in it: one write, also when it takes over a foreign data directory."""
+"""Founding a cluster and registering a broker in it are one write, even when the broker takes over a foreign data
+directory.
+"""
 
 import asyncio
 from dataclasses import replace
@@ -220,7 +222,7 @@ async def test_s74_a_founding_that_was_cut_short_is_continued_and_nobody_joins_m
 
 
 async def test_s74_an_earlier_process_of_the_founder_writes_nothing_more(limited):
-    """It was paused while it founded the cluster; its successor has finished the founding."""
+    """The earlier process was paused while it founded the cluster, and its successor has finished the founding."""
     multi = limited.multi
     interfered = False
 
@@ -360,7 +362,7 @@ async def test_s79_a_broker_keeps_its_own_address_from_start_to_start():
 
 
 async def test_s79_the_address_of_a_broker_that_is_dying_is_waited_for():
-    """Its successor at that address may have another id."""
+    """The next broker at that address may have another broker id."""
     tree = SharedTree()
     first, second = tree.connect(), tree.connect()
     await register_broker(first, 1, REGISTRATION)
@@ -379,7 +381,7 @@ async def test_s79_the_address_of_a_broker_that_is_dying_is_waited_for():
 
 
 async def test_s79_one_of_two_brokers_that_register_one_address_at_once_stays(monkeypatch):
-    """Both checked the address before either was registered."""
+    """Both brokers checked the address before either was registered."""
     tree = SharedTree()
     stores = {1: tree.connect(), 2: tree.connect()}
     await register_broker(tree.connect(), 3, ELSEWHERE)
@@ -404,7 +406,7 @@ async def test_s79_one_of_two_brokers_that_register_one_address_at_once_stays(mo
 
 
 async def test_s74_a_running_process_accepts_no_other_store_and_no_earlier_state():
-    """It does not register there, either, whichever brokers are registered."""
+    """The process does not register in the other store either, whichever brokers are registered there."""
     mine = SharedTree()
     first = mine.connect()
     early = await register_broker(first, 1, REGISTRATION, process="p0")

@@ -1,4 +1,4 @@
-"""The current image follows the store through its watches."""
+"""The current image follows the metadata store through watches."""
 
 import asyncio
 from types import SimpleNamespace
@@ -56,7 +56,7 @@ def topic_operations(name, partitions=1, topic_id=ID, with_states=True):
 
 @pytest.fixture
 async def cluster(embedded_store):
-    """A store with a founded cluster, and its image."""
+    """A store with a founded cluster."""
     operations = [Create(path) for path in paths.PERSISTENT]
     await embedded_store.multi([*operations, Create(paths.CLUSTER_ID, encode_cluster_id("cluster"))])
     return embedded_store
@@ -70,7 +70,7 @@ async def cache(cluster):
 
 
 async def settled(cache):
-    """The image after all changes so far."""
+    """Return the image after all changes so far."""
     if cache._refreshing is not None:
         await asyncio.gather(cache._refreshing, return_exceptions=True)
     return cache.image
@@ -114,7 +114,7 @@ async def test_nonsense_in_one_node_keeps_no_start_away(cluster, caplog, path):
 
 @pytest.mark.parametrize("path", [paths.topic("old"), paths.partition_state("old", 0), paths.topic_config("old")])
 async def test_a_corrupted_node_keeps_its_last_value_even_after_a_full_read(cluster, cache, path):
-    """The logs of a topic that seemed to be gone would be deleted."""
+    """Otherwise the topic would seem deleted, and its logs would be deleted."""
     await cluster.multi([*topic_operations("old"), Create(paths.topic_config("old"), encode_config({"a": "1"}))])
     before = await settled(cache)
     await cluster.multi([Set(path, b"{"), *topic_operations("t", topic_id=b"o" * 16)])
@@ -245,7 +245,7 @@ async def test_after_an_outage_the_watched_roots_bring_the_image_up_to_date(unre
     assert not (await settled(cache)).topics
     assert "not current" in caplog.text
     unreliable_store.unreachable = False
-    cache._on_change(paths.BROKERS)  # as a store says after a reconnect
+    cache._on_change(paths.BROKERS)  # the notification that a store sends after a reconnect
     assert "t" in (await settled(cache)).topics
     await cache.close()
 
@@ -253,7 +253,9 @@ async def test_after_an_outage_the_watched_roots_bring_the_image_up_to_date(unre
 async def test_a_reconnect_that_is_told_before_the_failure_is_heard_brings_it_up_to_date_too(
     cluster, cache, monkeypatch
 ):
-    """A read fails with its connection; its task learns of that some loop turns later, when the store is back."""
+    """A read fails with its connection. The reading task learns of the failure some loop turns later, when the store is
+    available again.
+    """
     get_many = cluster.get_many
 
     async def fail_late(_paths):
@@ -267,7 +269,7 @@ async def test_a_reconnect_that_is_told_before_the_failure_is_heard_brings_it_up
 
 
 class Unreadable:
-    """Reads of this node fail with this error until `is_over`."""
+    """Makes reads of this node fail with this error until `is_over`."""
 
     def __init__(self, cluster, monkeypatch, path, reason):
         self.is_over = False
@@ -369,7 +371,7 @@ async def test_a_closed_cache_keeps_its_last_image(cluster, cache):
 
 
 async def test_a_synced_image_is_not_older_than_the_request(cluster, cache, monkeypatch):
-    """The watch has reported the topic, which is not read yet."""
+    """The watch has reported the topic, but the topic is not read yet."""
     may_read, get_many = asyncio.Event(), cluster.get_many
 
     async def slow(paths):
@@ -397,7 +399,7 @@ async def test_a_failed_sync_yields_no_image(cluster, cache, monkeypatch):
 
 
 async def test_a_change_during_the_first_read_is_not_overwritten_by_it(cluster, monkeypatch):
-    """A broker that starts while its partitions get leaders would otherwise never learn of them."""
+    """Otherwise a broker that starts while its partitions get leaders would never learn of the leaders."""
     await cluster.multi(list(topic_operations("orders")))
     read_image, was_read, may_end = reader.read_image, asyncio.Event(), asyncio.Event()
 
@@ -421,7 +423,9 @@ async def test_a_change_during_the_first_read_is_not_overwritten_by_it(cluster, 
 
 
 async def test_a_topic_is_never_shown_without_the_settings_that_were_made_with_it(cluster, monkeypatch):
-    """ZooKeeper reports the changes of one write one by one; here the settings are reported late, or never."""
+    """ZooKeeper reports the changes of one write one after the other; here the change of the settings is reported late
+    or never.
+    """
     watch = cluster.watch
     monkeypatch.setattr(
         cluster, "watch", lambda path, callback: watch(path, callback) if path != paths.CONFIG else lambda: None
@@ -434,7 +438,7 @@ async def test_a_topic_is_never_shown_without_the_settings_that_were_made_with_i
 
 
 async def test_s74_a_replaced_store_is_not_read(cluster, caplog):
-    """Topics missing in it would count as deleted, and so would their logs."""
+    """Topics that are missing in the replacement would count as deleted, and their logs would be deleted."""
     is_wrong = False
 
     async def check():
@@ -446,7 +450,7 @@ async def test_s74_a_replaced_store_is_not_read(cluster, caplog):
     assert "t" in (await settled(cache)).topics
     is_wrong = True
     for path in (paths.partition_state("t", 0), paths.partition("t", 0), paths.partitions("t"), paths.topic("t")):
-        cache._on_change(paths.BROKERS)  # a session began there
+        cache._on_change(paths.BROKERS)  # a session began on the replacement
         await settled(cache)
         await cluster.delete(path)
         assert "t" in (await settled(cache)).topics

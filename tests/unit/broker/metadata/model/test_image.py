@@ -1,4 +1,4 @@
-"""The immutable image: a change makes a new image and leaves the old one unchanged."""
+"""The image is immutable: a change creates a new image and leaves the old one unchanged."""
 
 import dataclasses
 

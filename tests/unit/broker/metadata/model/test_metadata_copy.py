@@ -1,4 +1,4 @@
-"""The copy of the metadata restores the same cluster, and a copy that was cut short is rejected."""
+"""The copy of the metadata restores the same cluster, and an incomplete copy is rejected."""
 
 import asyncio
 import json
@@ -64,7 +64,9 @@ def whole_image() -> ClusterImage:
 
 
 def without_versions(image: ClusterImage) -> ClusterImage:
-    """The image without versions and zxids, which belong to the original store; a copy has no unreadable ACLs."""
+    """Return the image without versions and zxids, which belong to the original store, and without unreadable ACLs,
+    which a copy does not contain.
+    """
     topics = [
         replace(topic, partitions={i: replace(p, partition_epoch=0, written=0) for i, p in topic.partitions.items()})
         for topic in image.topics.values()
@@ -126,7 +128,7 @@ def test_nonsense_is_not_read(tmp_path, line, by) -> None:
 
 
 class WatchedDisk(RealDisk):
-    """Notifies the loop of each attempt to write a copy, and refuses it while `is_full`."""
+    """Notifies the event loop of each attempt to write a copy, and refuses the write while `is_full`."""
 
     def __init__(self) -> None:
         self.is_full = False
@@ -143,7 +145,7 @@ class WatchedDisk(RealDisk):
 
 
 class Copying:
-    """A copier that follows a store, with its tasks and no pause between two copies."""
+    """A copier that follows a store, with its tasks, and without a pause between two copies."""
 
     def __init__(self, directory, monkeypatch) -> None:
         monkeypatch.setattr(metadata_copy, "SETTLE_SECONDS", 0.0)

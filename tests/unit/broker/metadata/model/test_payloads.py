@@ -1,4 +1,6 @@
-"""JSON of Kafka's ZooKeeper mode. The literals are nodes as Kafka writes them."""
+"""The JSON payloads of Kafka's ZooKeeper mode are parsed and encoded. The literals are the content of nodes as Kafka
+writes them.
+"""
 
 import json
 
@@ -125,7 +127,7 @@ PARSERS = [
 )
 def test_a_bad_payload_raises_one_error_that_names_the_node(parse, data):
     if parse is payloads.parse_config and not data:
-        return  # a node without settings, which is there for those beneath it
+        return  # a node without settings, which exists only as the parent of other nodes
     with pytest.raises(MalformedPayload, match=r"^/the/node holds no valid metadata: ") as raised:
         parse(data, "/the/node")
     assert raised.value.path == "/the/node"

@@ -1,4 +1,6 @@
-"""Quotas in the store: Kafka's nodes, guarded by their versions, beside SCRAM credentials; and the image of them."""
+"""Quotas are stored in Kafka's nodes, beside SCRAM credentials; node versions guard each write, and the image contains
+the quotas.
+"""
 
 from __future__ import annotations
 
@@ -155,7 +157,7 @@ JAVAS = "/config/ips/0%3A0%3A0%3A0%3A0%3A0%3A0%3A1"
 
 
 async def test_an_address_is_one_entity_however_its_node_is_spelled(founded: Any, cache: MetadataCache) -> None:
-    """Kafka's tools write the address in Java's spelling."""
+    """Kafka's tools write the address in Java's notation."""
     await founded.create(JAVAS, encode_config({RATE: "7"}), make_parents=True)
     image = await cache.wait_for(lambda image: LOOPBACK in image.quotas)
     assert image.quotas == {LOOPBACK: {RATE: 7}}

@@ -73,7 +73,7 @@ REGISTRATION = BrokerRegistration((Endpoint("PLAINTEXT", "h", 1),), timestamp_ms
 
 @pytest.fixture
 async def store(embedded_store: Any) -> MetadataStore:
-    """A cluster of brokers 1 and 7 with the topics `good` and `bad`; broker 1 was registered before."""
+    """A cluster of brokers 1 and 7 with the topics `good` and `bad`; broker 1 was registered earlier."""
     await register_broker(embedded_store, 7, registration_at(7))
     for name, number in (("good", 1), ("bad", 2)):
         topic = TopicAssignment(bytes([number]) * 16, {p: ReplicaAssignment((1,)) for p in (0, 1)})
@@ -226,7 +226,7 @@ ALLOW = AclEntry("User:alice", "*", AclOperation.READ, AclPermission.ALLOW)
 
 @pytest.mark.parametrize("pattern", [PatternType.LITERAL, PatternType.PREFIXED])
 def test_s76_acls_that_cannot_be_read_open_nothing(pattern: PatternType) -> None:
-    """They may contain an ACL that denies an access allowed by another pattern."""
+    """The unreadable ACLs may include one that denies an access that another pattern allows."""
     allowing = ResourcePattern(ResourceType.TOPIC, "*", PatternType.LITERAL)
     unreadable = ResourcePattern(ResourceType.TOPIC, "secret", pattern)
     index = AclIndex().of({allowing: frozenset({ALLOW}), unreadable: frozenset()})

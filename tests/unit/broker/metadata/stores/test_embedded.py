@@ -1,4 +1,4 @@
-"""The particular properties of the store in one file: durability, damage, the lock, failing writes."""
+"""The specific properties of the store in one file: durability, damage, the lock, and failing writes."""
 
 import asyncio
 import os
@@ -38,7 +38,7 @@ async def test_everything_is_there_after_a_reopen(path):
     before = await store.get_many(["/a", "/a/b"])
     await store.close()
     store = EmbeddedStore.open(path)
-    last = 3  # of the writes, which is all that is kept of when a node was set
+    last = 3  # number of the last write, because the store keeps no mzxid of single nodes
     assert await store.get_many(["/a", "/a/b"]) == [(data, stat._replace(mzxid=last)) for data, stat in before]
     assert await store.children("/") == ["a"]
     await store.delete("/a/b")
@@ -78,7 +78,7 @@ asyncio.run(write())
 
 
 def answered_before_kill_9(path):
-    """The number of the last write whose answer a writer process got before it was killed while writing."""
+    """Kill a process that keeps writing; return the number of the last write that the process saw confirmed."""
     writer = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE, text=True)
     for _ in range(50):
         assert writer.stdout.readline()
@@ -136,7 +136,7 @@ def make_orphan(path):
 
 async def test_a_read_only_directory_is_not_reported_as_damage(path, monkeypatch):
     path.write_bytes(b"not ours to read")
-    monkeypatch.setattr("os.access", lambda *_: False)  # root may write everywhere
+    monkeypatch.setattr("os.access", lambda *_: False)  # root may write everywhere, so the check is simulated
     with pytest.raises(StoreFileError, match="may not be read and written by this user"):
         EmbeddedStore.open(path)
 
@@ -240,7 +240,9 @@ async def test_a_failed_fsync_ends_the_session(path, monkeypatch):
 
 
 async def test_waiting_writes_are_not_done_after_a_failed_fsync(path, monkeypatch):
-    """They may build on data that is not stored, and would be reported as durable in a file of unknown state."""
+    """Waiting writes may depend on data that is not stored, and would be reported as durable although the state of the
+    file is unknown.
+    """
     store = EmbeddedStore.open(path)
     await store.create("/before")
     committing, may_fail = threading.Event(), threading.Event()
@@ -288,7 +290,7 @@ async def test_a_failing_commit_leaves_no_open_transaction(path):
 
 
 async def test_s93_a_defect_in_one_write_ends_the_session_and_leaves_nobody_waiting(path, monkeypatch):
-    """The content of the file is unknown then; the broker stops, and a restart reads it."""
+    """After a defect the content of the file is unknown; the broker stops, and a restart reads the file."""
     store = EmbeddedStore.open(path)
     states = []
     store.watch_session(states.append)

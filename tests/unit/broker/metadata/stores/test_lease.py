@@ -1,4 +1,4 @@
-"""The arithmetic of the lease by which a broker may lead."""
+"""The lease says until when a broker may lead; these tests check its arithmetic."""
 
 import math
 
@@ -23,7 +23,7 @@ def test_a_heartbeat_seen_by_the_leader_counts_at_once():
 
 
 def test_an_answered_heartbeat_counts_when_a_later_one_is_answered():
-    """The follower that answered the first heartbeat may have died before it informed the leader."""
+    """The follower that responded to the first heartbeat may have died before it informed the leader."""
     lease = Lease(T)
     lease.answered(100.0)
     assert lease.until == -math.inf
@@ -36,7 +36,7 @@ def test_a_heartbeat_sent_too_soon_afterwards_proves_nothing():
     lease.answered(100.0)
     lease.answered(100.9)
     assert lease.until == -math.inf
-    lease.answered(101.0)  # an eighth after the first, a tenth of a second after the second
+    lease.answered(101.0)  # an eighth of the timeout after the first heartbeat, 0.1 s after the second
     assert lease.until == 100.0 + 0.9 * T
     lease.answered(102.0)
     assert lease.until == 101.0 + 0.9 * T
@@ -44,7 +44,7 @@ def test_a_heartbeat_sent_too_soon_afterwards_proves_nothing():
 
 @pytest.mark.parametrize("answered", [2, 3, 50])
 def test_the_remaining_lease_after_the_last_answer_is_reported(answered):
-    """Heartbeats are sent regularly and answered at once; then the answers stop."""
+    """Heartbeats are sent regularly and get immediate responses; then the responses stop."""
     lease, last = Lease(T), 0.0
     for number in range(answered):
         last = 100.0 + number * HEARTBEAT_SHARE * T
@@ -68,8 +68,8 @@ def test_an_old_answer_does_not_shorten_the_lease():
     lag=st.floats(0.0, T / 8),
 )
 def test_the_lease_ends_before_a_leader_that_hears_late_can_end_the_session(gaps, answered, lag):
-    """The follower forwards heartbeats up to `lag` later and may die with the newest one: the leader knows only
-    heartbeats that reached the follower at least `lag` before its last answer.
+    """The follower forwards heartbeats up to `lag` later and may die with the newest one. So the leader surely knows
+    only heartbeats that reached the follower at least `lag` before its last response.
     """
     lease, now, sent = Lease(T), 0.0, []
     lease.seen_by_leader(0.0)

@@ -1,4 +1,4 @@
-"""The contract of every MetadataStore (the `store` fixture runs over all implementations)."""
+"""The contract that every MetadataStore fulfils; the `store` fixture runs the tests with all implementations."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""The embedded store's nodes and transactions as plain values."""
+"""The embedded store represents nodes and transactions as plain values."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""A -wal file that was written for another state of the store is refused, never mixed into it."""
+"""A -wal file that belongs to another state of the store is refused and never merged into the store."""
 
 import shutil
 import sqlite3
@@ -18,7 +18,7 @@ def path(tmp_path: Path) -> Path:
 
 
 def copy(path: Path, directory: str) -> Path:
-    """The files of a running store, as `kill -9` would leave them."""
+    """Copy the files of a running store, as `kill -9` would leave them."""
     target = path.parent / directory
     target.mkdir()
     for each in (path, log_of(path)):
@@ -28,7 +28,9 @@ def copy(path: Path, directory: str) -> Path:
 
 
 async def write(path: Path, *nodes: str, killed: str = "") -> Path:
-    """The files of a process that wrote these nodes one after the other; as before its end, if `killed`."""
+    """Write these nodes one after the other and return the path of the files; with `killed`, the files are copied
+    before the process closes the store.
+    """
     store = EmbeddedStore.open(path)
     for node in nodes:
         await store.create(node, b"x" * 100)
@@ -49,7 +51,7 @@ def content(path: Path) -> dict[Path, bytes]:
 
 
 def refusal(path: Path) -> str:
-    """The reason why the store is not opened; no file has changed."""
+    """Return the reason why the store refuses to open, and check that no file has changed."""
     before = content(path)
     with pytest.raises(StoreFileError) as caught:
         EmbeddedStore.open(path)
@@ -71,7 +73,7 @@ async def test_s71_a_backup_beside_the_log_of_a_killed_process_is_refused(path: 
 async def test_s71_a_backup_of_a_running_store_without_its_log_is_refused_beside_a_later_log(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The same process has since checkpointed its log into the file and begun another log."""
+    """The same process has since checkpointed its log into the store file and begun another log."""
     monkeypatch.setattr(write_ahead_log, "MAX_LOG_SIZE", 50_000)
     store = EmbeddedStore.open(path)
     await store.create("/a")

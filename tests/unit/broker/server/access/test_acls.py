@@ -1,4 +1,4 @@
-"""CreateAcls, DescribeAcls and DeleteAcls: refusals, writes and responses."""
+"""CreateAcls, DescribeAcls and DeleteAcls: which requests are refused, what is written, and the responses."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ORDERS, RETURNS = ResourcePattern(TOPIC, "orders", LITERAL), ResourcePattern(TOP
 
 
 class Acls:
-    """The ACLs of a cluster; `changed` are the written patterns."""
+    """The ACLs of a cluster; `changed` lists the patterns that were written."""
 
     def __init__(self, **failing: ErrorCode) -> None:
         self.kept: dict[ResourcePattern, frozenset[AclEntry]] = {
@@ -35,7 +35,7 @@ class Acls:
             RETURNS: frozenset({ALICE_READS}),
         }
         self.shown: dict[ResourcePattern, frozenset[AclEntry]] | None = None
-        """The ACLs in the image; None: those in the store."""
+        """The ACLs in the image; None means that the image has those of the store."""
         self.changed: list[ResourcePattern] = []
         self.failing = failing
         self.waited = 0
@@ -187,7 +187,7 @@ async def test_describing_acls_needs_the_right_an_authorizer_and_a_valid_filter(
 
 
 async def delete(acls: Acls, *asked_for: dict[str, Any], **options: Any) -> list[tuple[int, set[Any]]]:
-    """For each filter its code and the ACLs in its result: (resource, principal, code)."""
+    """Return for each filter its error code, and (resource name, principal, error code) of each matching ACL."""
     request = DeleteAclsRequest(filters=[DeleteAclsRequest.DeleteAclsFilter(**fields) for fields in asked_for])
     answer = await acls.ask(delete_acls, ApiKey.DELETE_ACLS, request, **options)
     return [
@@ -206,7 +206,7 @@ async def test_each_acl_is_reported_once() -> None:
 
 
 async def test_a_filter_with_a_pattern_is_matched_against_the_store() -> None:
-    """The image may lag: no ACL of that pattern may be missed."""
+    """The image may lag, but no ACL of that pattern may be missed."""
     acls = Acls()
     acls.shown = {}
     one = filters(resource_type_filter=TOPIC, resource_name_filter="orders", pattern_type_filter=LITERAL)

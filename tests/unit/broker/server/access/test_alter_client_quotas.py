@@ -1,4 +1,4 @@
-"""AlterClientQuotas: each entry is answered, and no long entry blocks others."""
+"""AlterClientQuotas gives a result for each entry, and long entries do not block other clients."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MANY = 5000
 
 
 class Asked:
-    """A context that notes where its work would pause for others."""
+    """A request context that records where the work would pause for other work."""
 
     def __init__(self) -> None:
         self.pauses = self.looked = 0

@@ -38,7 +38,7 @@ async def ask(*components: tuple[str, int, str | None], strict: bool = False, re
 
 
 def found(answer: Any) -> list[float]:
-    """The values, which differ for each entity."""
+    """Return the values, which differ for each entity and thus identify it."""
     assert answer.error_code == ErrorCode.NONE
     return sorted(value.value for entry in answer.entries for value in entry.values)
 

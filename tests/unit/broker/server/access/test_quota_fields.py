@@ -1,4 +1,4 @@
-"""Entities and values of quotas, including malformed ones."""
+"""Entities and values of quotas are parsed, and malformed ones are refused."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_malformed_quota_entities_are_refused(parts: list[Any]) -> None:
         (USER, "producer_byte_rate", 0.0, None),
         (USER, "request_percentage", float("nan"), None),
         (USER, "request_percentage", float("inf"), None),
-        (USER, "connection_creation_rate", 1.0, None),  # a key of addresses
+        (USER, "connection_creation_rate", 1.0, None),  # this key applies only to addresses
         (ADDRESS, "producer_byte_rate", 1.0, None),
         (USER, "no_such_key", 1.0, None),
     ],

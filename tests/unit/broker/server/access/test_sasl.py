@@ -1,4 +1,4 @@
-"""SaslHandshake and SaslAuthenticate: the steps of a login, and the answers to requests out of order."""
+"""SaslHandshake and SaslAuthenticate: the steps of a login, and the responses to requests that are out of order."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RIGHT, WRONG = b"\0alice\0a", b"\0alice\0wrong"
 
 
 class Client:
-    """A connection that requires a login and has none yet."""
+    """A connection that requires a login and has not logged in yet."""
 
     def __init__(self) -> None:
         exchange = SaslExchange({"PLAIN": lambda: PlainMechanism({"alice": Secret("a")})}, {"PLAIN": 60_000})

@@ -1,4 +1,4 @@
-"""AlterUserScramCredentials and DescribeUserScramCredentials, with a result for each user."""
+"""AlterUserScramCredentials and DescribeUserScramCredentials give a result for each user."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def upsertion(name: str = "alice", **fields: Any) -> Upsertion:
 
 
 class Users:
-    """The settings of users, as the metadata store keeps them."""
+    """The settings of users as the metadata store contains them."""
 
     def __init__(self) -> None:
         self.kept: dict[str, dict[str, str]] = {}
@@ -61,7 +61,7 @@ class Users:
 
 
 def shown(answer: Any) -> dict[str, Any]:
-    """Name -> mechanism and iterations of its credentials, or the error code."""
+    """Return user name -> (mechanism, iterations) of each credential, or the error code."""
     return {
         result.user: result.error_code or [(each.mechanism, each.iterations) for each in result.credential_infos]
         for result in answer.results

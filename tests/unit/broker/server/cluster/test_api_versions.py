@@ -61,7 +61,7 @@ def test_features_whose_lowest_level_is_0_are_for_those_who_can_read_them(versio
         (3, "client name", "1", ErrorCode.INVALID_REQUEST),
         (3, "client\n", "1", ErrorCode.INVALID_REQUEST),
         (3, "apache-kafka-java", "4.1.0-rc1", ErrorCode.NONE),
-        (2, "", "", ErrorCode.NONE),  # clients did not send their name before v3
+        (2, "", "", ErrorCode.NONE),  # before v3 clients did not send their name
     ],
 )
 def test_client_software_names_are_validated(version: int, name: str, software_version: str, code: ErrorCode) -> None:

@@ -1,4 +1,4 @@
-"""DescribeCluster: brokers with the addresses of the listener that was used."""
+"""DescribeCluster returns brokers with their addresses on the listener that the client uses."""
 
 from __future__ import annotations
 

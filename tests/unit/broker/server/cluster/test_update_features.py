@@ -1,4 +1,4 @@
-"""UpdateFeatures: the present levels are accepted, all others are refused (KIP-584)."""
+"""UpdateFeatures accepts the present levels and refuses all others (KIP-584)."""
 
 from __future__ import annotations
 

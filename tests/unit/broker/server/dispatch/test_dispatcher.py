@@ -1,4 +1,4 @@
-"""Late answers are written when they are ready, and never awaited in vain."""
+"""Late responses are written when they are ready, and a request without a response is not awaited."""
 
 from __future__ import annotations
 

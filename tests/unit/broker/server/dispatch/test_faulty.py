@@ -1,6 +1,6 @@
-"""Faults around a handler: put there by the route where the process is armed, also for requests in an Envelope.
+"""If the process is armed with faults, each route wraps its handler with them, also for requests inside an Envelope.
 
-What faults do, and that they are taken back, is in tests/unit/broker/test_fail_control.py.
+tests/unit/broker/test_fail_control.py tests what faults do and how they are removed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ CREATE = CreateTopicsRequest(
 
 @pytest.fixture
 def faults(monkeypatch: pytest.MonkeyPatch) -> Faults:
-    """The faults of an armed process."""
+    """Arm the process; return its faults."""
     armed = Faults([])
     monkeypatch.setattr(point, "ACTIVE_FAULTS", armed)
     return armed

@@ -1,4 +1,4 @@
-"""The first request of an API: its handler is imported and its codecs are compiled between the turns of others."""
+"""For the first request of an API, the handler is imported and the codecs are compiled in slices between other work."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ VERSION, PRODUCE_VERSION = 4, 9
 
 
 class Connection:
-    """Notes the outcome of its requests."""
+    """Records the outcome of its requests."""
 
     def __init__(self) -> None:
         self.gate = None
@@ -65,7 +65,7 @@ class Connection:
 
 
 class Broker:
-    """A broker in which importing a handler takes a whole slice."""
+    """A broker in which importing a handler takes an entire slice."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.asked: list[list[str]] = []
@@ -165,7 +165,7 @@ async def test_a_first_request_that_cannot_be_read_closes_its_connection(monkeyp
 async def test_the_first_request_is_handled_although_its_client_has_disconnected(
     monkeypatch: pytest.MonkeyPatch, breaks: bool
 ) -> None:
-    """A producer with acks=0, or a member leaving its group, sends its last request and closes."""
+    """A producer with acks=0, or a member that leaves its group, sends its last request and then disconnects."""
     header = struct.pack(">hhih3sB", ApiKey.PRODUCE, PRODUCE_VERSION, 1, 3, b"raw", 0)
     request = ProduceRequest(transactional_id="here", acks=0, timeout_ms=1000, topic_data=[])
     produced = header + codec(ProduceRequest, PRODUCE_VERSION).encode(request)

@@ -1,4 +1,6 @@
-"""Quotas on clients: the charged parts of a request, the wait, and the connection's behaviour during the wait."""
+"""Client quotas: which parts of a request are charged, how long the client waits, and how its connection behaves during
+the wait.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ class Connection(SimpleNamespace):
 
 
 class Broker:
-    """Only the throttling of a broker, with its clients."""
+    """The parts of a broker that throttle clients, and its clients."""
 
     def __init__(self, **quotas: float) -> None:
         self.clock = ManualClock()
@@ -71,7 +73,7 @@ class Broker:
         return self.throttling.context(self.services, connection, api, version, 1, "c", size)
 
     def ask(self, connection: Any, cpu_seconds: float = 0.0, **of_request: Any) -> int:
-        """The throttle time of an answer that takes this much processor time."""
+        """Return the throttle time in ms of a response whose request takes this much CPU time."""
         context = self.context(connection, **of_request)
 
         def handler(_: Any, __: Any) -> HeartbeatResponse:
@@ -130,7 +132,7 @@ async def test_the_processors_time_counts_as_a_share_of_it() -> None:
 
 @pytest.mark.parametrize("rate", [5e-324, 1e-308, 1e-300])
 async def test_a_quota_of_next_to_nothing_is_a_quota(rate: float) -> None:
-    """A client with this quota waits, and the quota can still be corrected."""
+    """A client with a tiny quota waits, and the operator can still correct the quota."""
     broker = Broker(request_percentage=rate, controller_mutation_rate=rate)
     connection = broker.client()
     broker.ask(connection, cpu_seconds=1.0)
@@ -153,7 +155,7 @@ async def test_an_infinite_quota_is_accepted() -> None:
 
 
 async def test_a_session_that_is_refused_late_is_an_error_of_the_fetch() -> None:
-    """A request of many partitions that must wait is processed in slices."""
+    """A fetch of many partitions that must wait is processed in slices."""
     broker = Broker(consumer_byte_rate=1)
     connection = broker.client()
     context = broker.context(connection, api=ApiKey.FETCH, version=12)
@@ -260,7 +262,7 @@ async def test_inter_broker_requests_are_not_counted(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("version", [5, 6])
 async def test_changes_are_refused_or_waited_for_by_what_the_client_knows(version: int) -> None:
-    broker = Broker(controller_mutation_rate=1)  # eleven requests at once
+    broker = Broker(controller_mutation_rate=1)  # eleven simultaneous requests
     connection = broker.client()
 
     def change(partitions: int, fails: bool = False) -> int:
@@ -302,18 +304,18 @@ async def test_a_client_id_of_any_length_takes_little_room() -> None:
     assert all(len(each.client_id) < 100 for each in shared)
 
 
-# --- a connection that has used nothing yet
+# --- connections that have used no quota yet
 
 
 class Line:
-    """New connections of one client: each sends one request, waits as told, and closes."""
+    """New connections of one client: each connection sends one request, waits as long as it must, and closes."""
 
     def __init__(self, broker: Broker) -> None:
         self.broker = broker
 
     def send(self, **of_request: Any) -> float:
-        """Seconds for which the request was put off before it was served; the throttle time is ignored, as departing
-        clients do not wait for it.
+        """Send one request; return the seconds for which the request was delayed before it was served. The throttle
+        time is ignored, because a client that disconnects does not wait for it.
         """
         connection, waited = self.broker.client(), 0.0
         while True:
@@ -328,7 +330,7 @@ class Line:
 
 
 async def test_s95_a_connection_for_each_request_keeps_the_rate() -> None:
-    """Such a client once got 42 MB/s with a quota of 100 kB/s."""
+    """A client that reconnected for each request once reached 42 MB/s with a quota of 100 kB/s."""
     broker = Broker(producer_byte_rate=100_000)
     line, began = Line(broker), broker.clock.monotonic()
     for _ in range(200):
@@ -369,7 +371,7 @@ async def test_s95_old_requests_for_topics_do_not_escape_either() -> None:
         broker.context(waiting, ApiKey.CREATE_TOPICS, 5)
     assert raised.value.seconds == broker.throttling.mutations.window, "it is answered in time"
     broker.context(waiting, ApiKey.CREATE_TOPICS, 5)
-    broker.context(broker.client(), ApiKey.CREATE_TOPICS, 6)  # refused by its handler
+    broker.context(broker.client(), ApiKey.CREATE_TOPICS, 6)  # the handler refuses this request
     broker.context(broker.client(), ApiKey.METADATA, 6)
 
 
@@ -384,7 +386,7 @@ async def test_s95_the_processors_time_is_waited_for_once_and_for_a_window_at_mo
 
 
 async def test_s95_the_debt_of_many_has_a_bound_and_the_rate_holds_all_the_same() -> None:
-    """A thousand connections that used the quota once each owe a hundred windows together."""
+    """A thousand connections that each used the quota once together owe a hundred quota windows."""
     broker = Broker(producer_byte_rate=1000)
     many = [broker.client() for _ in range(1000)]
     for connection in many:
@@ -405,12 +407,12 @@ async def test_s95_the_debt_of_many_has_a_bound_and_the_rate_holds_all_the_same(
 
 
 class Sharing:
-    """Connections that share alice's quota, each of which sends its next request as soon as permitted."""
+    """Connections that share alice's quota; each sends its next request as soon as it may."""
 
     SIZE = 1000
 
     def __init__(self, rate: float, users: int, *, are_new: bool = False) -> None:
-        """`are_new`: each reconnects for each request, and so has no throttle time to wait for."""
+        """`are_new` means that each client reconnects for each request, so that throttle times do not delay it."""
         self.broker = Broker(producer_byte_rate=rate)
         self.served: Counter[int] = Counter()
         self.longest_wait = 0.0
@@ -446,7 +448,7 @@ class Sharing:
 
 @pytest.mark.parametrize("users", [1, 2, 10, 40])
 async def test_s95_steady_users_of_a_quota_do_not_delay_a_new_connection(users: int) -> None:
-    """A new connection waits for usage before its arrival, and no longer."""
+    """A new connection waits only for the usage that preceded its arrival."""
     sharing = Sharing(1000, users)
     sharing.add(users, 60.0)
     sharing.run(60.0 + MAX_DEBT_WINDOWS * WINDOW + 1)
@@ -541,7 +543,7 @@ async def test_a_request_that_is_put_off_gives_up_the_memory_that_others_need() 
     wire.connection.connection_lost(None)
 
 
-# --- the connection
+# --- the behaviour of the connection
 
 
 async def test_a_connection_that_waits_handles_nothing_and_takes_no_more_than_its_buffer() -> None:
@@ -648,11 +650,11 @@ async def test_requests_sent_before_a_disconnect_are_handled_after_the_delay() -
 
 
 async def test_a_throttled_connection_in_line_with_a_large_request_waits_for_both() -> None:
-    """Memory may become free and the throttle time may end in any order: neither lifts the other's hold."""
+    """Memory may become free before or after the throttle time ends, and neither event removes the other's hold."""
     for line_moves_first in (True, False):
         wire = Wire()
         wire.connections.budget.claim()
-        wire.turn_seconds = 2.0  # the time of this turn is spent
+        wire.turn_seconds = 2.0  # the time for this turn of the loop is used
         large = frame(b"a" * (LARGE_REQUEST_BYTES + 1))
         wire.receive(large)
         wire.connection.throttle(1000)
@@ -667,7 +669,7 @@ async def test_a_throttled_connection_in_line_with_a_large_request_waits_for_bot
 
 
 async def test_a_throttled_connection_releases_memory_that_others_need() -> None:
-    """A throttled connection's memory for a large request is used by others, and the request is read again
+    """Other connections use the memory that a throttled connection had for a large request; the request is read again
     afterwards.
     """
     wire = Wire(queued_max_request_bytes=400_000)
@@ -681,7 +683,7 @@ async def test_a_throttled_connection_releases_memory_that_others_need() -> None
     assert wire.dispatcher.frames == [b"a" * 100_000]
 
 
-# --- connections from an address
+# --- the connection rate of an address
 
 
 class Transport:

@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe: members with their present and target assignments."""
+"""ConsumerGroupDescribe returns members with their present and target assignments."""
 
 from __future__ import annotations
 

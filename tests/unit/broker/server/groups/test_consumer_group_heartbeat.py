@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat: permitted members, topics and clusters."""
+"""ConsumerGroupHeartbeat: which members, topics and clusters are permitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteGroups: each group has its own result; only groups without members are deleted."""
+"""DeleteGroups gives each group its own result, and deletes only groups without members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeGroups: members of stable groups, and how an unknown group looks in each version."""
+"""DescribeGroups returns the members of stable groups, and describes an unknown group differently in each version."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""FindCoordinator: which broker, at which address, in the old form and the new."""
+"""FindCoordinator returns the coordinating broker and its address, in the old form and in the new one."""
 
 from __future__ import annotations
 

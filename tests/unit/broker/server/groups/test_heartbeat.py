@@ -1,4 +1,4 @@
-"""Heartbeat: the answer to a member while its coordinator is loading."""
+"""Heartbeat: the response to a member while its coordinator is loading."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ from oncelog_protocol.messages.heartbeat import HeartbeatRequest
     ],
 )
 def test_a_member_of_a_loaded_group_is_alive(refused: ErrorCode, told: ErrorCode) -> None:
-    """As in Kafka: clients do not know a loading error here, and aiokafka's consumer ends on it."""
+    """Kafka also responds so, because clients do not know a loading error here, and aiokafka's consumer stops after
+    one.
+    """
     runtime = SimpleNamespace(write=lambda group, step, failed: failed(KafkaError(refused)))
     services = SimpleNamespace(groups=SimpleNamespace(runtime=runtime))
     context = cast(RequestContext, SimpleNamespace(services=services, may=lambda *_: True))

@@ -1,4 +1,4 @@
-"""JoinGroup: the meaning of its versions, and the form of errors in each."""
+"""JoinGroup: the meaning of its versions, and the form of errors in each version."""
 
 from __future__ import annotations
 

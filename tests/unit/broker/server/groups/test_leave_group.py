@@ -1,4 +1,6 @@
-"""LeaveGroup: one member before v3, whose error is the response's; many members from v3 on, each with its own error."""
+"""LeaveGroup has one member before v3, whose error is that of the response; from v3 on it has many members, each with
+its own error.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListGroups: filters, and the view of a user without rights."""
+"""ListGroups: its filters, and what a user without rights sees."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from oncelog_protocol.messages.list_groups import ListGroupsRequest
 
 @pytest.fixture
 def groups() -> Any:
-    """`g` is stable, `h` has a member that waits for the others."""
+    """The group `g` is stable, and `h` has a member that waits for the others."""
     driver = GroupDriver()
     driver.stable()
     driver.join(group_id="h", version=3)
@@ -25,7 +25,7 @@ def groups() -> Any:
 
 
 async def listed(groups: Any, *, refused: Any = (), **filters: Any) -> dict[str, str]:
-    """Group -> its state."""
+    """Return group id -> state of the group."""
     context = asked(ApiKey.LIST_GROUPS, 5, refused=refused, groups=groups)
     answer = await answered(list_groups.handle, ListGroupsRequest(**filters), context)
     assert answer.error_code == ErrorCode.NONE

@@ -1,4 +1,4 @@
-"""Requests of thousands of partitions or members of one group: done step by step, answered as one."""
+"""Requests with thousands of partitions or members of one group are processed in steps and get one response."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ TOPIC_ID = bytes(range(16))
 
 
 class CountedSlices(Slices):
-    """Counts the steps of each piece of work; other work may run between two steps."""
+    """Counts the steps of each work; other work may run between two steps."""
 
     def __init__(self) -> None:
         super().__init__(ManualClock(), Tasks())
@@ -57,7 +57,9 @@ class CountedSlices(Slices):
 
 
 class Runtime:
-    """One group machine that replays records as they are logged. `sizes` is the size of each step."""
+    """One group machine that replays records immediately after they are logged. `sizes` is the number of partitions or
+    members in each step.
+    """
 
     def __init__(self) -> None:
         self.machine = GroupMachine(GroupConfig(), lambda: 1, lambda: "id")
@@ -94,7 +96,7 @@ class Runtime:
 
 
 def size_of(response: Any) -> int:
-    """The number of partitions or members in an answer."""
+    """Return the number of partitions or members in a response."""
     if isinstance(response, list):
         return 0
     if hasattr(response, "members"):
@@ -103,7 +105,7 @@ def size_of(response: Any) -> int:
 
 
 class Coordinator:
-    """Answers with `error`, and counts the requests."""
+    """Responds with `error`, and counts the requests."""
 
     verifies = True
 
@@ -118,7 +120,7 @@ class Coordinator:
         return self.error
 
     def elsewhere(self, transactional_id: str) -> None:
-        """The image in which this broker coordinates all groups."""
+        """Return None, because this broker coordinates all transactional ids."""
 
     def epoch_of(self, transactional_id: str) -> int:
         return 0
@@ -260,7 +262,7 @@ def store(runtime: Runtime, topic: str, partitions: int) -> None:
 
 
 def fetch(version: int, indexes: list[int] | None) -> OffsetFetchRequest:
-    """Offsets of topic a; with None, of all topics."""
+    """Return a request for the offsets of topic a; `indexes` None means all topics."""
     if version >= offset_fetch.FIRST_BATCHED_VERSION:
         group = OffsetFetchRequest.OffsetFetchRequestGroup
         asked = group.OffsetFetchRequestTopics(name="a", topic_id=TOPIC_ID, partition_indexes=indexes or [])
@@ -308,7 +310,7 @@ async def test_a_long_fetch_of_offsets_is_refused_as_a_whole(services: Any, runt
 
 
 async def test_a_group_that_is_named_very_often_is_put_together_in_steps(services: Any, runtime: Runtime) -> None:
-    """Earlier mentions are not copied with each new one."""
+    """Earlier mentions of the group are not copied with each new one."""
     store(runtime, "a", 3)
     group = OffsetFetchRequest.OffsetFetchRequestGroup
     topic = group.OffsetFetchRequestTopics
@@ -384,7 +386,7 @@ async def test_partitions_are_looked_up_and_answered_in_steps(
 
 
 async def test_a_request_abandoned_by_its_client_writes_no_more(services: Any, runtime: Runtime) -> None:
-    """A transactional commit whose result cannot reach its client must not count."""
+    """A transactional commit whose result cannot reach its client must not take effect."""
     clock = ManualClock()
     services.slices = Slices(clock, Tasks())
     runtime.after_step = lambda: clock.advance_ms(10)

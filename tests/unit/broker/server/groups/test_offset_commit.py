@@ -1,4 +1,4 @@
-"""OffsetCommit of very many partitions: done in steps of the group's machine, answered as one."""
+"""An OffsetCommit with very many partitions is processed in steps of the group's machine and gets one response."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Topic = OffsetCommitRequest.OffsetCommitRequestTopic
 
 
 class Runtime:
-    """One group machine; `fails_at` is the number of the step that is refused."""
+    """One group machine; `fails_at` is the number of the step that fails."""
 
     def __init__(self) -> None:
         self.machine = GroupMachine(GroupConfig(), lambda: 1, lambda: "id")
@@ -66,7 +66,7 @@ def context(runtime: Runtime) -> Any:
 
 
 async def committed(context: Any, *topics: Topic) -> dict[str, list[int]]:
-    """The error codes by topic."""
+    """Commit the offsets; return topic -> error codes of its partitions."""
     request = OffsetCommitRequest(
         group_id="g", generation_id_or_member_epoch=-1, member_id="", topics=list(topics), retention_time_ms=-1
     )

@@ -1,4 +1,4 @@
-"""OffsetDelete: offsets of unsubscribed topics, and rights on each topic."""
+"""OffsetDelete: which offsets it deletes while topics are subscribed, and the rights that each topic requires."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def driver_with_offsets(*topics: str) -> GroupDriver:
 
 
 async def delete(driver: GroupDriver, *topics: str, refused: Any = ()) -> tuple[int, dict[str, list[int]]]:
-    """The code of the response, and those of partition 0 of each topic."""
+    """Return the error code of the response, and topic -> error codes of partition 0."""
     request = OffsetDeleteRequest(
         group_id="g",
         topics=[

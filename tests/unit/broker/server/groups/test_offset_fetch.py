@@ -1,4 +1,6 @@
-"""OffsetFetch: the old form and the batched one, names and ids, and uncommitted partitions."""
+"""OffsetFetch in the old form and in the batched one, with names and with ids, and for partitions without a committed
+offset.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ Topic = Group.OffsetFetchRequestTopics
 
 @pytest.fixture
 def driver() -> GroupDriver:
-    """Group `g` has committed 7 for partition 0 of `orders` and 9 for that of `returns`."""
+    """A group `g` that has committed offset 7 for partition 0 of `orders` and offset 9 for partition 0 of `returns`."""
     driver = GroupDriver()
     driver.commit({("orders", 0): 7, ("returns", 0): 9}, known=("orders", "returns"))
     return driver
@@ -38,7 +40,7 @@ async def fetch(
 
 
 def offsets(topics: Any) -> dict[Any, dict[int, tuple[int, int]]]:
-    """Topic -> partition -> (offset, error code)."""
+    """Return topic -> partition -> (offset, error code)."""
     return {
         topic.name or topic.topic_id: {
             each.partition_index: (each.committed_offset, each.error_code) for each in topic.partitions

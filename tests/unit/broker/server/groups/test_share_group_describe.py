@@ -1,4 +1,6 @@
-"""ShareGroupDescribe: groups with their members, what is hidden, and groups of other protocols."""
+"""ShareGroupDescribe returns groups with their members, hides what the client may not see, and omits groups of other
+protocols.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Describe-, Alter- and DeleteShareGroupOffsets, and DeleteGroups of a share group."""
+"""DescribeShareGroupOffsets, AlterShareGroupOffsets and DeleteShareGroupOffsets, and DeleteGroups for a share group."""
 
 from __future__ import annotations
 
@@ -35,7 +35,9 @@ MISSING = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 class States:
-    """In the place of ShareGroupStates: partition 0 of "t" is at 10, with 3 records done beyond; "error" refuses."""
+    """Replaces ShareGroupStates. Partition 0 of "t" has start offset 10, and 3 records after it are acknowledged;
+    `error` makes all requests fail.
+    """
 
     def __init__(self) -> None:
         self.known: dict[ShareKey, Any] = {ShareKey("g", T, 0): ShareState(1, 4, 10, 3)}
@@ -63,7 +65,9 @@ class States:
 
 
 class Offsets:
-    """Sends requests; partitions of "t" are led here and end at 20, those of "u" at broker 2 and end at 30."""
+    """Sends requests. This broker leads the partitions of "t", which end at offset 20; broker 2 leads those of "u",
+    which end at 30.
+    """
 
     def __init__(self) -> None:
         self.states, self.peers = States(), MemoryPeers()

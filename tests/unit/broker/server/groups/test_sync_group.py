@@ -1,4 +1,4 @@
-"""SyncGroup: the assignment of a member, and the required fields of v5."""
+"""SyncGroup returns the assignment of a member, and v5 requires further fields."""
 
 from __future__ import annotations
 

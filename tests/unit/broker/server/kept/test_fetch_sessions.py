@@ -1,4 +1,4 @@
-"""Incremental fetch sessions (KIP-227)."""
+"""Incremental fetch sessions (KIP-227): which partitions requests and responses contain."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def request(
     partitions: dict[int, int] | None = None,
     forgotten: tuple[int, ...] = (),
 ) -> FetchRequest:
-    """`partitions`: index -> fetch offset, of topic "t"."""
+    """Return a Fetch request; `partitions` maps partition indexes of topic "t" to fetch offsets."""
     asked = [
         Topic.FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=1000)
         for index, offset in (partitions or {}).items()
@@ -57,7 +57,7 @@ def response_of(plan: FetchPlan, answers: list[Answer]) -> FetchResponse:
 
 
 def answer(plan: FetchPlan, high_watermark: int = 0, **records: bytes) -> FetchResponse:
-    """Answer every partition of the plan; `p1=b"..."` gives partition 1 records."""
+    """Return a response for every partition of the plan; `p1=b"..."` gives partition 1 these records."""
     return response_of(
         plan,
         [
@@ -101,7 +101,7 @@ def test_a_request_without_a_session_is_answered_whole_and_leaves_nothing() -> N
 
 
 def test_a_partition_that_is_named_twice_is_read_once() -> None:
-    """As in Kafka: otherwise one request could read the same records ten thousand times."""
+    """As in Kafka, because otherwise one request could read the same records ten thousand times."""
     asked = request(epoch=FINAL_EPOCH, partitions={0: 5, 1: 5})
     asked.topics += request(partitions={0: 7}).topics
     plan = planned(FetchSessions(1), asked, by_id=False, now=0.0)
@@ -291,7 +291,7 @@ def test_a_follower_keeps_its_one_session_whatever_clients_do() -> None:
         answer(planned(sessions, request(partitions={0: 1}), by_id=False, now=1000))
     assert asked(follow(request(first, 1))) == {0: 5}
     with pytest.raises(KafkaError):
-        follow(request(first, 2), follower=3)  # that is another broker's
+        follow(request(first, 2), follower=3)  # the session belongs to another broker
     second = answer(follow(request(partitions={1: 6}))).session_id
     with pytest.raises(KafkaError):
         follow(request(first, 2))
@@ -300,7 +300,7 @@ def test_a_follower_keeps_its_one_session_whatever_clients_do() -> None:
 
 
 def test_e57_only_the_owner_may_use_a_session() -> None:
-    """A client that names another client's session learns nothing, and does not change it."""
+    """A client that names another client's session learns nothing about the session and does not change it."""
     sessions = FetchSessions(10)
     alice, mallory = Principal("User", "alice"), Principal("User", "mallory")
 

@@ -1,4 +1,4 @@
-"""Several batches of a producer are in flight when a broker becomes leader: none of them overtakes another."""
+"""Several batches of a producer are in flight when a broker becomes leader, and none may overtake an earlier one."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def served(tmp_path: Path, clock: ManualClock) -> Iterator[Served]:
 
 
 async def sent(client: Client, *sequences: int) -> list[tuple[int, int]]:
-    """(error code, base offset) of each batch of one record."""
+    """Send batches of one record each; return (error code, base offset) of each."""
     before = len(client.answers())
     client.send(*[produce(bytes(sequenced(PRODUCER.producer_id, sequence)), acks=1) for sequence in sequences])
     return [outcome(response) for _, response in (await client.answered(before + len(sequences)))[before:]]
@@ -47,8 +47,8 @@ def outcome(response: Any) -> tuple[int, int]:
 
 
 async def test_s8_a_batch_refused_by_a_new_leader_must_come_before_all_others(served: Served) -> None:
-    """The previous leader had replicated batch 0 and not acknowledged it: with OUT_OF_ORDER_SEQUENCE_NUMBER for batch
-    2, librdkafka would send batch 0 in a new epoch.
+    """The previous leader had replicated batch 0 but not acknowledged it. If batch 2 got OUT_OF_ORDER_SEQUENCE_NUMBER,
+    librdkafka would send batch 0 again in a new producer epoch.
     """
     client, (partition,) = Client(served), served.partitions
     partition.append(memoryview(sequenced(PRODUCER.producer_id, 0)), required_acks=1)
@@ -61,7 +61,9 @@ async def test_s8_a_batch_refused_by_a_new_leader_must_come_before_all_others(se
 
 
 async def test_the_first_batch_of_a_producer_is_not_overtaken(served: Served) -> None:
-    """An unknown producer may begin with any sequence: batch 0 would then be out of order for ever."""
+    """An unknown producer may begin with any sequence number. If batch 1 were accepted, batch 0 would be out of order
+    for ever.
+    """
     client, (partition,) = Client(served), served.partitions
     partition.leader = FOLLOWER
     assert await sent(client, 0) == [(NOT_LEADER, -1)]
@@ -71,7 +73,7 @@ async def test_the_first_batch_of_a_producer_is_not_overtaken(served: Served) ->
 
 
 async def test_the_first_batch_is_not_overtaken_for_a_producer_known_only_by_a_marker(served: Served) -> None:
-    """The marker belongs to a transaction without records in this partition."""
+    """The marker belongs to a transaction that has no records in this partition."""
     client, (partition,) = Client(served), served.partitions
     marker = EndTransactionMarker(ControlType.ABORT, 0)
     partition.append_marker(marker, producer_id=PRODUCER.producer_id, producer_epoch=0)
@@ -116,14 +118,14 @@ def test_a_bounded_number_of_refused_batches_is_remembered(monkeypatch: pytest.M
 
 
 def test_no_refused_batch_of_an_illegal_topic_name_is_remembered() -> None:
-    """Any client may send names of 32 KB: ten thousand of them would take 300 MB."""
+    """A client may send topic names of 32 KB, and ten thousand of them would take 300 MB."""
     refused = RefusedBatches()
     refused.note(Destination("x" * 250, bytes(16), 0), PRODUCER, 0, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, 0.0)
     assert not refused.lowest
 
 
 def test_settled_refusals_are_forgotten_while_others_continue() -> None:
-    """Each batch is checked as long as any refusal is remembered."""
+    """Each batch is checked as long as any refusal is remembered, so settled refusals must be removed."""
     refused = RefusedBatches()
     for producer_id in range(3):
         refused.note(WHERE, ProducerIdAndEpoch(producer_id, 0), 0, NOT_LEADER, float(producer_id))

@@ -1,4 +1,6 @@
-"""Fail points strike in the lane of Produce as in the usual way. They are read when a process starts: hence two."""
+"""Fail points take effect in the fast lane of Produce as in the usual path. A process reads its fail points at its
+start, so each test starts two processes.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ asyncio.run(main())
 
 
 def produced(directory: Path, fail_points: str, *, lanes: str) -> list[Any]:
-    """The bytes of the answers, the log's end, and how many of 16 requests took the lane."""
+    """Return the bytes of the responses, the log end offset, and how many of 16 requests took the lane."""
     done = subprocess.run(
         [sys.executable, "-c", PRODUCED, str(directory)],
         env={**os.environ, VARIABLE: fail_points, LANES: lanes},

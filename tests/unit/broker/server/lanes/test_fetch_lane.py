@@ -1,4 +1,4 @@
-"""Which Fetch requests take the fast lane, and which of those are answered in the usual way in the end."""
+"""Which Fetch requests take the fast lane, and which of those are finally handled in the usual path."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each request that met a lane took it."""
+    """Record for each request that reached a lane whether the lane handled it."""
     found: list[bool] = []
     serve = FetchLane.serve
 
@@ -52,7 +52,7 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 @pytest.fixture
 def read_again(monkeypatch: pytest.MonkeyPatch) -> list[OneFetch]:
-    """The requests that took the lane and were then read in the usual way."""
+    """Record the requests that took the lane and were then read in the usual path."""
     found: list[OneFetch] = []
     usual = OneFetch._read_in_the_usual_way
 
@@ -73,7 +73,7 @@ def fetch(
     topic: str = TOPIC,
     isolation_level: int = 0,
 ) -> FetchRequest:
-    """A Fetch of the partitions from `index` on; `session`: id and epoch."""
+    """Return a Fetch request for the partitions from `index` on; `session` is (session id, session epoch)."""
     wanted = [
         FetchRequest.FetchTopic.FetchPartition(
             partition=index + number,
@@ -98,7 +98,9 @@ def fetch(
 
 
 async def waiting_client(served: Served, *, session: bool = False) -> tuple[Client, int, int]:
-    """A client whose request waits in the lane; with its session, of three partitions, and the session's next epoch."""
+    """Return a client whose request waits in the lane, its session id, and the session's next epoch; the session has
+    three partitions.
+    """
     client, session_id = Client(served), 0
     if session:
         session_id = (await ask(client, fetch(0, 0, 0, session=(0, 0)))).session_id
@@ -121,7 +123,7 @@ async def ask(client: Client, request: FetchRequest, version: int = 17) -> Any:
 
 
 def records_of(response: Any) -> list[tuple[int, int]]:
-    """(partition, bytes of records) in the order of the answer."""
+    """Return (partition, bytes of records) in the order of the response."""
     return [(each.partition_index, len(each.records)) for topic in response.responses for each in topic.partitions]
 
 

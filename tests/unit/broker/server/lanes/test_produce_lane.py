@@ -1,4 +1,4 @@
-"""Which Produce requests take the fast lane, and that none does when lanes are disabled."""
+"""Which Produce requests take the fast lane, and that no request does when lanes are disabled."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 @pytest.fixture
 def taken(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each request that met a lane took it."""
+    """Record for each request that reached a lane whether the lane handled it."""
     found: list[bool] = []
     serve = ProduceLane.serve
 

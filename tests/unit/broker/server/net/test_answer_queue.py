@@ -1,4 +1,6 @@
-"""Answers of one connection leave in the order of the requests and are counted while the client does not read."""
+"""Responses of a connection are sent in the order of the requests, and count against a limit while the client does not
+read.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ from oncelog_broker.server.net.limits import WRITE_HIGH_WATER_BYTES, Limits
 
 
 class Line(Wire):
-    """A client that reads no bytes while `unread` is set: that many bytes stay in the transport."""
+    """A client that reads nothing while `unread` is set; the transport then keeps that many bytes."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,7 +36,7 @@ class Line(Wire):
 
 
 class Asked:
-    """The queue of a connection with its client."""
+    """The response queue of a connection, with its client."""
 
     def __init__(self, limits: Limits | None = None) -> None:
         self.limits = limits or Limits(100, 100, 1 << 20, -1, -1, 600.0)
@@ -45,7 +47,7 @@ class Asked:
 
     @property
     def takes_more(self) -> bool:
-        """Whether few enough answers are outstanding for another request to be handled."""
+        """Whether the number of outstanding responses permits another request."""
         return not self.lifecycle.holds & Hold.ANSWERS_FULL
 
     def reserve(self) -> tuple[asyncio.Future[None], object]:
@@ -80,7 +82,7 @@ async def test_answers_leave_in_the_order_of_the_requests(asked: Asked) -> None:
 
 
 async def test_a_request_without_an_answer_lets_the_next_ones_pass(asked: Asked) -> None:
-    """Such a request is a Produce with acks=0."""
+    """A Produce request with acks=0 has no response."""
     _, none = asked.reserve()
     asked.queue.put([b"next"])
     asked.queue.finish(none)

@@ -1,4 +1,4 @@
-"""Frames in, responses out: BrokerConnection against a recording transport."""
+"""BrokerConnection parses frames and sends responses, tested with a recording transport."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ async def test_a_long_poll_of_a_disconnected_client_is_abandoned() -> None:
 
 
 async def test_a_complete_request_is_handled_although_its_client_closed() -> None:
-    """A producer with acks=0 closes when it has sent all records."""
+    """A producer with acks=0 closes the connection when it has sent all records."""
     wire = Wire()
     wire.receive(frame(b"M" * 8) + frame(b"1" * 8) + frame(b"A" * 8) + frame(b"2" * 8) + frame(b"cut" * 8)[:-1])
     assert wire.connection.eof_received(), "the transport stays open"
@@ -174,7 +174,9 @@ def goes(wire: Wire, breaks: bool) -> None:
 
 @pytest.mark.parametrize("breaks", [False, True])
 async def test_a_request_being_decoded_is_handled_although_its_client_disconnected(breaks: bool) -> None:
-    """It is the only request: whether it is long, or the first of its kind, makes no difference."""
+    """The client has sent only this request; it makes no difference whether the request is long or is the first of its
+    API.
+    """
     wire = Wire()
     wire.receive(frame(b"U" * 8))
     goes(wire, breaks)
@@ -291,7 +293,7 @@ async def test_a_connection_has_one_request_per_loop_turn_when_the_turn_is_spent
 
 
 async def test_no_request_behind_the_last_one_is_handled() -> None:
-    """A login was refused: later requests must not be handled, even if the client disconnects."""
+    """A login was refused, so later requests must not be handled, even if the client disconnects."""
     wire = Wire()
     wire.receive(frame(b"M" * 8))
     wire.connection.close_after_answer()
@@ -349,7 +351,7 @@ async def test_a_connection_that_is_held_back_stops_reading_when_its_buffer_is_f
     flood = frame(b"M" * 8) + frame(b"a" * 100) * 10_000
     taken = wire.receive(flood)
     assert wire.transport.paused
-    assert taken <= INITIAL_BUFFER_BYTES + 12  # the place of the handled frame is free again
+    assert taken <= INITIAL_BUFFER_BYTES + 12  # the room of the handled frame is free again
     wire.finish()
     assert not wire.transport.paused
     wire.receive(flood[taken:])
@@ -414,7 +416,7 @@ async def test_time_spent_waiting_for_an_answer_counts_neither_as_rest_nor_again
 
 @pytest.mark.parametrize("first", [0, 1])
 async def test_the_last_answer_of_a_connection_leaves_behind_those_before_it(first: int) -> None:
-    """A client whose re-authentication failed is told so, even with requests in flight."""
+    """A client whose re-authentication failed gets the error response, even with requests in flight."""
     wire = Wire()
     wire.receive(frame(b"O first ") + frame(b"M last  ") + frame(b"A behind"))
     wire.connection.close_after_answer()

@@ -1,4 +1,4 @@
-"""The shares of connections in the common memory, and which connections wait or are closed."""
+"""The shares of connections in the common memory budget, and which connections wait or are closed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from oncelog_broker.server.net.memory_budget import PROGRESS_WINDOW_SECONDS, Hol
 async def test_an_answer_that_is_made_when_its_client_has_gone_takes_no_memory() -> None:
     wire = Wire()
     wire.receive(frame(b"M" * 8))
-    wire.dispatcher.waiting[0][1].set_result(None)  # the answer was being encoded
+    wire.dispatcher.waiting[0][1].set_result(None)  # the response was being encoded
     wire.connection.connection_lost(None)
     wire.finish(answer=b"x" * 1_000_000)
     assert wire.limits.answers.total == 0
@@ -37,7 +37,7 @@ async def test_a_request_that_is_worked_on_is_in_the_ledger_though_its_client_ha
     assert size <= wire.limits.requests.total <= 2 * size
     wire.connection.connection_lost(None)
     assert wire.limits.requests.total >= size
-    wire.dispatcher.last_frame = memoryview(b"")  # the work on the request is done
+    wire.dispatcher.last_frame = memoryview(b"")  # the work for the request is done
     await until(lambda: wire.limits.requests.total == 0)
 
 
@@ -87,7 +87,7 @@ async def test_unauthenticated_connections_share_a_small_memory_budget() -> None
     gate = SimpleNamespace(max_frame_bytes=500_000)
     ends = [wire.connect(gate) for _ in range(8)]
     for wire.connection, wire.transport in ends:
-        wire.receive(frame(b"a" * 500_000)[:-1])  # the frame whose rest never arrives
+        wire.receive(frame(b"a" * 500_000)[:-1])  # the rest of this frame never arrives
     assert any(transport.paused for _, transport in ends)
     assert 1_000_000 < wire.limits.logins.total <= 2_000_000 + 500_000
     assert wire.limits.requests.total == 0
@@ -109,7 +109,9 @@ async def test_memory_of_a_connection_moves_to_the_common_budget_at_login() -> N
 
 
 async def test_memory_of_earlier_answers_is_released_while_the_last_one_waits() -> None:
-    """A client with a wrong password waits: none of its later requests is handled, and no memory is held for it."""
+    """A client with a wrong password waits: none of its later requests is handled, and no memory is kept for the
+    response.
+    """
     wire = Wire()
     handle = wire.dispatcher.handle
 
@@ -139,8 +141,8 @@ async def test_lengths_claimed_by_silent_clients_reserve_no_memory() -> None:
 
 
 async def test_frames_that_exceed_the_memory_together_are_finished_one_by_one() -> None:
-    """All frames have begun, none is complete, and no memory is left: without an exception they would wait for each
-    other for ever.
+    """All frames have begun, no frame is complete, and no memory is left. Without an exception for one connection, they
+    would wait for each other for ever.
     """
     wire = Wire(queued_max_request_bytes=300_000)
     data = frame(b"a" * 200_000)
@@ -315,7 +317,7 @@ async def test_connections_beyond_the_limits_are_refused_and_counted_out() -> No
 
 
 async def test_connections_are_counted_against_the_descriptors_that_are_theirs() -> None:
-    """The numbers of their sockets do not matter: logs may have the low ones."""
+    """The numbers of the sockets' descriptors do not matter, because logs may have the low numbers."""
     wire = Wire(connection_descriptors=3)
     refused = [wire.connect() for _ in range(4)]
     assert [end.aborted for _, end in refused] == [False, False, True, True]

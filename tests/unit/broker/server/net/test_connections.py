@@ -1,4 +1,4 @@
-"""All open connections: admitted ones are counted once each, and drained at the end."""
+"""All open connections: each admitted connection is counted once, and all are drained at the end."""
 
 from __future__ import annotations
 

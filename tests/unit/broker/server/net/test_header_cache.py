@@ -1,4 +1,4 @@
-"""The cached part of a request header is bounded, and so is the work for a header."""
+"""The memory for cached request headers is limited, and so is the work for each header."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Large answers leave in portions and large requests begin one after the other, so that others get their turn."""
+"""Large responses are sent in portions, and large requests start in different turns of the loop, so that other clients
+are served in between.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ from oncelog_broker.server.net.write_buffer import PORTION_BYTES
 
 
 async def test_large_requests_of_many_connections_do_not_all_begin_in_one_turn() -> None:
-    """Each may cost some milliseconds. Small requests do not wait for a turn."""
+    """Each large request may take some milliseconds of its turn. Small requests do not wait for another turn."""
     wire = Wire()
     large, small = frame(b"A" * (LARGE_REQUEST_BYTES + 1)), frame(b"A" * 8)
     handle = wire.dispatcher.handle
@@ -44,7 +46,7 @@ async def test_large_requests_of_many_connections_do_not_all_begin_in_one_turn()
 
 
 async def test_a_large_request_has_its_turn_though_others_use_up_all_turns() -> None:
-    """A pipelining client works in each turn, before this request."""
+    """A client with pipelined requests works in each turn before the large request."""
     wire = Wire()
     handle = wire.dispatcher.handle
 
@@ -68,7 +70,7 @@ async def test_a_large_request_has_its_turn_though_others_use_up_all_turns() -> 
 
 
 async def test_a_client_may_have_several_large_answers_from_files_under_way() -> None:
-    """Mapped files cost no memory: a reader that keeps pace need not wait until its last answer has left."""
+    """Mapped files need no memory, so a reader that keeps up need not wait until its previous response is sent."""
     wire = Wire()
     with mmap.mmap(-1, MAX_UNSENT_BYTES) as mapped:
         view = memoryview(mapped)
@@ -89,7 +91,7 @@ async def test_a_client_may_have_several_large_answers_from_files_under_way() ->
 
 
 def mapped_answer(size: int) -> tuple[mmap.mmap, bytes]:
-    """A mapped file of this size, and its content."""
+    """Return a mapped file of this size, and its content."""
     mapped, content = mmap.mmap(-1, size), random.Random(1).randbytes(size)
     mapped[:] = content
     return mapped, content
@@ -98,7 +100,7 @@ def mapped_answer(size: int) -> tuple[mmap.mmap, bytes]:
 async def test_a_large_answer_leaves_in_portions_in_order_while_others_have_their_turn() -> None:
     wire = Wire()
     mapped, content = mapped_answer(10 * PORTION_BYTES + 5)
-    wire.write_seconds = 1.0  # the turn is spent with one portion
+    wire.write_seconds = 1.0  # one portion uses the time of the turn
     wire.connection.respond([b"head", memoryview(mapped)])
     wire.connection.respond([b"next"])
     portions = [len(wire.transport.written)]
@@ -111,7 +113,7 @@ async def test_a_large_answer_leaves_in_portions_in_order_while_others_have_thei
 
 
 async def test_large_answers_of_several_connections_leave_side_by_side() -> None:
-    """A fast reader does not keep the others from getting bytes."""
+    """A fast reader does not keep the other clients from receiving bytes."""
     wire = Wire()
     mapped, content = mapped_answer(8 * PORTION_BYTES)
     ends = [(wire.connection, wire.transport), wire.connect(), wire.connect()]
@@ -162,7 +164,7 @@ async def test_the_pending_answer_of_a_client_that_is_cut_off_is_released() -> N
     wire.connection.pause_writing()
     wire.connection.respond([memoryview(mapped)])
     wire.connection.connection_lost(None)
-    mapped.close()  # BufferError, if anything still held a slice
+    mapped.close()  # raises BufferError if a slice of the mapping still exists
 
 
 def test_coalesce_joins_small_parts_and_leaves_large_ones_alone() -> None:

@@ -1,4 +1,4 @@
-"""The limits on connections: in total, per address, and beside the descriptors that logs need."""
+"""The limits on connections: in total, per address, and because of the descriptors that logs need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The time limit of a login: of the first one, and of each re-authentication (KIP-368)."""
+"""The time limits of the first login and of each re-authentication (KIP-368)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The shares of connections in the memory budget, one exception at a time, and the required progress of holders."""
+"""The memory budget: shares of connections, one connection at a time that may exceed its share, and the progress that
+holders of memory must make.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ MB = 1_000_000
 
 
 def grown(holding: Holding, step: int = MB // 10) -> int:
-    """The memory of a connection that takes as much as it gets within its share."""
+    """Let a connection take as much memory as its share permits; return the number of bytes."""
     while holding.room >= step:
         assert holding.hold(holding.held + step)
     return holding.held

@@ -1,4 +1,4 @@
-"""Tests which client takes the next step of its TLS handshake."""
+"""Which client does the next step of its TLS handshake."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncelog_broker.server.net.tls_transport import HANDSHAKE_READ_BYTES, HANDSH
 
 
 class Stranger:
-    """A client that begins a handshake and continues it only if told to."""
+    """A client that begins a handshake and continues it only when the test says so."""
 
     def __init__(self, line: TlsHandshakes, host: str = "") -> None:
         self.line = line
@@ -99,7 +99,7 @@ async def test_an_address_with_many_handshakes_gives_up_places_to_others(monkeyp
     others = [Stranger(line, "other") for _ in range(5)]
     for stranger in others:
         line.on_input(stranger)
-        line.on_input(Stranger(line, "flood"))  # a newer handshake, for which the others do not wait
+        line.on_input(Stranger(line, "flood"))  # a newer handshake, for which the earlier ones do not wait
     await turns(10)
     assert [stranger.steps for stranger in others] == [0, 0, 0, 1, 1], "the newest, until both have as many places"
     assert sum(bool(stranger.closed) for stranger in flood) == 2
@@ -160,7 +160,7 @@ async def test_a_failed_handshake_step_stops_no_other() -> None:
     loop, failures = asyncio.get_running_loop(), list[object]()
     loop.set_exception_handler(lambda _, context: failures.append(context["exception"]))
     line.on_input(other)
-    line.on_input(broken)  # the newest handshake goes first
+    line.on_input(broken)  # the newest handshake has precedence
     await turns()
     assert other.steps == 1
     assert [type(failure) for failure in failures] == [ZeroDivisionError]

@@ -1,4 +1,4 @@
-"""TLS between a socket and a connection: limits on received bytes, and the order of outgoing ones."""
+"""TLS between a socket and a connection: limits on received bytes, and the order of sent bytes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOISE: Final = b"\x17" * 4096
 
 
 class Watched:
-    """A `MemoryBIO` that records the most bytes it ever held."""
+    """A `MemoryBIO` that records the largest number of bytes it ever held."""
 
     def __init__(self, inner: ssl.MemoryBIO) -> None:
         self._inner = inner
@@ -46,7 +46,7 @@ class Watched:
 
 
 class SecuredWire:
-    """A TLS connection and both its ends, with the handshake done."""
+    """A TLS connection with both of its ends, after the handshake."""
 
     def __init__(self, directory: Path, rates: Any = None, **changes: Any) -> None:
         authority = Certificate.authority()
@@ -88,7 +88,9 @@ class SecuredWire:
         self.socket.written.clear()
 
     def receive(self, data: bytes) -> bytes:
-        """Feed `data` as a socket would, as far as the transport reads. Returns the rest."""
+        """Deliver as many bytes of `data` as the transport reads, as a socket would. Returns the bytes that were not
+        read.
+        """
         while data and not self.socket.paused:
             room = self.transport.get_buffer(-1)
             size = min(len(room), len(data))
@@ -102,20 +104,20 @@ class SecuredWire:
         return self.receive(self.outgoing.read())
 
     def watch(self) -> tuple[Watched, Watched]:
-        """Record incoming and outgoing bytes from now on."""
+        """Replace both buffers with ones that record their size from now on."""
         transport: Any = self.transport
         transport._incoming, transport._outgoing = Watched(transport._incoming), Watched(transport._outgoing)
         return transport._incoming, transport._outgoing
 
     @property
     def left(self) -> int:
-        """Received bytes that have not reached the connection."""
+        """The number of received bytes that have not reached the connection."""
         assert self.transport._tls is not None
         return self.transport._incoming.pending + self.transport._tls.pending()
 
 
 async def test_bytes_after_the_end_of_a_tls_stream_are_dropped(tmp_path: Path) -> None:
-    """No memory budget counts them, and no code would ever read them."""
+    """No memory budget counts these bytes, and no code would ever read them."""
     wire = SecuredWire(tmp_path)
     await wire.shake()
     wire.send(frame(b"M" * 8) + frame(b"A" * 8))
@@ -129,7 +131,7 @@ async def test_bytes_after_the_end_of_a_tls_stream_are_dropped(tmp_path: Path) -
 
 
 async def test_an_answer_that_comes_when_the_connection_is_closing_cuts_off_none_before_it(tmp_path: Path) -> None:
-    """The socket still holds some earlier answers."""
+    """The socket's buffer still has some earlier responses."""
     wire = SecuredWire(tmp_path)
     await wire.shake()
     wire.send(frame(b"A" * 8) + frame(b"O" * 8))
@@ -143,7 +145,7 @@ async def test_an_answer_that_comes_when_the_connection_is_closing_cuts_off_none
 
 
 async def test_a_refused_connection_has_no_handshake(tmp_path: Path) -> None:
-    """uvloop reads the client's bytes even if the transport was paused at once."""
+    """uvloop reads the client's first bytes even if the transport was paused immediately."""
     wire = SecuredWire(tmp_path, SimpleNamespace(count=lambda _: None, refuse_if_over_rate=lambda *_: True))
     wire.transport.connection_made(wire.socket)
     with pytest.raises(ssl.SSLWantReadError):
@@ -155,18 +157,18 @@ async def test_a_refused_connection_has_no_handshake(tmp_path: Path) -> None:
 
 
 async def test_tls_records_of_openssl_itself_are_sent_at_once(tmp_path: Path) -> None:
-    """A TLS 1.2 client gets the refusal of its renegotiation: it waits for that, and repeated requests would fill the
-    buffer.
+    """A TLS 1.2 client waits for the refusal of its renegotiation; if refusals were not sent, repeated renegotiations
+    would fill the buffer.
     """
     wire = SecuredWire(tmp_path)
     await wire.shake()
-    wire.transport._outgoing.write(b"alert")  # Python's own TLS cannot ask for it
+    wire.transport._outgoing.write(b"alert")  # Python's own TLS client cannot request a renegotiation
     wire.send(frame(b"A" * 8)[:-1])
     assert wire.socket.written == [b"alert"]
 
 
 async def test_little_stays_in_openssl_when_a_connection_stops_reading(tmp_path: Path) -> None:
-    """The request waits, and bytes behind it that do not fit into its buffer are in no memory budget."""
+    """The request waits. No memory budget counts the bytes after it that do not fit into the connection's buffer."""
     wire = SecuredWire(tmp_path)
     await wire.shake()
     requests = [frame(b"A" + bytes([number % 256]) * (number % 300 + 8)) for number in range(2000)]

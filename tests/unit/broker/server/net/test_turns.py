@@ -1,4 +1,4 @@
-"""Other clients wait no longer than a turn of the loop, however much one client asks for: turns are counted, not
+"""However much one client requests, other clients wait at most one turn of the loop. The tests count turns and not
 seconds.
 """
 
@@ -28,7 +28,7 @@ PIPELINED = 500
 
 
 class TickingClock(ManualClock):
-    """A clock that advances by a part of a slice per reading: the cost of a topic or an element."""
+    """A clock that advances by a fraction of a slice per reading, as if each topic or element took that time."""
 
     def monotonic(self) -> float:
         now = super().monotonic()
@@ -51,7 +51,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 async def turns_until(client: Client, answers: int) -> int:
-    """The number of loop turns until a condition is true."""
+    """Return the number of loop turns until this many responses have arrived."""
     turns = 0
     async with asyncio.timeout(30):
         while not client.has_answers(answers):

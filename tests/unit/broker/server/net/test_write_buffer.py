@@ -1,4 +1,4 @@
-"""A large answer leaves in portions while the client reads; no other answer overtakes it."""
+"""A large response is sent in portions as the client reads, and no other response overtakes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PORTION = 100
 
 
 class Line(Wire):
-    """Keeps each written portion. Each portion uses `seconds` of the turn."""
+    """Records each written portion. Writing a portion uses `seconds` of the turn."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -45,7 +45,7 @@ class Leaving:
         self.clear += 1
 
     def write(self, *sizes: int) -> bytes:
-        """Write distinct bytes in pieces of these sizes."""
+        """Write one piece of each of these sizes, with different bytes; return all bytes."""
         pieces = [bytes([65 + number]) * size for number, size in enumerate(sizes)]
         self.buffer.write(pieces, sum(sizes))
         return b"".join(pieces)

@@ -1,4 +1,4 @@
-"""Partitions that this broker leads, for handlers of records."""
+"""Partitions that this broker leads, for the handlers of Produce, Fetch and other requests about records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from tests.support.served import LEADER, Served
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:
-    """Two partitions with one replica each, led in epoch 0. Other tests define a fixture of this name."""
+    """Two partitions with one replica each, which this broker leads in epoch 0. Some test modules define another
+    fixture with this name.
+    """
     made = Served(tmp_path, partitions=2)
     for partition in made.partitions:
         partition.lead(0, (LEADER,))

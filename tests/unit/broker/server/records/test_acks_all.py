@@ -1,4 +1,4 @@
-"""acks=all with an in-sync replica played by the test: which requests wait, which continue, and what ends a wait."""
+"""acks=all with an in-sync replica that the test plays: which requests wait, which proceed, and what ends a wait."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 def outcome(response: Any) -> tuple[int, int]:
-    """(error code, base offset) of the one partition of a Produce."""
+    """Return (error code, base offset) of the only partition in a Produce response."""
     partition = response.responses[0].partition_responses[0]
     return partition.error_code, partition.base_offset
 
@@ -234,7 +234,9 @@ async def test_a_request_behind_a_long_poll_is_held_back(served: Served) -> None
 
 
 async def turns_until_answered(client: Client) -> int:
-    """The number of loop turns until the first answer has left; each adds to the latency of every replicated record."""
+    """Return the number of loop turns until the first response is sent; each turn adds to the latency of every
+    replicated record.
+    """
     for turns in range(20):
         if client.has_answers(1):
             return turns
@@ -244,7 +246,7 @@ async def turns_until_answered(client: Client) -> int:
 
 async def test_a_produce_waiting_for_a_replica_is_answered_in_the_second_loop_turn(served: Served) -> None:
     client, (partition, _) = Client(served), served.partitions
-    for offset in range(3):  # the first one makes the route
+    for offset in range(3):  # the first request creates the route
         client.send(plain())
         await some_turns()
         client.wire.bytes = b""

@@ -25,14 +25,14 @@ class FullDisk:
 
 
 class LeftOut:
-    """Simulates a log that is not on disk and missing in the checkpoint."""
+    """Replaces the logs; the checkpoint leaves out the log, because the log is not on disk."""
 
     def checkpoint_log_start_offsets(self) -> None:
         pass
 
 
 class OnDisk(LeftOut):
-    """Simulates logs that are all on disk."""
+    """Replaces the logs; all logs are on disk."""
 
 
 class OneLeader:
@@ -78,7 +78,7 @@ async def test_a_failed_write_is_an_error_of_each_partition(disk: Callable[[], A
 async def test_a_new_leader_does_not_say_that_an_offset_is_out_of_range_before_it_knows(
     offset: int, is_caught_up: bool, code: ErrorCode
 ) -> None:
-    """The previous leader may have acknowledged a record at that offset."""
+    """The previous leader may have acknowledged a record at the requested offset."""
     partition = Topic.DeleteRecordsPartition(partition_index=0, offset=offset)
     request = DeleteRecordsRequest(topics=[Topic(name="t", partitions=[partition])], timeout_ms=1000)
     leader = OneLeader(is_caught_up=is_caught_up)

@@ -1,4 +1,4 @@
-"""DescribeProducers: the producers that a log remembers, also on a follower."""
+"""DescribeProducers returns the producers that a log remembers, also on a follower."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""A leader's answers to a follower, and the effects of a follower's fetch: over the wire, with the real handler."""
+"""A leader's responses to a follower, and the effects of a follower's fetch, tested over the wire with the real
+handler.
+"""
 
 from __future__ import annotations
 
@@ -156,7 +158,7 @@ async def test_a_waiting_follower_is_told_of_a_higher_high_watermark_soon(served
     second = fetch(1, last_epoch=LEADER_EPOCH + 1, leader_epoch=LEADER_EPOCH + 1, wait_ms=500)
     second.session_id, second.session_epoch = session.session_id, 1
     follower.send(second, api=ApiKey.FETCH, version=17)
-    served.deadlines.set.clear()  # the end of its time is not what wakes it
+    served.deadlines.set.clear()  # the request's deadline must not be what wakes it
     partition.on_follower_fetch(3, 1)
     assert partition.high_watermark == 1
     assert len(follower.answers()) == 1
@@ -166,7 +168,9 @@ async def test_a_waiting_follower_is_told_of_a_higher_high_watermark_soon(served
 
 
 async def test_a_follower_that_is_to_ask_for_more_is_answered_soon(served: Served) -> None:
-    """The follower learns of a new leader epoch later, and cannot fetch in it before this fetch is answered."""
+    """The follower learns of the new leader epoch later, and cannot fetch in that epoch before this fetch has a
+    response.
+    """
     served.awaits = lambda broker_id: broker_id == FOLLOWER  # type: ignore[method-assign]
     follower = Client(served)
     first = fetch(0)
@@ -193,7 +197,7 @@ async def test_a_follower_that_has_caught_up_may_join(served: Served) -> None:
 
 
 async def test_time_does_not_run_backwards_after_an_election(served: Served) -> None:
-    """KIP-207: the previous leader may have served records that this one does not know to be replicated."""
+    """The previous leader may have served records that the new leader does not know to be replicated (KIP-207)."""
     (partition,) = served.partitions
     Client(served).send(plain())
     partition.lead(LEADER_EPOCH + 1, BOTH, BOTH)
@@ -213,7 +217,7 @@ async def test_time_does_not_run_backwards_after_an_election(served: Served) -> 
 
 
 async def delete_first(served: Served, admin: Client) -> None:
-    """Send DeleteRecords before offset 1 of two records, which all replicas have; return when it waits."""
+    """Send DeleteRecords for offset 1 of two records, which all replicas have; return when the request waits."""
     (partition,) = served.partitions
     partition.append(memoryview(make_batch()), required_acks=1)
     partition.append(memoryview(make_batch()), required_acks=1)
@@ -235,7 +239,7 @@ async def delete_first(served: Served, admin: Client) -> None:
 
 
 async def deleted(admin: Client) -> tuple[int, int]:
-    """The error code and the low watermark."""
+    """Return the error code and the low watermark of the response."""
     ((_, response),) = await admin.answered(1)
     (result,) = response.topics[0].partitions
     return result.error_code, result.low_watermark
@@ -251,7 +255,7 @@ async def test_records_are_deleted_when_the_replicas_in_sync_have_deleted_them(s
 
 
 async def test_deletions_do_not_wait_for_a_replica_outside_the_isr(served: Served) -> None:
-    """That replica may rejoin only after it has deleted the same records."""
+    """The replica outside the ISR may rejoin only after it has deleted the same records."""
     (partition,) = served.partitions
     partition.lead(LEADER_EPOCH + 1, (*BOTH, 3), (*BOTH, 3), partition_epoch=5)
     admin = Client(served)

@@ -1,4 +1,4 @@
-"""Reads by clients other than Kafka's newest: old Fetch versions, and producers described by a follower."""
+"""Reads by clients other than Kafka's newest one: old Fetch versions, and producers described by a follower."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Batches appended late because their records are walked first: in the order of the request, and not for departed
-clients.
+"""Batches that are appended late, because their records are walked first, keep the order of the request, and are not
+appended for disconnected clients.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ def served(tmp_path: Path) -> Iterator[Served]:
 
 
 def packed(*values: bytes) -> bytes:
-    """A batch that a worker thread decompresses before it is walked."""
+    """Return a batch that a worker thread decompresses before its records are walked."""
     large = [value + bytes(UNPACKED_IN_PLACE) for value in values]
     return bytes(make_batch(*large, compression=Compression.ZSTD))
 
 
 def plain(*values: bytes) -> bytes:
-    """A batch that is walked at once."""
+    """Return a batch whose records are walked immediately."""
     return bytes(make_batch(*values))
 
 
 def several(*batches: tuple[int, bytes], acks: int = 1, transactional_id: str | None = None) -> ProduceRequest:
-    """A (partition, batch) pair each."""
+    """Return a Produce request with these (partition, batch) pairs."""
     topic = ProduceRequest.TopicProduceData
     data = [topic.PartitionProduceData(index=index, records=records) for index, records in batches]
     return ProduceRequest(
@@ -63,7 +63,7 @@ def several(*batches: tuple[int, bytes], acks: int = 1, transactional_id: str | 
 
 
 def values(served: Served, partition: int = 0) -> list[bytes]:
-    """The first bytes of the records."""
+    """Return the first byte of each record's value."""
     return [(value or b"")[:1] for _, value in contents(served.partitions[partition].log)]
 
 
@@ -110,7 +110,7 @@ async def test_records_are_walked_again_where_the_topic_asks_for_more_meanwhile(
 async def test_records_are_walked_to_the_end_although_the_client_may_disconnect(
     served: Served, acks: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Only a producer with acks=0 may disconnect early: the batch of any other client is dropped."""
+    """Only a producer with acks=0 may disconnect early; the batch of any other disconnected client is not appended."""
     clock = served.clock
     walked: list[int] = []
 
@@ -156,7 +156,7 @@ async def _wrong_change() -> None:
 async def test_a_failure_in_work_finished_after_a_disconnect_is_logged_once(
     caplog: pytest.LogCaptureFixture, begin: Any, is_heard: bool
 ) -> None:
-    """A waiting request gets the exception; without one it is logged."""
+    """The request that waits gets the exception; if no request waits, the exception is logged."""
     answer = begin(ManualClock(), Tasks())
     assert isinstance(answer, asyncio.Future)
     with caplog.at_level(logging.ERROR):
@@ -171,7 +171,9 @@ async def test_a_failure_in_work_finished_after_a_disconnect_is_logged_once(
 
 
 async def test_a_refused_request_is_freed_with_its_answer(served: Served) -> None:
-    """The garbage collector skips frozen old objects, so a request of many megabytes would otherwise stay for good."""
+    """The garbage collector skips frozen objects, so a request of many megabytes in a reference cycle would otherwise
+    never be freed.
+    """
     client, missing = Client(served), 9
     wrong, cut = bytes(sequenced(7, 5)), packed(b"a")[:-1]
     gc.collect()

@@ -1,4 +1,6 @@
-"""Transactional appends whose coordinator answers late, never, or twice: a marker in between refuses the record."""
+"""Transactional appends whose coordinator responds late, never, or twice: a marker that arrives meanwhile makes the
+leader refuse the record.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,12 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.control import EndTransactionMarker
 
 V1, V2 = 9, 12
-"""Produce versions: one that verifies that a partition is in the transaction, and one that adds it."""
+"""Versions of Produce: V1 verifies that the partition is in the transaction, V2 adds the partition to it."""
 PRODUCER_ID = 7
 
 
 class Coordinator:
-    """Answers each question when the test says so."""
+    """Responds to each verification when the test says so."""
 
     verifies = True
 
@@ -153,8 +155,8 @@ async def test_an_answer_that_never_comes_is_asked_for_again(served: Served, coo
 async def test_a_fenced_producer_undoes_nothing_of_its_successor(
     served: Served, coordinator: Coordinator, version: int
 ) -> None:
-    """It asks with its old epoch while its successor's question is pending; only the latter belongs to a
-    transaction.
+    """The fenced producer sends a batch with its old epoch while the verification of its successor is pending; only the
+    successor has a transaction.
     """
     elder, younger, partition = Client(served), Client(served), served.partitions[0]
     younger.send(produce(batch(epoch=1), transactional_id="txn"), version=version)
@@ -168,7 +170,7 @@ async def test_a_fenced_producer_undoes_nothing_of_its_successor(
 
 
 async def test_two_questions_about_one_producer_share_the_guard(served: Served, coordinator: Coordinator) -> None:
-    """A retry comes over another connection: one batch is appended, the other is its duplicate."""
+    """A retry arrives over another connection: one batch is appended, and the other is its duplicate."""
     first, second, partition = Client(served), Client(served), served.partitions[0]
     first.send(write(0), version=V1)
     second.send(write(0), version=V1)
@@ -213,7 +215,7 @@ async def test_a_leader_that_resigns_meanwhile_appends_nothing(served: Served, c
 async def test_a_verified_batch_is_not_appended_behind_a_shut_gate(
     served: Served, coordinator: Coordinator, acks: int
 ) -> None:
-    """The session may be lost: another broker may lead, whose log will lack the record."""
+    """The session may have been lost, so that another broker may lead whose log will lack the record."""
     client, log = Client(served), served.partitions[0].log
     client.send(write(0, acks=acks), version=V1)
     served.may_lead = False
@@ -238,10 +240,10 @@ async def test_a_new_leader_epoch_makes_the_answer_worthless(served: Served, coo
 async def test_under_v2_the_marker_of_the_previous_transaction_changes_nothing(
     served: Served, coordinator: Coordinator
 ) -> None:
-    """The producer continues once the decision is logged.
+    """The producer continues as soon as the coordinator has logged its decision.
 
-    The marker, which already has the next transaction's epoch, may arrive while the coordinator is asked about that
-    transaction.
+    The marker of the previous transaction has the next transaction's epoch, and may arrive while the next transaction
+    is being verified.
     """
     client, partition = Client(served), served.partitions[0]
     client.send(produce(batch(0, epoch=1), transactional_id="txn"), version=V2)
@@ -273,7 +275,7 @@ async def test_an_abort_marker_of_another_producer_changes_nothing(served: Serve
 
 
 class CountingCoordinator(Coordinator):
-    """Answers for each partition of the question, and counts questions."""
+    """Responds for each partition of a verification, and counts verifications."""
 
     def __init__(self) -> None:
         super().__init__()

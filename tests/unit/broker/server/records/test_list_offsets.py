@@ -1,4 +1,4 @@
-"""ListOffsets: the meaning of each special timestamp, its first version, and withheld answers (KIP-207)."""
+"""ListOffsets: the meaning of each special timestamp, the first version that has it, and withheld offsets (KIP-207)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def ask(
     epoch: int = -1,
     refused: Any = (),
 ) -> list[tuple[int, int, int, int]]:
-    """(error code, offset, timestamp, leader epoch) of each question, about partition 0 by default."""
+    """Return (error code, offset, timestamp, leader epoch) of each requested timestamp, for partition 0 by default."""
     indexes = indexes or (0,) * len(timestamps)
     partitions = [
         Topic.ListOffsetsPartition(partition_index=index, current_leader_epoch=epoch, timestamp=timestamp)

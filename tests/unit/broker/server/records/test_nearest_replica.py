@@ -1,4 +1,4 @@
-"""KIP-392: consumers are sent to a replica in their rack, and followers answer as far as they know."""
+"""Consumers are directed to a replica in their own rack, and followers respond as far as they know (KIP-392)."""
 
 from __future__ import annotations
 
@@ -72,11 +72,11 @@ def offsets(answer: Any) -> list[int]:
     return [batch.base_offset for batch in batches(bytes(answer.records))]
 
 
-# --- the leader
+# --- requests to the leader
 
 
 def lead(served: Served, *, isr: tuple[int, ...] = BOTH, follower_end: int = 2, follower_start: int = 0) -> None:
-    """Lead with two records, of which the follower has the records below `follower_end`."""
+    """Lead the partition with two records; the follower has the records below `follower_end`."""
     (partition,) = served.partitions
     partition.lead(LEADER_EPOCH, isr, BOTH)
     for _ in range(2):
@@ -111,11 +111,11 @@ async def test_a_consumer_stays_at_the_leader_without_a_suitable_replica(served:
     rack = {"own rack": "here", "unknown rack": "nowhere", "no rack": ""}.get(case, "there")
     answer = await ask(served, fetch(1, rack, wait_ms=0), 10 if case == "v10" else 17)
     assert (answer.preferred_read_replica, answer.error_code) == (-1, 0)
-    assert offsets(answer) == ([] if case == "behind" else [1])  # no record is replicated then
+    assert offsets(answer) == ([] if case == "behind" else [1])  # no record is replicated in this case
 
 
 async def test_a_preferred_replica_is_returned_in_an_incremental_response(served: Served) -> None:
-    """It is the only change since the last response."""
+    """The preferred replica is the only change since the last response."""
     lead(served)
     client = Client(served)
     first = fetch(2, "nowhere", wait_ms=0)
@@ -129,7 +129,7 @@ async def test_a_preferred_replica_is_returned_in_an_incremental_response(served
     assert response.responses[0].partitions[0].preferred_read_replica == FOLLOWER
 
 
-# --- a follower
+# --- requests to a follower
 
 
 def follow(served: Served, records: int = 3, *, high_watermark: int = 2) -> Any:
@@ -169,7 +169,9 @@ async def test_a_reader_at_its_end_waits_for_the_high_watermark(served: Served, 
 
 @pytest.mark.parametrize("last_epoch", [-1, LEADER_EPOCH, LEADER_EPOCH + 1])
 async def test_a_follower_reports_nothing_about_records_that_it_lacks(served: Served, last_epoch: int) -> None:
-    """It reports neither a truncation nor an offset out of range: a lagging follower would be wrong about both."""
+    """The follower reports neither a truncation nor an offset out of range, because a lagging follower could be wrong
+    about both.
+    """
     follow(served)
     answer = await ask(served, fetch(4, last_epoch=last_epoch))
     assert answer.error_code == ErrorCode.OFFSET_NOT_AVAILABLE

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch: the ends of epochs, and the ends of logs, which only brokers may ask for."""
+"""OffsetForLeaderEpoch returns the ends of leader epochs, and the ends of logs, which only brokers may request."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 async def ask(
     served: Served, epoch: int, *, index: int = 0, current: int = -1, log_ends: bool = False, refused: Any = ()
 ) -> tuple[int, int, int, bool]:
-    """(error code, leader epoch, end offset, whether it is the end of the log)."""
+    """Return (error code, leader epoch, end offset, whether the end is that of the log)."""
     partition = Topic.OffsetForLeaderPartition(partition=index, current_leader_epoch=current, leader_epoch=epoch)
     request = OffsetForLeaderEpochRequest(
         topics=[Topic(topic=TOPIC, partitions=[partition])], asks_for_log_ends=log_ends
@@ -32,7 +32,7 @@ async def ask(
 
 
 def two_epochs(served: Served) -> None:
-    """Records 0 and 1 of epoch 0, and record 2 of epoch 4."""
+    """Write records 0 and 1 in leader epoch 0, and record 2 in leader epoch 4."""
     partition = served.partitions[0]
     for epoch, count in ((0, 2), (4, 1)):
         partition.lead(epoch, (LEADER,))

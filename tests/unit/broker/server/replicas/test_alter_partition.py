@@ -1,4 +1,4 @@
-"""AlterPartition over a term as controller: from the request to the answer."""
+"""AlterPartition from the request to the response, with the real controller."""
 
 import asyncio
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ PartitionRequest = TopicRequest.PartitionData
 
 
 class Scene:
-    """Two brokers, a topic of one partition on both, and a request of broker 1 to the controller."""
+    """Two brokers, a topic with one partition on both, and a request of broker 1 to the controller."""
 
     @classmethod
     async def set(cls):

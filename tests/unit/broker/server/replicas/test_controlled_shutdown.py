@@ -1,5 +1,5 @@
-"""ControlledShutdown: the partitions that a stopping broker still leads; test_for_brokers.py tests the refusal of
-clients.
+"""ControlledShutdown returns the partitions that a stopping broker still leads; test_for_brokers.py tests that clients
+are refused.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from oncelog_protocol.messages.controlled_shutdown import ControlledShutdownRequ
 
 
 async def ask(outcome: Any, *, refused: Any = ()) -> Any:
-    """Send the request. `outcome`: the partitions that remain, or the controller's exception."""
+    """Send a ControlledShutdown request. `outcome`: the remaining partitions, or the controller's exception."""
 
     async def shut_down(broker: int, epoch: int) -> Any:
         assert (broker, epoch) == (2, 7)

@@ -1,4 +1,4 @@
-"""A broker's calls of the controller: direct calls if it is the controller itself, requests otherwise."""
+"""A broker calls the controller directly if it is the controller itself, and by requests otherwise."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ REQUEST = ControlledShutdownRequest(broker_id=THIS, broker_epoch=9)
 
 
 class Controllers:
-    """This broker's elector, and the connections to others. `error` says why this broker is not a controller."""
+    """Replaces this broker's elector and its connections to other brokers. `error` is the reason why this broker is not
+    the controller.
+    """
 
     def __init__(self, controller: int, error: ErrorCode | None = None) -> None:
         self.error = error

@@ -1,4 +1,4 @@
-"""DescribeLogDirs: the replicas of each data directory, and its free space."""
+"""DescribeLogDirs returns the replicas in each data directory, and the directory's free space."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PLACES = {("orders", 0): "/a", ("orders", 1): "/b", ("returns", 0): "/a"}
 
 
 class Logs:
-    """Two data directories, of which `failing` cannot be measured."""
+    """Two data directories; the free space of `failing` cannot be read."""
 
     def __init__(self, *, failing: str = "") -> None:
         self.failing = failing
@@ -35,7 +35,7 @@ class Logs:
 
 
 def hosted(topic: str, index: int) -> Any:
-    """Logs of 50 bytes each; returns-0 is offline; orders-1 lacks three records below its high watermark."""
+    """Logs of 50 bytes each; returns-0 is offline, and orders-1 lacks three records below its high watermark."""
     log = SimpleNamespace(size_bytes=50, log_end_offset=7, is_offline=topic == "returns")
     return SimpleNamespace(log=log, high_watermark=10 if index == 1 else 5)
 
@@ -49,7 +49,7 @@ async def ask(*topics: tuple[str, list[int]], logs: Logs | None = None, refused:
 
 
 def found(answer: Any) -> dict[str, list[tuple[str, int, int, int]]]:
-    """Directory -> (topic, partition, size, lag)."""
+    """Return directory -> (topic, partition, size, lag) of each replica."""
     return {
         result.log_dir: [
             (topic.name, each.partition_index, each.partition_size, each.offset_lag)

@@ -1,4 +1,4 @@
-"""ElectLeaders and ControlledShutdown over a term as controller: from the request to the answer."""
+"""ElectLeaders and ControlledShutdown from the request to the response, with the real controller."""
 
 import asyncio
 from types import SimpleNamespace
@@ -23,9 +23,9 @@ from oncelog_protocol.messages.elect_leaders import ElectLeadersRequest
 
 
 class Scene:
-    """Two brokers, of which 2 is the controller, and a topic of three partitions led by 2.
+    """Brokers 1 and 2, where 2 is the controller and leads all three partitions of a topic.
 
-    Broker 1 is preferred for the first two and in sync with the first alone.
+    Broker 1 is the preferred leader of the first two partitions, and in sync only with the first one.
     """
 
     @classmethod
@@ -38,7 +38,7 @@ class Scene:
         topics = TopicController(scene.cluster.sessions[2], lambda: term)
         topic = await topics.create_topic("t", -1, -1, assignment={0: [1, 2], 1: [1, 2], 2: [2, 1]})
         epochs = {broker: live.epoch for broker, live in term.view.live.items()}
-        # Broker 1 gives the first two away, and comes back to one of them.
+        # Broker 1 leaves the ISR of the first two partitions, and rejoins one of them.
         given = [(topic.topic_id, index, Proposal(1, 0, 0, [Member(2)])) for index in (0, 1)]
         await term.alter(1, epochs[1], given)
         back = Proposal(2, 1, 1, [Member(2), Member(1)])
@@ -57,7 +57,7 @@ class Scene:
             at_work=asyncio.Semaphore(1),
             metadata=self.cache,
             node_id=1,
-            image=ClusterImage("c"),  # in which there is no controller
+            image=ClusterImage("c"),  # an image without a controller
             elector=SimpleNamespace(term=lambda: self.current()),
         )
         return RequestContext(services, SimpleNamespace(listener="PLAINTEXT"), api, version, 0, "test")

@@ -1,4 +1,4 @@
-"""The controller's questions to brokers before an election, and their answers."""
+"""The controller asks brokers for their log ends before an election."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REQUESTS, RESPONSES = codec(OffsetForLeaderEpochRequest, 4), codec(OffsetForLead
 
 
 class Logs:
-    """The replicas of a broker, of which it leads none."""
+    """The replicas of a broker that leads no partition."""
 
     def log_end(self, topic: str, index: int) -> tuple[int, int]:
         key = PartitionKey(topic, index)
@@ -40,7 +40,7 @@ class Logs:
 
 
 class Peers:
-    """Another broker, reached by its handler and the bytes of the newest version."""
+    """Another broker, which is called by its handler and with the bytes of the newest version."""
 
     def __init__(self, *, is_trusted: bool = True, knows_the_field: bool = True) -> None:
         self.requests = 0

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments and ListPartitionReassignments over a term as controller."""
+"""AlterPartitionReassignments and ListPartitionReassignments with the real controller."""
 
 import asyncio
 from types import SimpleNamespace
@@ -25,7 +25,7 @@ Listed = ListPartitionReassignmentsRequest.ListPartitionReassignmentsTopics
 
 
 class Scene:
-    """Three brokers, of which broker 1 is the controller, and a topic with two partitions on brokers 1 and 2."""
+    """Three brokers, where broker 1 is the controller, and a topic with two partitions on brokers 1 and 2."""
 
     @classmethod
     async def set(cls):
@@ -47,7 +47,7 @@ class Scene:
             slices=Slices(SystemClock(), tasks),
             at_work=asyncio.Semaphore(1),
             node_id=1,
-            image=ClusterImage("c"),  # in which there is no controller
+            image=ClusterImage("c"),  # an image without a controller
             elector=SimpleNamespace(term=lambda: self.term()),
         )
         answer = module.handle(request, RequestContext(services, SimpleNamespace(), key, version, 0, "a"))
@@ -105,7 +105,7 @@ async def test_unknown_topics_have_their_error_and_names_that_are_no_paths_too()
 
 
 async def test_a_controller_that_has_not_read_everything_reads_it_first():
-    """Otherwise reassignments under way would seem to be complete."""
+    """Otherwise ongoing reassignments would seem to be complete."""
     scene = await Scene.set()
     await scene.move({0: [3, 2]})
     scene.cluster.stop(1)
@@ -121,7 +121,7 @@ async def test_a_broker_that_is_not_controller_refuses_reassignments(is_deposed)
     if is_deposed:
         scene.cluster.sessions[1].expire()
         await scene.cluster.control(2)
-        scene.cluster.shared._sessions[1] = scene.cluster.sessions[1]  # a zombie whose writes still arrive
+        scene.cluster.shared._sessions[1] = scene.cluster.sessions[1]  # a zombie whose writes still reach the tree
     else:
 
         def term():

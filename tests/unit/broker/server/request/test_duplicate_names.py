@@ -1,4 +1,4 @@
-"""The names in a request are counted in steps, however many there are."""
+"""However many names a request has, they are counted in steps."""
 
 from __future__ import annotations
 

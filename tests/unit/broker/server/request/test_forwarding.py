@@ -1,4 +1,6 @@
-"""Requests for the controller are forwarded to it once, on behalf of the client and by its rights (S98, KIP-590)."""
+"""Requests for the controller are forwarded to it once, on behalf of the client and with the client's rights (S98,
+KIP-590).
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,9 @@ async def test_every_broker_lists_reassignments_and_elects_leaders(brokers: Brok
 
 
 async def test_s98_the_broker_that_is_asked_decides_by_the_clients_rights(brokers: Brokers) -> None:
-    """The client may create one of two topics: the other never reaches the controller, which would refuse nothing."""
+    """The client may create only one of two topics. The other one never reaches the controller, which would not refuse
+    it.
+    """
     brokers.authorize(OTHER, Authorizer((rules.CREATE_TOPIC, "mine"), (rules.CREATED_CONFIGS, "mine")))
     answer = await brokers.ask(OTHER, ApiKey.CREATE_TOPICS, 7, create("mine", "theirs"))
     assert codes(answer) == [ErrorCode.NONE, ErrorCode.TOPIC_AUTHORIZATION_FAILED]
@@ -101,7 +105,7 @@ async def test_settings_of_a_new_topic_need_the_right_to_see_them(brokers: Broke
 
 
 async def test_s98_a_forwarded_request_is_not_forwarded_again(brokers: Brokers) -> None:
-    """Each of two brokers considers the other one to be the controller."""
+    """Each of two brokers believes that the other one is the controller."""
     brokers.depose()
     answer = await asyncio.wait_for(brokers.ask(OTHER, ApiKey.CREATE_TOPICS, 7, create("a")), 10)
     assert codes(answer) == [ErrorCode.NOT_CONTROLLER]
@@ -137,7 +141,7 @@ async def test_s98_a_request_is_sent_once_and_a_lost_answer_is_told_as_such(
 
 
 async def test_a_request_is_not_forwarded_to_an_older_controller(brokers: Brokers) -> None:
-    """It does not know Envelope: the client must go to it, as before."""
+    """The older controller does not know Envelope, so the client must send its request to the controller itself."""
     failure = PeerUnavailable(CONTROLLER, "the broker does not have Envelope", may_be_sent=False)
     failure.__cause__ = UnsupportedVersion(ErrorCode.UNSUPPORTED_VERSION, "the broker does not have Envelope")
     brokers.failure = failure
@@ -150,7 +154,9 @@ async def test_the_clients_timeout_goes_with_its_request(brokers: Brokers) -> No
 
 
 async def test_quotas_are_those_of_the_broker_that_was_asked(brokers: Brokers) -> None:
-    """The partitions count at that broker, and no longer if the controller refuses; at the controller none count."""
+    """The partitions count at the broker that received the request, unless the controller refuses them; at the
+    controller no partition counts.
+    """
     await brokers.ask(OTHER, ApiKey.CREATE_TOPICS, 7, create("a"))
     await brokers.ask(OTHER, ApiKey.CREATE_TOPICS, 7, create("a"))
     assert brokers.mutations == [(OTHER, 2, None), (OTHER, 2, ErrorCode.TOPIC_ALREADY_EXISTS)]

@@ -1,4 +1,4 @@
-"""A broker that does not lead a partition names the leader and its address in its answer (KIP-951)."""
+"""A broker that does not lead a partition includes the leader and its address in the response (KIP-951)."""
 
 import asyncio
 
@@ -20,7 +20,7 @@ FetchPartition = FetchRequest.FetchTopic.FetchPartition
 
 
 class Moved(Served):
-    """A broker that knows FOLLOWER as leader of its partitions in epoch 9."""
+    """A broker that knows FOLLOWER as the leader of its partitions in leader epoch 9."""
 
     def __init__(self, directory, **options):
         super().__init__(directory, **options)
@@ -50,7 +50,7 @@ async def served(tmp_path):
 
 
 def hints(response):
-    """The hints of an answer: the leader of each partition, and its address."""
+    """Return the hints in a response: the leader of each partition, and the leaders' addresses."""
     told = []
     for topic in response.responses:
         for partition in getattr(topic, "partition_responses", None) or topic.partitions:
@@ -91,7 +91,7 @@ async def test_a_refused_consumer_learns_the_leader_and_its_address(served, vers
 
 @pytest.mark.parametrize("version", [CLIENT_MAX[ApiKey.FETCH], 15])
 async def test_a_consumer_learns_the_leader_even_without_its_address(served, version):
-    """Our own consumer finds the address in the metadata."""
+    """The oncelog consumer finds the address in its metadata."""
     assert hints(await answer(served, fetch(0), ApiKey.FETCH, version)) == ([(FOLLOWER, 9)], [])
 
 

@@ -1,4 +1,4 @@
-"""Requests about very many partitions are divided into chunks, and their answers are merged."""
+"""Requests about very many partitions are divided into chunks, whose responses are merged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_long_topic_is_divided() -> None:
 
 
 def test_topics_without_partitions_count_and_none_is_lost() -> None:
-    """Otherwise any number of such topics would be one chunk."""
+    """Otherwise any number of topics without partitions would be one chunk."""
     assert sizes() == []
     assert [len(part) for part in sizes(*[Topic(f"{n}") for n in range(N + 1)])] == [N, 1]
 

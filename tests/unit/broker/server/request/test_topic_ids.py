@@ -1,4 +1,4 @@
-"""Topics that a request names only by id (T9)."""
+"""Requests may name topics only by id (T9)."""
 
 from __future__ import annotations
 

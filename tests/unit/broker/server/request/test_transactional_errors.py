@@ -1,4 +1,4 @@
-"""T8: the error codes of transactional errors in the versions of an API."""
+"""The error codes of transactional errors depend on the version of the API (T8)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An admin request waits, before its answer, until this broker's image has the change."""
+"""An admin request gets its response only after this broker's image has the change."""
 
 from __future__ import annotations
 
@@ -20,7 +20,9 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class Cache:
-    """Waits until the test shows a matching image. `asked` is set when a request waits."""
+    """Replaces the metadata cache: a request waits until the test shows a matching image. `asked` is set when a request
+    waits.
+    """
 
     def __init__(self) -> None:
         self.image = ClusterImage("cluster")

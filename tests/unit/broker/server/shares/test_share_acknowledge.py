@@ -1,4 +1,6 @@
-"""ShareAcknowledge: what counts, when the answer comes, and what a member is told when a change cannot be kept."""
+"""ShareAcknowledge: which acknowledgements count, when the response is sent, and the error if the change cannot be
+stored.
+"""
 
 from __future__ import annotations
 

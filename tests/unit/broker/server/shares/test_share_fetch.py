@@ -1,4 +1,4 @@
-"""ShareFetch: sessions, what is acquired, what is waited for, and errors."""
+"""ShareFetch: share sessions, acquired records, waiting, and errors."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ async def test_a_renewal_fetches_nothing(world: ShareWorld) -> None:
 
 
 async def test_records_of_transactions(world: ShareWorld) -> None:
-    """A group that reads committed records waits for the end of a transaction, and gets no aborted ones."""
+    """A group with isolation level read_committed waits for the end of a transaction, and gets no aborted records."""
     world.set("share.isolation.level", "read_committed")
     world.append(b"x", producer_id=7, producer_epoch=0, base_sequence=0, transactional=True)
     world.append(b"plain")
@@ -301,7 +301,9 @@ async def test_a_request_whose_client_is_gone_leaves_no_waiting_fetch(world: Sha
 
 
 async def test_a_fetch_whose_session_was_opened_again_acquires_nothing(world: ShareWorld) -> None:
-    """Its answer goes to a connection that the member has left: the records would wait for their locks to run out."""
+    """The first fetch's response goes to a connection that the member has closed, so its records would stay acquired
+    until their locks expire.
+    """
     left = world.member().start(wait_ms=60_000)
     await turns()
     member = world.member()

@@ -1,4 +1,4 @@
-"""The loggers of a broker in DescribeConfigs, IncrementalAlterConfigs and AlterConfigs (KIP-412)."""
+"""DescribeConfigs, IncrementalAlterConfigs and AlterConfigs show and change the loggers of a broker (KIP-412)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CreateTopics and CreatePartitions at the controller: one result per topic, defaults, dry runs, rights."""
+"""CreateTopics and CreatePartitions at the controller: one result per topic, defaults, dry runs and rights."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ Growing = CreatePartitionsRequest.CreatePartitionsTopic
 
 
 class Cluster:
-    """The topic `there` with two partitions, and a controller whose topics are usable at once."""
+    """A cluster with the topic `there`, which has two partitions, and a controller whose new topics are usable
+    immediately.
+    """
 
     def __init__(self) -> None:
         self.created: list[tuple[Any, ...]] = []

@@ -1,4 +1,4 @@
-"""DeleteTopics over a term as controller, by a broker whose image lags."""
+"""DeleteTopics with the real controller, on a broker whose image lags."""
 
 import asyncio
 from types import SimpleNamespace

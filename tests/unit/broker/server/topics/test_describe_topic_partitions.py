@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: topics by name, a page at a time."""
+"""DescribeTopicPartitions returns topics by name, page by page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ListConfigResources: topics, brokers, their loggers, and groups with settings (KIP-1142)."""
+"""ListConfigResources returns topics, brokers, their loggers, and groups with settings (KIP-1142)."""
 
 from __future__ import annotations
 

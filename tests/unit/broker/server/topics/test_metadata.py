@@ -1,4 +1,6 @@
-"""Metadata: all topics or some, by name or id; topics that are created, and those that are hidden."""
+"""Metadata returns all topics or some, by name or id; it creates missing topics, and hides topics that the client may
+not see.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ IMAGE = image_with("orders", CONSUMER_OFFSETS)
 
 
 class Creating:
-    """Notes the topics to be created; with `code` the creation fails."""
+    """Records the topics to be created; with a `code` the creation fails."""
 
     def __init__(self, code: ErrorCode | None = None) -> None:
         self.code = code
@@ -107,7 +109,7 @@ async def test_missing_topics_and_illegal_names_are_refused() -> None:
         (12, True, "true", ["missing"]),
         (12, False, "true", []),
         (12, True, "false", []),
-        (3, False, "true", ["missing"]),  # requests could not disable creation before v4
+        (3, False, "true", ["missing"]),  # before v4 requests could not disable the creation
     ],
 )
 async def test_topics_are_created_if_request_and_broker_allow_it(

@@ -1,4 +1,4 @@
-"""Auto-creation of topics by the controller, on whichever broker it is."""
+"""The controller auto-creates topics, whichever broker is the controller."""
 
 from types import SimpleNamespace
 
@@ -15,7 +15,7 @@ TOPIC = Topic("t", b"i" * 16, {0: PartitionState((2,), (2,), 2, 0, 0)})
 
 
 class Scene:
-    """Broker 1 of two; `asked` are the requests that reached a controller, and how."""
+    """Broker 1 of a cluster of two; `asked` lists the requests that reached a controller, and by which way."""
 
     def __init__(self, controller, answer=ErrorCode.NONE, settings=None):
         self.asked = []

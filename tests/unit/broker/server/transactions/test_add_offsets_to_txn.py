@@ -1,4 +1,6 @@
-"""AddOffsetsToTxn: the partition of a group joins a transaction, and is created if it does not exist."""
+"""AddOffsetsToTxn adds the partition of a group's offsets to a transaction, and creates that partition's topic if it
+does not exist.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ THERE = image_with(CONSUMER_OFFSETS)
 
 
 class Cluster:
-    """Coordinators of transactions and groups. The image of later requests has each created topic."""
+    """The coordinators of transactions and groups. The image that later requests see has each created topic."""
 
     def __init__(self, partition: int | None = 5, code: ErrorCode = ErrorCode.NONE) -> None:
         self.partition, self.code = partition, code

@@ -1,4 +1,4 @@
-"""Which partitions may join a transaction."""
+"""AddPartitionsToTxn: which partitions may join a transaction."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from oncelog_protocol.messages.add_partitions_to_txn import AddPartitionsToTxnRe
 
 
 async def codes(image: ClusterImage, *indexes: int) -> list[int]:
-    """The error codes for a client of transactions V1 whose coordinator agrees to everything."""
+    """Return the error codes for a client of transactions V1 whose coordinator accepts everything."""
     services: Any = SimpleNamespace(
         authorizer=None,
         image=image,
@@ -43,7 +43,7 @@ async def codes(image: ClusterImage, *indexes: int) -> list[int]:
 
 
 async def test_a_partition_without_a_leader_may_be_added() -> None:
-    """Its leader has died: another one will be elected, and the transaction continues."""
+    """The partition's leader has died. Another leader will be elected, and the transaction continues."""
     dead, none = PartitionState((2, 1), (2, 1), leader=2), PartitionState((2, 1), (2,), leader=-1)
     image = ClusterImage("cluster", topics={"orders": Topic("orders", bytes(16), {0: dead, 1: none})})
     assert await codes(image, 0, 1) == [ErrorCode.NONE, ErrorCode.NONE]
@@ -62,7 +62,7 @@ SEPARATE = {
 
 
 class Authorizer:
-    """The authorizer of a user with exactly these rights."""
+    """The authorizer for a user who has exactly the rights in `rights`."""
 
     def __init__(self, *rights: tuple[Rule, str]) -> None:
         self.epoch = object()
@@ -76,7 +76,7 @@ class Authorizer:
 
 
 async def batched(version: int, listener: str, *topics: str, authorizer: Authorizer | None = None) -> list[int]:
-    """The error code of each topic for a batched request with many transactions."""
+    """Return the error code of each topic for a batched request with many transactions."""
     image = ClusterImage(
         "cluster",
         topics={name: Topic(name, bytes(16), {0: PartitionState((1,))}) for name in ("orders", "__consumer_offsets")},
@@ -107,7 +107,7 @@ async def batched(version: int, listener: str, *topics: str, authorizer: Authori
 @pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("listener", ["BROKERS", "CLIENTS"])
 async def test_s97_a_client_adds_to_its_own_transaction_in_every_version(version: int, listener: str) -> None:
-    """This also holds if brokers have a listener of their own, which the client does not use."""
+    """This also holds if brokers have a separate listener, which the client does not use."""
     assert await batched(version, listener, "orders") == [ErrorCode.NONE]
 
 

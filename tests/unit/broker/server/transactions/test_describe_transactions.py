@@ -1,4 +1,4 @@
-"""DescribeTransactions: the state of a transactional id, without topics that the client may not see."""
+"""DescribeTransactions returns the state of a transactional id, without topics that the client may not see."""
 
 from __future__ import annotations
 

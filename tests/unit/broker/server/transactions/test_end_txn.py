@@ -1,4 +1,4 @@
-"""EndTxn: the transactions protocol of each version, and its error codes."""
+"""EndTxn: which transactions protocol each version uses, and the error codes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 
 class Coordinator:
-    """Accepts every decision, or answers `error`."""
+    """Accepts every decision, or responds with `error`."""
 
     def __init__(self, error: ErrorCode | None = None) -> None:
         self.error = error

@@ -1,4 +1,4 @@
-"""InitProducerId: ids for idempotent producers, and the take-over of transactional ids."""
+"""InitProducerId gives ids to idempotent producers, and takes transactional ids over."""
 
 from __future__ import annotations
 

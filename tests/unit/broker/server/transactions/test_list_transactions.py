@@ -1,5 +1,6 @@
-"""ListTransactions: filters by state, producer, age and pattern; and only transactions that the principal may
-describe."""
+"""ListTransactions filters by state, producer, age and pattern, and returns only transactions that the principal may
+describe.
+"""
 
 from __future__ import annotations
 
@@ -55,10 +56,10 @@ async def ask(*, is_loading: bool = False, refused: Any = (), **fields: Any) -> 
         ({}, {"billing-1", "billing-2", "stock"}),
         ({"state_filters": ["Ongoing", "PrepareCommit"]}, {"billing-1", "stock"}),
         ({"producer_id_filters": [2, 3]}, {"billing-2", "stock"}),
-        ({"duration_filter": 1000}, {"billing-1"}),  # a transaction that has not begun is not old
+        ({"duration_filter": 1000}, {"billing-1"}),  # a transaction that has not begun has no age
         ({"duration_filter": 5000}, set()),
         ({"transactional_id_pattern": "billing-.*"}, {"billing-1", "billing-2"}),
-        ({"transactional_id_pattern": "billing"}, set()),  # the whole id must match
+        ({"transactional_id_pattern": "billing"}, set()),  # the pattern must match the entire id
         ({"transactional_id_pattern": "billing-.*", "state_filters": ["Ongoing"]}, {"billing-1"}),
     ],
 )

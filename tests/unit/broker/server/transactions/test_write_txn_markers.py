@@ -1,4 +1,4 @@
-"""WriteTxnMarkers: the answers are in the order of the markers, and no marker waits for long."""
+"""WriteTxnMarkers returns results in the order of the markers, and no marker delays the response for long."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Asked = WriteTxnMarkersRequest.WritableTxnMarker
 
 
 class Appender:
-    """Answers the code in `codes` for a partition, NONE for others."""
+    """Responds with the code in `codes` for a partition, and with NONE for the other partitions."""
 
     def __init__(self, codes: dict[TopicPartition, Any]) -> None:
         self.codes = codes

@@ -1,4 +1,4 @@
-"""The coordinator of a one-member group, in place of the transaction coordinator."""
+"""The coordinator of a group with one member, in place of the transaction coordinator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A member of the consumer protocol (KIP-848) against a coordinator whose answers the test chooses."""
+"""A member of the consumer protocol (KIP-848) against a coordinator whose responses the test chooses."""
 
 from __future__ import annotations
 

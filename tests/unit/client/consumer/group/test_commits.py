@@ -1,4 +1,4 @@
-"""Requests and answers about offsets, in the shapes of old and new versions."""
+"""Requests and responses about offsets, in the formats of old and new versions."""
 
 from __future__ import annotations
 

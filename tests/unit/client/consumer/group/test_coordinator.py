@@ -1,4 +1,4 @@
-"""A member against a coordinator whose answers the test chooses: every error, and misbehaving callbacks."""
+"""A member against a coordinator whose responses the test chooseshandles every error, and misbehaving callbacks."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ async def test_retriable_errors_are_retried(
 async def test_a_member_whose_sync_group_is_not_answered_joins_again_after_the_request_timeout(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
-    """The coordinator's machine lost power, for example: the connection stays open without answers."""
+    """The connection stays open without responses, for example because the coordinator's machine lost power."""
 
     def silent(_: SyncGroupRequest) -> None:
         fake_broker.handlers[SyncGroupRequest] = coordinator.SyncGroupRequest
@@ -82,7 +82,7 @@ async def test_a_member_whose_sync_group_is_not_answered_joins_again_after_the_r
 async def test_a_member_joins_the_new_coordinator_while_the_old_one_holds_its_join_group_in_silence(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
-    """The old machine lost power, for example, and JoinGroup may be held for five minutes."""
+    """JoinGroup may be held for five minutes, and the former coordinator's machine may have lost power."""
     find = coordinator.FindCoordinatorRequest
 
     def elsewhere(request: FindCoordinatorRequest) -> Any:
@@ -230,7 +230,7 @@ async def test_cooperative_members_revoke_only_reassigned_partitions(
         len(Subscription.decode(request.protocols[0].metadata).owned)
         for request in fake_broker.requests_of(JoinGroupRequest)
     ]
-    assert owned == [0, 0, 2, 1]  # it joins once more, so that others can have what it gave up
+    assert owned == [0, 0, 2, 1]  # rejoins, so that others get its partitions
 
 
 async def test_a_callback_that_fails_for_what_a_cooperative_member_gives_up_is_not_called_again(
@@ -256,9 +256,9 @@ async def test_a_callback_that_fails_for_what_a_cooperative_member_gives_up_is_n
 async def test_a_generation_that_goes_while_partitions_are_given_up_before_joining(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], strategy: str
 ) -> None:
-    """A callback takes longer than the session, for example.
+    """This happens for example if a callback takes longer than the session timeout.
 
-    The listener is told of the loss before the member joins, and the member gets its new assignment.
+    The listener is notified of the loss before the member rejoins, and the member gets its new assignment.
     """
     fake_broker.topics["other"] = 1
     coordinator.assigned = (*PLACES, TopicPartition("other", 0))
@@ -310,7 +310,7 @@ async def test_commits_that_are_refused_raise(
 
 
 async def polled_twice(consumer: Consumer) -> None:
-    """Poll twice, so that the records of the first poll count as processed and are due for a commit."""
+    """Poll twice, so that the records of the first poll count as processed and may be committed."""
     for _ in range(2):
         while not await consumer.poll(10, max_records=1):
             pass
@@ -344,7 +344,7 @@ async def test_an_automatic_commit_that_is_retried_makes_way_for_one_that_was_as
         await asyncio.sleep(0)
         held.set()
         await committing
-        await consumer.poll(5, max_records=1)  # what it may commit now is what it hands out after this
+        await consumer.poll(5, max_records=1)  # later commits cover only later records
         consumer.pause(PLACES[0])
         assert seen[1:] == [explicit]
         assert coordinator.committed == {PLACES[0]: explicit}

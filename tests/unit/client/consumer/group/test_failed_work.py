@@ -21,7 +21,7 @@ FIRST = PLACES[0]
 
 
 class Failed(Exception):
-    """Raised by the processing of a record."""
+    """Raised by an application that fails to process a record."""
 
 
 @pytest.fixture(autouse=True)
@@ -40,7 +40,7 @@ async def poll_some(consumer: Consumer, count: int) -> list[int]:
 async def test_s89_the_record_whose_work_has_failed_is_read_again(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], failing: int
 ) -> None:
-    """This holds at the beginning, in the middle and at the end of batches and answers."""
+    """This holds at the beginning, in the middle and at the end of batches and responses."""
     with pytest.raises(Failed):
         async with consumer_of(fake_broker, fast) as consumer:
             consumer.subscribe(["topic"])
@@ -94,7 +94,7 @@ async def test_s89_a_seek_since_then_does_not_count(
 async def test_s89_offsets_committed_by_hand_stand(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], how: str, is_automatic: bool
 ) -> None:
-    """They stand even if the listener commits again during the revocation."""
+    """The committed offsets remain even if the listener commits again during the revocation."""
 
     class Committing(Listener):
         async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
@@ -109,7 +109,7 @@ async def test_s89_offsets_committed_by_hand_stand(
                 raise Failed
             async for record in consumer:
                 if record.offset == 3:
-                    await consumer.commit()  # record 3 is processed
+                    await consumer.commit()  # record 3 counts as processed
                     raise Failed
     assert coordinator.committed[FIRST] == 4
 

@@ -1,4 +1,4 @@
-"""A commit belongs to the generation in which it was requested, however late it is sent (S88)."""
+"""A commit belongs to the group generation in which it was requested, however late it is sent (S88)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ HANDED_OVER = {
     "sticky": ["assigned 2", "revoked 2", "assigned 1"],
     "cooperative-sticky": ["assigned 2", "revoked 1", "assigned 0", "assigned 0"],
 }
-"""The listener's calls until another member has one of two partitions."""
+"""The listener's calls until another member has one of the two partitions."""
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ async def test_s88_a_commit_that_waited_over_a_rebalance_is_not_stored_where_oth
         if waits_for == "an earlier commit":
             await asyncio.gather(earlier, return_exceptions=True)
         assert coordinator.committed == ({KEPT: 3} if strategy == "cooperative-sticky" else {})
-        await consumer.commit({KEPT: 2})  # what is asked for now is of this generation
+        await consumer.commit({KEPT: 2})  # a commit requested now belongs to this generation
         assert coordinator.committed == {KEPT: 2}
 
 
@@ -76,7 +76,7 @@ async def test_s88_a_commit_that_waited_over_a_rebalance_is_not_stored_where_oth
 async def test_s88_a_returned_partition_has_a_new_position(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
-    """It was revoked, and another member may have read on before it came back."""
+    """The partition was revoked, and another member may have read further before the partition returned."""
     listener = Listener()
     options = {"enable_auto_commit": False, "partition_assignment_strategy": ["cooperative-sticky"]}
     async with consumer_of(fake_broker, fast, **options) as consumer:
@@ -99,7 +99,7 @@ async def test_s88_a_returned_partition_has_a_new_position(
 async def test_s88_an_automatic_commit_ends_with_the_generation_that_was_lost(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
-    """The member was fenced and has rejoined before the commit is repeated."""
+    """The member was fenced and has rejoined before the commit is retried."""
     listener = Listener()
     slow = {"retry_backoff_ms": 2_000, "retry_backoff_max_ms": 2_000, "auto_commit_interval_ms": 1_000}
     async with consumer_of(fake_broker, fast, **slow) as consumer:

@@ -71,7 +71,7 @@ async def test_lost_partitions_count_as_revoked_by_default() -> None:
     ],
 )
 def test_a_listener_with_a_method_that_nobody_calls_is_refused(name: str, meant: str | None) -> None:
-    """Its methods are named as in Java's client and aiokafka: a commit in one of them would never run."""
+    """The method's name resembles those in Java's client and in aiokafka, but a commit in it would never run."""
 
     async def method(self: object, partitions: object) -> None:
         raise AssertionError("not called")

@@ -1,4 +1,4 @@
-"""Members that leave, whatever they are doing, neither join nor read afterwards."""
+"""A member that leaves, whatever it is doing, neither joins nor reads afterwards."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ async def test_a_close_that_is_cancelled_still_closes(
 async def test_a_cancelled_unsubscribe_stops_reading_foreign_partitions(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], where: str
 ) -> None:
-    """The member has left: reading on would duplicate the reads of other members."""
+    """The member has left the group, and reading on would duplicate the reads of other members."""
     for _ in range(5):
         fake_broker.append(build_batch([Record(0, 1, None, b"v", [])]))
     listener = Listener()
@@ -95,7 +95,9 @@ async def test_a_cancelled_unsubscribe_stops_reading_foreign_partitions(
 async def test_s46_a_departed_member_hands_over_offsets_under_its_former_identity(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], leaves: str
 ) -> None:
-    """A transaction may end later than its consumer: without its identity the offsets would not be checked."""
+    """A transaction may end later than its consumer, and without the member's identity its offsets would not be
+    checked.
+    """
     listener = Listener()
     consumer = consumer_of(fake_broker, fast)
     await consumer.start()
@@ -114,7 +116,7 @@ async def test_s46_a_departed_member_hands_over_offsets_under_its_former_identit
 async def test_a_leave_cancelled_during_a_join_has_taken_effect(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
-    """Otherwise the other members would wait for the end of its session."""
+    """Otherwise the other members would wait until the member's session ends."""
     listener = Listener()
     async with consumer_of(fake_broker, fast) as consumer:
         consumer.subscribe(["topic"], listener=listener)
@@ -151,7 +153,7 @@ async def test_a_callback_that_fails_while_unsubscribing_does_not_keep_the_subsc
 
 
 class Holding(Listener):
-    """A listener whose first revocation callback waits until told to continue."""
+    """A listener whose first revocation callback waits until the test lets it continue."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -208,7 +210,9 @@ async def test_leaving_ends_a_join_begun_by_a_poll(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], leaves: str
 ) -> None:
     class HoldingBoth(Listener):
-        """A listener whose callback from the poll continues first, and then the one from leaving."""
+        """A listener with two revocation callbacks: the test first lets the one from the poll continue, and then the
+        one from leaving.
+        """
 
         def __init__(self) -> None:
             super().__init__()

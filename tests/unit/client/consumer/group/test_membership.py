@@ -1,4 +1,4 @@
-"""The state machine of a member, against its table."""
+"""The state machine of a group member, tested against its table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STABLE, FENCED, LEFT = MemberState.STABLE, MemberState.FENCED, MemberState.LEFT
 
 
 def member_in(state: MemberState) -> Membership:
-    """A member that has reached `state` in the usual way, with an earlier generation if possible."""
+    """Return a member that has reached `state` in the usual way, with an earlier generation if possible."""
     member = Membership()
     if state is LEFT:
         return member
@@ -75,7 +75,8 @@ def test_every_state_can_be_reached_and_left_but_one() -> None:
 
 
 REACTING = [
-    # state, request, error, state then, still in its generation, partitions lost
+    # columns: state, request, error, next state, whether the member keeps its generation, whether it loses its
+    # partitions
     (STABLE, HEARTBEAT, ErrorCode.REBALANCE_IN_PROGRESS, STABLE, True, False),
     (STABLE, HEARTBEAT, ErrorCode.ILLEGAL_GENERATION, UNJOINED, False, True),
     (STABLE, HEARTBEAT, ErrorCode.UNKNOWN_MEMBER_ID, UNJOINED, False, True),
@@ -94,7 +95,7 @@ REACTING = [
     (PREPARING, JOIN, ErrorCode.FENCED_INSTANCE_ID, FENCED, True, False),
     (PREPARING, COMMIT, ErrorCode.REBALANCE_IN_PROGRESS, PREPARING, True, False),
     (PREPARING, HEARTBEAT, ErrorCode.REBALANCE_IN_PROGRESS, PREPARING, True, False),
-    # The answer to JoinGroup is under way: these have overtaken it.
+    # The response to JoinGroup is still on its way, and these responses have overtaken it.
     (PREPARING, COMMIT, ErrorCode.ILLEGAL_GENERATION, PREPARING, True, False),
     (PREPARING, HEARTBEAT, ErrorCode.ILLEGAL_GENERATION, PREPARING, True, False),
     (PREPARING, COMMIT, ErrorCode.UNKNOWN_MEMBER_ID, PREPARING, True, False),

@@ -1,4 +1,4 @@
-"""ZooKeeper over TLS with an identity: which clients are admitted, what strangers may do, and the log messages."""
+"""ZooKeeper over TLS with an identity: which clients are admitted, what other identities may do, and log messages."""
 
 import asyncio
 import contextlib
@@ -32,7 +32,7 @@ USER = f"{paths.USER_CONFIGS}/anna"
 
 @pytest.fixture
 async def open_with(secured_zookeeper, tmp_path):
-    """Open a store with the settings of a broker, some of them changed."""
+    """A function that opens a store with the settings of a broker, some of which the test changes."""
     opened = []
 
     async def open_one(**changed):
@@ -104,7 +104,7 @@ async def test_strangers_read_no_secrets_and_write_nothing(open_with, secured_zo
 
 
 async def test_a_certificate_is_an_identity_too(open_with, secured_zookeeper):
-    """ZooKeeper's scheme `x509` is used without a digest."""
+    """ZooKeeper's scheme `x509` identifies the broker by its certificate, without a digest."""
 
     def by_certificate(key_store):
         return open_with(digest_user=None, digest_password=None, ssl_keystore_location=str(key_store))
@@ -142,7 +142,7 @@ async def test_a_broker_with_another_password_is_told_what_it_may_not(open_with,
 
 
 async def test_a_watch_tells_strangers_of_no_secrets(open_with):
-    """ZooKeeper checks ACLs before it notifies; the other identity is notified of readable nodes."""
+    """ZooKeeper checks ACLs before it sends notifications, so the other identity is notified only of readable nodes."""
     store, other = await open_with(), await open_with(digest_password="guessed")
     await store.create(paths.USER_CONFIGS, make_parents=True)
     heard = []
@@ -171,7 +171,7 @@ async def test_nodes_from_before_that_anybody_may_change_are_named(open_with, se
     [paths.LITERAL_ACLS, f"{paths.PREFIXED_ACLS}/Topic", paths.CLIENT_CONFIGS, paths.IP_CONFIGS, paths.LOGIN_KEY],
 )
 async def test_nodes_made_on_demand_are_protected_too(monkeypatch, caplog, path):
-    """A client that may write there could give itself rights."""
+    """A client that may write these nodes could give itself rights."""
     store = ZooKeeperStore("127.0.0.1:1", "", 1.0, SystemClock(), ZooKeeperAccess(protects_nodes=True))
 
     async def ask(asked, request):

@@ -1,4 +1,4 @@
-"""The undocumented names of kazoo that `zk_client` uses: a release that moves one of them fails here."""
+"""`zk_client` uses undocumented names of kazoo; these tests fail with a release of kazoo that renames one of them."""
 
 import asyncio
 import inspect
@@ -50,8 +50,8 @@ class Listener:
 
 
 async def test_the_table_of_watches_is_looked_up_by_path_and_dropped_by_these_names():
-    """Events of recursive watches name paths that were not watched themselves: our table gives our callback for
-    each.
+    """Events of recursive watches name paths that were not watched themselves, so oncelog's table of watches returns
+    the same callback for every path.
     """
     listener = Listener()
     session = ZooKeeperSession("127.0.0.1:1", 1.0, listener, SystemClock())
@@ -82,7 +82,7 @@ async def test_answers_and_events_have_one_way_into_the_loop():
 
 
 def test_a_closed_loop_does_not_raise_in_kazoos_thread():
-    """Late events are dropped."""
+    """Events that arrive after the loop is closed are discarded."""
     late = []
 
     async def make():
@@ -121,7 +121,7 @@ def test_the_names_that_a_session_reaches_for_are_there():
 
 
 async def test_more_requests_than_the_socket_pair_holds_do_not_stop_the_loop():
-    """kazoo's thread is busy connecting to a silent server; each request wakes it with one byte."""
+    """Kazoo's thread is busy connecting to a silent server; each request wakes the thread with one byte."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         listener = Listener()
         session = ZooKeeperSession(f"127.0.0.1:{silent.getsockname()[1]}", 2.0, listener, SystemClock())

@@ -1,4 +1,4 @@
-"""Received bytes are read at once; none is missed, awaited again, or returned twice."""
+"""Received bytes are read immediately; no byte is missed, awaited again, or returned twice."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from oncelog_broker.runtime.clock import SystemClock
 
 SECONDS = 60.0
 LITTLE = 0.02
-"""A short time that must pass."""
+"""Seconds of a short delay."""
 
 
 class Counting(socket.socket):
-    """Counts the reads of a socket."""
+    """Counts how many times a socket is read."""
 
     reads = 0
 
@@ -52,7 +52,7 @@ def wait(reading, seconds=SECONDS, writing=()):
 
 
 class Kazoo:
-    """kazoo's own reading of answers, over one of our sockets."""
+    """Kazoo's own code for reading responses, over one of oncelog's sockets."""
 
     def __init__(self, connection):
         handler = _Handler(None, 1.0, None, SystemClock())
@@ -60,7 +60,7 @@ class Kazoo:
         self.reader._socket = connection
 
     def answer(self, seconds=SECONDS):
-        """The xid and the content of an answer."""
+        """Return the xid and the content of one response."""
         header, read, offset = self.reader._read_header(seconds)
         return header.xid, read[offset:]
 
@@ -75,7 +75,7 @@ def test_several_answers_are_one_read_and_no_wait(ends, monkeypatch):
     server.sendall(b"".join(answer(xid, b"x" * xid) for xid in range(1, 101)))
     assert wait([connection, wake_ups]) == [connection]
     kazoo = Kazoo(connection)
-    monkeypatch.setattr(zk_sockets, "_wait", None)  # no descriptor is polled
+    monkeypatch.setattr(zk_sockets, "_wait", None)  # the code may poll no descriptor
     for xid in range(1, 101):
         assert wait([connection, wake_ups]) == [connection]
         assert kazoo.answer() == (xid, b"x" * xid)
@@ -157,7 +157,7 @@ def test_an_idle_socket_is_waited_for_until_the_timeout(ends):
     assert wait([connection, wake_ups], LITTLE) == []
     assert uptime() - began >= LITTLE
     assert not counted.reads
-    with pytest.raises(ssl.SSLWantReadError):  # kazoo continues only after this error
+    with pytest.raises(ssl.SSLWantReadError):  # kazoo waits for more data only after this error
         connection.recv(1)
 
 
@@ -181,7 +181,7 @@ def test_a_send_happens_at_once_and_waits_only_if_the_socket_is_full(ends):
     connection, _, server, _ = ends
     assert wait([], 0, [connection]) == [connection]
     sent = 0
-    with pytest.raises(ssl.SSLWantWriteError):  # kazoo retries after this error
+    with pytest.raises(ssl.SSLWantWriteError):  # kazoo retries only after this error
         while True:
             sent += connection.send(b"x" * READ_BYTES)
     assert wait([], LITTLE, [connection]) == []

@@ -1,4 +1,4 @@
-"""The socket replacement given to kazoo: readable when there is data for kazoo, and never without encryption."""
+"""The socket replacement for kazoo: it is readable when it has data for kazoo, and never sends without encryption."""
 
 import selectors
 import socket
@@ -17,7 +17,7 @@ SECONDS = 60.0
 
 
 class Server:
-    """The other end, whose records the test sends one by one."""
+    """The server's end of the connection, whose TLS records the test sends one by one."""
 
     def __init__(self, context):
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -36,7 +36,7 @@ class Server:
                 self.incoming.write(self.raw.recv(65536))
 
     def session_tickets(self):
-        """TLS 1.3 session tickets, which are sent after the handshake."""
+        """Return the TLS 1.3 session tickets, which a server sends after the handshake."""
         return self.outgoing.read()
 
     def record(self, data):
@@ -68,7 +68,7 @@ def wait(reading, seconds=SECONDS):
 
 
 def arrived(client):
-    """Wait until bytes are in the socket."""
+    """Wait until the socket has received bytes."""
     with selectors.DefaultSelector() as selector:
         selector.register(client, selectors.EVENT_READ)
         assert selector.select(SECONDS)
@@ -112,7 +112,7 @@ def test_all_records_that_have_come_are_read_at_once_and_hide_nobody_else(ends):
 
 
 def test_no_decrypted_bytes_stay_unnoticed_in_openssl(ends):
-    """There are more bytes than one read takes, in records of any length."""
+    """The server sends more bytes than one read returns, in TLS records of different lengths."""
     client, server, other = ends
     sent = b"".join(bytes([65 + each]) * length for each, length in enumerate([1, RECORD_BYTES, 5000] * 9))
     records = (server.record(bytes([65 + each]) * length) for each, length in enumerate([1, RECORD_BYTES, 5000] * 9))
@@ -138,7 +138,7 @@ def test_the_end_of_a_tls_connection_is_readable(ends):
 
 
 def test_a_connection_that_another_thread_ends_keeps_its_encryption(ends):
-    """`ssl.SSLSocket.shutdown` drops the encryption first: later bytes would be sent and accepted in plain text."""
+    """`ssl.SSLSocket.shutdown` removes the encryption first, so later bytes would be sent and read as plain text."""
     client, server, _ = ends
     server.raw.sendall(server.session_tickets() + server.record(b"an answer"))
     arrived(client)

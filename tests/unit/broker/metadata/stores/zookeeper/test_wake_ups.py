@@ -9,7 +9,7 @@ import pytest
 from oncelog_broker.metadata.stores.zookeeper.wake_ups import WakeUps
 
 MANY = 10_000
-"""Far more bytes than a socket pair holds."""
+"""A number of wake-up bytes that is far larger than the buffer of a socket pair."""
 
 
 def is_readable(wake_ups: WakeUps) -> bool:

@@ -1,4 +1,4 @@
-"""The ZooKeeper store when connections break and sessions end; `test_store_contract.py` has its other properties."""
+"""The ZooKeeper store when connections break and sessions end; `test_store_contract.py` tests its other properties."""
 
 import asyncio
 import itertools
@@ -33,14 +33,14 @@ from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
 
 LONG, SHORT = 20.0, 2.0
-"""Session timeouts: one that never expires in a test, and one that does."""
+"""Session timeouts in seconds: one that never expires in a test, and one that does."""
 SECONDS = 60.0
 UNKNOWN_OPERATION = 117
-"""No request of ZooKeeper has this number."""
+"""An operation code that no request of ZooKeeper has."""
 
 
 class Heard:
-    """Collects the notifications of a store, so that tests can wait for them."""
+    """Collects the notifications of a store, so that tests can wait for one."""
 
     def __init__(self, store, root="/"):
         self.paths, self.states = [], []
@@ -63,7 +63,7 @@ class Heard:
 
 
 async def until_answered(ask):
-    """The result of `ask` once the connection is back."""
+    """Call `ask` until the connection is back; return its result."""
     async with asyncio.timeout(SECONDS):
         while True:
             try:
@@ -74,7 +74,9 @@ async def until_answered(ask):
 
 @pytest.fixture(params=["plain", "tls"])
 def zookeeper_proxy(request, zookeeper, tmp_path):
-    """The proxy; with `access`, over TLS, too: sessions, leases and lost answers must behave alike."""
+    """The proxy in front of ZooKeeper, without and with TLS: sessions, leases and lost responses must behave the same
+    in both cases.
+    """
     if request.param == "plain":
         with CuttingProxy(zookeeper) as proxy:
             proxy.access = OPEN_ACCESS
@@ -131,7 +133,7 @@ async def test_while_there_is_no_connection_everything_fails_at_once(open_zookee
     zookeeper_proxy.cut()
     with pytest.raises(ConnectionLost):
         await pending
-        while True:  # the answer was quicker than the cut
+        while True:  # repeat while the response is faster than the cut
             await store.exists("/")
     for ask in (store.exists("/"), store.create("/a"), store.sync(), store.get_many(["/"])):
         with pytest.raises(ConnectionLost):
@@ -194,7 +196,7 @@ async def test_a_session_is_begun_however_often_sessions_end(open_zookeeper, tim
 
 
 async def test_a_request_of_one_session_is_never_done_in_the_next(open_zookeeper, zookeeper_proxy):
-    """The session ends unnoticed while more writes are under way than a socket pair has room for wake-ups
+    """The session ends unnoticed while more writes are in flight than a socket pair has room for wake-up bytes
     (`zk_wake_ups`).
     """
     store, other = await open_zookeeper(zookeeper_proxy), await open_zookeeper()
@@ -213,7 +215,7 @@ async def test_a_request_of_one_session_is_never_done_in_the_next(open_zookeeper
 
 
 async def test_a_session_begins_with_a_write_and_continues_with_a_sync(open_zookeeper, zookeeper_proxy):
-    """Only a read after one's own write cannot return an older tree of a lagging server."""
+    """Only a read after the session's own write cannot return an older tree of a lagging server."""
     sent = []
     zookeeper_proxy.cut_when(lambda frame: sent.append(frame.op), Moment.BEFORE, times=None)
     store = await open_zookeeper(zookeeper_proxy)
@@ -229,14 +231,16 @@ async def test_a_session_begins_with_a_write_and_continues_with_a_sync(open_zook
 
 @pytest.mark.parametrize("busy", [False, True], ids=["idle", "asking"])
 async def test_a_black_hole_is_noticed_before_the_session_can_have_ended(open_zookeeper, zookeeper_proxy, busy):
-    """kazoo would trust its connection for as long as requests are sent."""
+    """Kazoo alone would trust its connection for as long as requests are sent."""
     clock = SystemClock()
     store = await open_zookeeper(zookeeper_proxy, SHORT)
     other = await open_zookeeper()
     numbers = itertools.count()
 
     async def create():
-        """Create a node with a new name each time: a pause of the server costs such a short session its connection."""
+        """Create a node with a new name each time, because a pause of the server may cost such a short session its
+        connection.
+        """
         path = f"/brief{next(numbers)}"
         await store.create(path, ephemeral=True)
         return path
@@ -282,7 +286,9 @@ async def test_a_black_hole_is_noticed_before_the_session_can_have_ended(open_zo
 @pytest.mark.soak
 @pytest.mark.parametrize("run", range(8))
 async def test_a_follower_that_dies_right_after_a_heartbeat_does_not_make_the_lease_outlast_the_session(ensemble, run):
-    """It has answered the heartbeat and may not have informed its leader, which ends sessions."""
+    """The follower has responded to the heartbeat, but may not have informed its leader, which is the server that ends
+    sessions.
+    """
     clock, timeout = SystemClock(), 3.0
     leader = ensemble.leader
     follower = next(number for number in (1, 2, 3) if number != leader)
@@ -352,7 +358,7 @@ async def test_the_chroot_is_made_with_all_that_is_above_it(open_zookeeper, zook
     assert (await flat.get("/clusters/one/a"))[0] == b"x"
     told = []
     deep.watch("/", told.append)
-    await deep.sync()  # the server knows of the watch
+    await deep.sync()  # the server has registered the watch
     await flat.set("/clusters/one/a", b"y")
     await deep.sync()
     assert told == ["/a"]
@@ -395,7 +401,9 @@ def test_the_connect_string_is_parsed():
 
 
 async def test_a_server_that_refuses_a_watch_is_of_no_use(open_zookeeper, monkeypatch, caplog):
-    """A server before 3.6 does not know the request. The broker must not continue with data that it read once."""
+    """ZooKeeper servers before 3.6 do not know the request AddWatch. The broker must not continue with data that it has
+    read only once.
+    """
     store = await open_zookeeper(timeout=SHORT)
     heard = Heard(store)
     await store.create("/seen")

@@ -1,4 +1,4 @@
-"""Assignments made by Kafka's own assignors, derived from their tests and documents."""
+"""Assignments that Kafka's own assignors make, derived from Kafka's tests and documentation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def assigned(strategy: str, there: dict[str, list[frozenset[str]]], *members: Me
 
 
 GOLDEN = [
-    # strategy, partitions of topics, subscriptions, outcome
+    # columns: strategy, partitions of topics, subscriptions, outcome
     ("range", {"a": 3, "b": 3}, {"c0": "ab", "c1": "ab"}, {"c0": "a0 a1 b0 b1", "c1": "a2 b2"}),
     ("range", {"a": 2, "b": 5}, {"c0": "ab", "c1": "ab", "c2": "b"}, {"c0": "a0 b0 b1", "c1": "a1 b2 b3", "c2": "b4"}),
     ("range", {"a": 1}, {"c0": "a", "c1": "a"}, {"c0": "a0", "c1": ""}),
@@ -127,7 +127,8 @@ def test_ownership_before_subscription_v2_is_dated_by_user_data() -> None:
         owned = (TopicPartition("a", 0),)
         return Member(name, Subscription(("a",), owned=owned, user_data=cooperative.user_data(owned, generation)))
 
-    # Held back either way; who owns it shows in who is given the other partition.
+    # The disputed partition is withheld either way; the member that gets the other partition shows which member does
+    # not own it.
     outcome = assigned("cooperative-sticky", topics(a=2), dated("c0", 3), dated("c1", 7))
     assert outcome == {"c0": ["a-1"], "c1": []}
 
