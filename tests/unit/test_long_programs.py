@@ -15,8 +15,11 @@ ROOT = Path(__file__).parents[2]
 CALL = re.compile(r"(?:PYTHONPATH=(?P<path>\S+) )?\$\(BIN\)/python (?:-m )?(?P<program>[\w./]+)")
 WITHOUT_HELP = {"compose_test", "oncelog_broker.local_cluster.java", "oncelog_broker.local_cluster.zookeeper_jars",
                 "oncelog_pipeline.spark.java", "pip", "deploy/verify_unit.py", "deploy/make_dist.py",
-                "deploy/make_release.py", "deploy/audit.py"}  # fmt: skip
-"""Programs that take no arguments; `make test` or `make lint` runs nearly all of them."""
+                "deploy/make_release.py", "deploy/audit.py", "tests.support.helm",
+                "tests.support.prometheus"}  # fmt: skip
+"""Programs that take no arguments; `make test` or `make lint` runs nearly all of them. Those that fetch or build helm and
+Prometheus may take minutes.
+"""
 WITH_SPARK = {"spark_soak"}
 """Programs whose targets install PySpark first (`make pipeline`). `make check` runs these tests without PySpark."""
 
