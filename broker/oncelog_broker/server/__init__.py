@@ -6,9 +6,9 @@ to its handler, and from the handler's answer to bytes; `lanes/` serves repeated
 that outlives a request: fetch sessions and refused batches.
 
 The handlers are in subpackages by subject, one file for each API: `records/`, `groups/`, `shares/`, `transactions/`,
-`topics/`, `replicas/`, `access/` and `cluster/`; only Envelope is in `dispatch/`. In each file `handle(request,
-context)` returns the response, a future of it, or None for no response. In each subpackage, `services` declares the
-parts of the broker that its handlers may use.
+`topics/`, `replicas/`, `access/` and `cluster/`; only Envelope is in `dispatch/`. In each file
+`handle(request, context)` returns the response, a future of it, or None for no response. In each subpackage, `services`
+declares the parts of the broker that its handlers may use.
 
 `served` is the list of the APIs with their versions and the room of each handler.
 """

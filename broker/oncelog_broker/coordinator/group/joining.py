@@ -2,8 +2,8 @@
 
 A rebalance in the classic protocol: it is prepared (all members are asked to join again, each JoinGroup waits), and
 when all have joined, or the time is up, the next generation is complete: each gets its answer, the leader with all
-members. The leader then assigns, which is `membership.sync`. Source: Kafka's GroupMetadataManager, classic protocol;
-KIP-62, KIP-345, KIP-394, KIP-814.
+members. The leader then assigns, which is `membership.sync`.
+Source: Kafka's GroupMetadataManager, classic protocol; KIP-62, KIP-345, KIP-394, KIP-814.
 """
 
 from __future__ import annotations

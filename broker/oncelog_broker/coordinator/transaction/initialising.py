@@ -29,8 +29,8 @@ def initialise(
     """Returns the metadata to log, or `metadata` itself for a repeated request.
 
     PrepareAbort means that an open transaction is aborted first, and that the producer has to ask again. Ongoing means
-    that the open transaction was kept (`keeps_open`): the `client` of the result is the new owner. Raises KafkaError
-    CONCURRENT_TRANSACTIONS, PRODUCER_FENCED; NeedsProducerId.
+    that the open transaction was kept (`keeps_open`): the `client` of the result is the new owner.
+    Raises KafkaError CONCURRENT_TRANSACTIONS, PRODUCER_FENCED; NeedsProducerId.
     """
     if metadata is None:
         if spare_producer_id is None:

@@ -9,8 +9,8 @@
     7  client id            /config/clients/<client>
     8  any client           /config/clients/<default>
 
-A quota for any user applies to each user separately. All clients of a user share the user's quota. Each kind of quota
-is looked up separately.
+A quota for any user applies to each user separately. All clients of a user share the user's quota.
+Each kind of quota is looked up separately.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """ApiVersions (18), v0-4: the APIs that this broker serves, and its features.
 
-Versions: v3 flexible and with features, in tagged fields. The response header is v0 always (T1). An unknown version is
-answered in the v0 body with UNSUPPORTED_VERSION and the range that we do serve (T2).
+Versions: v3 flexible and with features, in tagged fields. The response header is v0 always (T1).
+An unknown version is answered in the v0 body with UNSUPPORTED_VERSION and the range that we do serve (T2).
 """
 
 from __future__ import annotations

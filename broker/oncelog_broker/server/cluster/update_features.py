@@ -1,8 +1,8 @@
 """UpdateFeatures (57), v0-2: asks for other levels of features (KIP-584).
 
 The levels in force follow the releases of the brokers by themselves (`metadata/membership/feature_levels.py`), so a
-request succeeds that asks for the levels in force. Every other change is refused with the reason. The response has the
-first error, as Kafka's. Versions: v0 and v1 list the features if all are accepted, v2 does not.
+request succeeds that asks for the levels in force. Every other change is refused with the reason. The
+response has the first error, as Kafka's. Versions: v0 and v1 list the features if all are accepted, v2 does not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """TxnOffsetCommit (28), v0-5: offsets of a group that count only if the transaction commits (S37).
 
 Behaviour: refused unless the partition of `__consumer_offsets` is in the open transaction (E5): by AddOffsetsToTxn, or
-from v5 on by this very request. The consumer's generation and member fence zombies (KIP-447, S46). Versions: v3
-generation and member, v4 TRANSACTION_ABORTABLE, v5 transactions V2.
+from v5 on by this very request. The consumer's generation and member fence zombies (KIP-447, S46).
+Versions: v3 generation and member, v4 TRANSACTION_ABORTABLE, v5 transactions V2.
 """
 
 from __future__ import annotations

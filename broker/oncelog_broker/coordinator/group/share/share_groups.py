@@ -1,7 +1,7 @@
 """All share groups of one machine: what the machine asks of this protocol. Pure.
 
-A group id belongs to one protocol at a time, so the groups of all protocols are in one dict, `groups`, which this class
-changes for share groups alone.
+A group id belongs to one protocol at a time, so the groups of all protocols are in one dict, `groups`, which this
+class changes for share groups alone.
 """
 
 from __future__ import annotations
