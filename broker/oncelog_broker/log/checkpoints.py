@@ -1,10 +1,9 @@
 """Reads and writes Kafka's text checkpoints: one small file per data directory (or partition), always replaced
 completely.
 
-    0                     the version of the format
-    2                     the number of entries
-    orders 0 1201         one entry per line; in this file: topic, partition, offset
-    orders 1 988
+- The first line has the version of the format, 0.
+- The second line has the number of entries.
+- Each further line has an entry: `orders 0 1201` means topic orders, partition 0, offset 1201.
 
 The caller that reads a checkpoint decides what to do about a corrupt file: `LogManager` ignores each of the three
 offset checkpoints, with the consequences named there, and `recovery` rebuilds the leader epochs from the batches.
@@ -64,7 +63,9 @@ def format_checkpoint(entries: Iterable[tuple[object, ...]]) -> bytes:
 
 
 def read_offset_checkpoint(disk: Disk, path: str) -> dict[TopicPartition, int]:
-    """Offsets by topic and partition; empty if the file does not exist. Raises CheckpointCorrupt, OSError."""
+    """Return the offsets by topic and partition; empty if the file does not exist. Raises CheckpointCorrupt,
+    OSError.
+    """
     if not disk.exists(path):
         return {}
     return dict(parse_checkpoint(path, disk.read_file(path), _parse_offset))

@@ -41,8 +41,8 @@ class LogFlusher:
         self._flushes = FlushesUnderWay()
         self._last_flush_at = clock.monotonic()
         self.new_directory: NewDirectory | None = None
-        """The log's directory, until it is known to be synced; then None. The code that creates the log syncs the
-        directory; otherwise the first flush does.
+        """The log's directory, until it is known to be synced; then None. If the code that creates the log has not
+        synced the directory, the first flush does.
         """
 
     # --- data that is not on the disk yet -------------------------------------------------------------------------
@@ -70,8 +70,8 @@ class LogFlusher:
 
     @property
     def start_to_checkpoint(self) -> int | None:
-        """The log start offset that must be checkpointed; None if the names of the segment files tell it, even after a
-        power cut. Any thread may read this property.
+        """The log start offset that must be checkpointed; None if the names of the segment files show that offset, even
+        after a power cut. Any thread may read this property.
         """
         state = self._state
         first = self._local.first.base_offset  # read first: deleting segments moves the log start afterwards
@@ -137,9 +137,10 @@ class LogFlusher:
         """Move the recovery point after `pending` was synced, and delete the segments that waited for that sync. Raises
         KAFKA_STORAGE_ERROR.
 
-        During a truncation neither happens until the next flush: the recovery point was lowered for the truncation, and
-        must not be above the log's end afterwards. A log that went offline during the sync is not changed: reopening
-        such a log keeps only the records that were known to be synced while it was online.
+        During a truncation, recovery point and segments remain unchanged until the next flush: the recovery point was
+        lowered for the truncation, and must not be above the log's end afterwards. A log that went offline during the
+        sync is not changed: reopening such a log keeps only the records that were known to be synced while it was
+        online.
         """
         state = self._state
         self._last_flush_at = self._clock.monotonic()

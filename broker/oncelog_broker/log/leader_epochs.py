@@ -38,8 +38,8 @@ class LeaderEpochs:
         self._path = path
         self._entries = entries
         self.is_unsynced = False
-        """Whether the file's content, or its name, is not synced yet. The code that syncs content and name sets this to
-        False.
+        """Whether the file's content, or its name, is not synced yet. The code that syncs content and name sets this
+        attribute to False.
         """
         self.latest_epoch = entries[-1].epoch if entries else UNDEFINED_EPOCH
 

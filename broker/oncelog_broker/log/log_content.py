@@ -37,7 +37,9 @@ class LogContent:
         self.epochs = epochs
         self.producers = producers
         self.generation = 0
-        """Increases with each truncation: facts about the content from an earlier generation are no longer valid."""
+        """This number increases with each truncation; facts about the content from an earlier generation are then no
+        longer valid.
+        """
         local.on_roll = producers.take_snapshot
 
     @classmethod

@@ -66,7 +66,7 @@ class LogState:
         self.offline_reason: str | None = None
         """The reason why the log is offline; None while it is online."""
         self.log_start_offset = log_start_offset
-        """The first offset that may be read. Invariant: only a truncation lowers it."""
+        """The first offset that may be read. Invariant: only a truncation lowers the log start offset."""
         self.recovery_point = recovery_point
         """Every record below this offset is synced. Invariant: the recovery point is never above the log end offset,
         not even during a truncation.
@@ -150,7 +150,7 @@ class LogState:
 
     def append_failed(self, error: Exception, *, end_before: int, end: int) -> KafkaError:
         """Take the log offline if an append wrote only some of its records: these can be neither kept nor undone. That
-        is the case if `end`, the log end offset now, differs from `end_before`. Otherwise it does the same as
+        is the case if `end`, the log end offset now, differs from `end_before`. Otherwise this method does the same as
         `fail_unless_refused`.
         Returns the error for
         the caller to raise."""

@@ -155,15 +155,15 @@ class PartitionLog:
             partition=partition,
             directory=path,
             config=config,
-            # Do not use `first`: segments that were deleted earlier may reappear after a power cut, and were perhaps
-            # never synced.
+            # Do not use `first` as recovery point: segments that were deleted earlier may reappear after a power cut,
+            # and were perhaps never synced.
             recovery_point=end if clean_shutdown else recovery_point,
             log_start_offset=max(log_start_offset, first),
             cleaner_checkpoint=None if cleaner_checkpoint is None else min(cleaner_checkpoint, end),
         )
         if not clean_shutdown:
-            # Do not use `first` here either: the segments before it may have been deleted just before a kill, and may
-            # reappear, too.
+            # Do not use `first` as checkpointed log start either: the segments before it may have been deleted just
+            # before a kill, and may reappear, too.
             state.checkpointed_start = log_start_offset
         log = cls(content, state, disk=disk, clock=clock)
         if new_directory is not None and new_directory.is_begun:

@@ -56,7 +56,7 @@ class PendingFlush:
         self._directory = directory
         self._logs = logs
         self._indexes = indexes
-        """These files were opened for this flush, so the flush closes them."""
+        """The index files were opened for this flush, so the flush also closes them."""
         self._snapshots = snapshots
         self._of_this_log = of_this_log
         self.index_paths = [file.path for file in indexes]
@@ -116,7 +116,8 @@ class PendingFlush:
 
 
 class FlushesUnderWay:
-    """The flushes of one log that are prepared but not finished. Their files do not count as synced until they finish.
+    """The flushes of one log that are prepared but not finished. The files of an unfinished flush do not count as
+    synced until that flush finishes.
 
     Each flush therefore also syncs the files of earlier unfinished flushes, even of those that will never finish.
     """

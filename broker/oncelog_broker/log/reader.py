@@ -30,9 +30,9 @@ class LogReader:
 
         The result has at most `max_bytes`, unless `min_one_batch` is True and the first batch is larger. The result is
         empty if there are no such batches (yet). The view may be a mapping of the file: `RealFile` says what happens to
-        it when the log is truncated. Without `may_copy`, nothing is copied except a first batch that `min_one_batch`
-        requires, and the view is empty if the file cannot be mapped. Raises OFFSET_OUT_OF_RANGE, CORRUPT_MESSAGE,
-        KAFKA_STORAGE_ERROR.
+        the view when the log is truncated. Without `may_copy`, nothing is copied except a first batch that
+        `min_one_batch` requires, and the view is empty if the file cannot be mapped. Raises OFFSET_OUT_OF_RANGE,
+        CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
         """
         state, local = self._state, self._local
         if state.offline_reason is not None:

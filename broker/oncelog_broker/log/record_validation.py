@@ -110,7 +110,7 @@ def records_check(batch: memoryview, limits: ValidationLimits, now_ms: int) -> S
 
 
 class _Findings:
-    """What the check of a batch's records has found so far."""
+    """The invalid records and the largest timestamp that the check of a batch has found so far."""
 
     def __init__(self, batch: RecordBatch, limits: ValidationLimits, now_ms: int) -> None:
         self._base_timestamp = batch.base_timestamp

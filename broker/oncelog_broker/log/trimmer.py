@@ -135,7 +135,9 @@ class LogTrimmer:
 
     @property
     def generation(self) -> int:
-        """Increases with each truncation: facts about the content from an earlier generation are no longer valid."""
+        """This number increases with each truncation; facts about the content from an earlier generation are then no
+        longer valid.
+        """
         return self._content.generation
 
     @property

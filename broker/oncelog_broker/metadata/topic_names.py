@@ -8,7 +8,8 @@ from collections.abc import Iterable
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_TOPIC_NAME_CHARS = 249
-"""A directory name may have 255 characters; '-', the partition id and the suffix of a deleted directory need the rest.
+"""Maximum length of a topic name: a directory name may have 255 characters, of which '-', the partition id and the
+suffix of a deleted directory need the rest.
 """
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"

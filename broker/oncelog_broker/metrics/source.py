@@ -107,7 +107,7 @@ class ClusterCounts:
 
 
 class Source:
-    """The values for one scrape. They are complete when the steps of `look` have run."""
+    """The values for one scrape. The values are complete when the steps of `look` have run."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts

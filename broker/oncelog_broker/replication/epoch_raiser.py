@@ -36,7 +36,7 @@ MAX_PARTITIONS: Final = 1000
 START_ATTEMPTS: Final = 20
 """The maximum number of AlterPartition requests that a broker without other brokers sends before it serves clients."""
 ATTEMPT_SECONDS: Final = 0.1
-"""Seconds between two of these requests."""
+"""Seconds between two AlterPartition requests of a broker without other brokers."""
 NAMES_IN_A_LINE: Final = 10
 """The maximum number of partitions that one log line names."""
 

@@ -24,7 +24,7 @@ them.
 """
 
 Turn = Callable[[], Awaitable[None]]
-"""Awaiting it waits until the next slice may run."""
+"""Awaiting the result of this function waits until the next slice may run."""
 
 
 class ImageChanges:

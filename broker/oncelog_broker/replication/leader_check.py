@@ -1,8 +1,9 @@
 """Asks leaders whether they lead now, with an online log, before a follower discards records of its own.
 
 A follower that is out of sync may discard records only for a leader that has all acknowledged records *and is alive*.
-The image alone does not prove that: its leader may be dead although its session is not over yet, and may return without
-its disk. The follower's records may then be the only ones left, and an election must find them (S81).
+The image alone does not prove that a leader is alive: the leader may be dead although its session is not over yet, and
+may return without its disk. The follower's records may then be the only ones left, and an election must find them
+(S81).
 
 This broker therefore sends OffsetForLeaderEpoch to the leader, with the leader epoch from the image. A broker responds
 to that request without an error only while it leads in exactly that epoch. In contrast to a Fetch, the request does not
@@ -28,7 +29,7 @@ TopicRequest = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 PartitionRequest = TopicRequest.OffsetForLeaderPartition
 
 ANSWER_SECONDS: Final = 2.0
-"""Seconds that a leader may take to respond; after that it counts as unavailable, until the next request."""
+"""Seconds that a leader may take to respond; after that, the leader counts as unavailable, until the next request."""
 MAX_PARTITIONS: Final = 1000
 """The maximum number of partitions in one request; the other partitions are asked for the next time."""
 

@@ -1,4 +1,4 @@
-"""Prevents that a partition is led or fetched if its log has a newer leader epoch than the cluster's state.
+"""Prevents a partition from being led or fetched if its log has a newer leader epoch than the cluster's state.
 
 In that case the metadata store is older than the log: it was restored from a backup, or is another store. Truncation
 relies on the rule that each leader epoch has one leader, which assigned each offset once. No leader epoch may therefore
@@ -125,8 +125,8 @@ class LostEpochs:
         return Follow(NO_LEADER, known, is_in_sync=isinstance(role, Lead) or role.is_in_sync)
 
     def doubt(self, partition: Partition) -> None:
-        """Note a partition whose epoch must be raised because the store is older than another log. Its epoch may have
-        been used before, by a leader that wrote nothing here, and clients may know later epochs.
+        """Note a partition whose epoch must be raised because the store is older than another log. The epoch of that
+        partition may have been used before, by a leader that wrote nothing here, and clients may know later epochs.
         """
         epoch = partition.leader_epoch
         lost = LostEpoch(partition.topic, partition.index, epoch, epoch, is_to_lead=True, is_seen=False)

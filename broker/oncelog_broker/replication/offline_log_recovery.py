@@ -4,7 +4,7 @@ A log is reopened only if no other broker relies on it: the replica has left the
 leader has just confirmed that it leads (`leader_check`). Records above the last fsync are discarded
 (`LogManager.begin_return`) and fetched again, so it does not matter which of these records the failed disk kept. Some
 replicas stay offline until the operator restarts the broker: a replica in the ISR, the only replica, and a replica
-whose leader does not respond. The records that they acknowledged may exist nowhere else.
+whose leader does not respond. The records that such a replica acknowledged may exist nowhere else.
 
 A log that could not be created is retried in the same way, whichever broker leads, since the log never had records.
 Such a log may be created in another data directory (`log/directories/directory_choice.py`).

@@ -1,7 +1,7 @@
 """One partition as its leader sees it: log, leader epoch, high watermark, and in-sync replicas.
 
-A partition with a single replica also has a leader epoch, an ISR of one broker, and a high watermark. Its high
-watermark follows the log end immediately; with several replicas, the high watermark follows the in-sync followers.
+A partition with a single replica also has a leader epoch, an ISR of one broker, and a high watermark. With a single
+replica, the high watermark follows the log end immediately; with several replicas, it follows the in-sync followers.
 Between the check of the leader epoch and the append, there is no `await` (E30).
 
 A caller may have waited since it looked up the partition, until its records were validated or its transaction was
@@ -31,7 +31,7 @@ from oncelog_protocol.records.control import EndTransactionMarker
 __all__ = ["MARKER_SIZE", "READ_COMMITTED", "READ_UNCOMMITTED", "Partition"]
 
 MARKER_SIZE: Final = 78
-"""Bytes of a batch with one marker."""
+"""Size in bytes of a batch with one marker."""
 
 
 class Partition(Replica):
@@ -185,8 +185,8 @@ class Partition(Replica):
 
     def check_follower(self, broker_id: int, position: FetchPosition) -> tuple[int, int] | None:
         """Compare a follower's log with the leader's log. Returns None if the follower's log agrees with the leader's
-        up to its log end. Otherwise it returns the last common leader epoch and the end offset of that epoch in the
-        leader's log, to which the follower truncates. Only a fetch for which this returns None is counted
+        up to its log end. Otherwise this method returns the last common leader epoch and the end offset of that epoch
+        in the leader's log, to which the follower truncates. Only a fetch for which this method returns None is counted
         (`on_follower_fetch`).
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE.
@@ -238,9 +238,10 @@ class Partition(Replica):
         """Return the ISR to propose; None if nothing must change or a proposal is open.
 
         `is_eligible(broker id, broker epoch)` returns whether exactly that incarnation is registered. A leader whose
-        log refuses appends proposes an ISR without itself, and thereby resigns. If it is the only ISR member, it first
-        lets other replicas join, since it may not try another append before they have joined (min.insync.replicas). A
-        leader whose log is offline proposes nothing, because `IsrKeeper` gives the partition up.
+        log refuses appends proposes an ISR without itself, and thereby resigns. If such a leader is the only ISR
+        member, it first lets other replicas join, since it may not try another append before they have joined
+        (min.insync.replicas). A leader whose log is offline proposes nothing, because `IsrKeeper` gives the partition
+        up.
         """
         if self.is_resigned or self.in_sync.proposed is not None or self.log.is_offline:
             return None
@@ -418,8 +419,9 @@ class Partition(Replica):
         """Return an answer that completes with NONE when all in-sync replicas have every record below `next_offset`;
         with a single replica, that is immediately.
 
-        It completes with NOT_LEADER_OR_FOLLOWER as soon as this broker stops leading; the outcome is unknown then. With
-        `needs_replicas`, it completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is too small.
+        The answer completes with NOT_LEADER_OR_FOLLOWER as soon as this broker stops leading; the outcome is unknown
+        then. With `needs_replicas`, the answer completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is
+        too small.
         """
         if self.is_resigned:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -450,7 +452,7 @@ class Partition(Replica):
         ]
         replicated = replicated_offset(end, ends)
         if replicated is not None and replicated > self.high_watermark:
-            # This counts all hidden bytes, although fewer may be readable now; a waiting fetch then only completes too
+            # All hidden bytes are counted, although fewer may be readable now; a waiting fetch then only completes too
             # early.
             self._move_high_watermark(replicated, self._hidden_bytes)
             if self.purgatory.replica_fetches:

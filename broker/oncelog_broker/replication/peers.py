@@ -2,7 +2,8 @@
 
 There is one connection for each broker and purpose, so that slow requests of one purpose do not delay others. Requests
 are pipelined on a connection, and responses arrive in the same order. A connection belongs to one registration of its
-broker. It is closed as soon as the image shows another broker epoch or address, or no longer contains the broker.
+broker. The connection is closed as soon as the image shows another broker epoch or address, or no longer contains the
+broker.
 
 No request is sent twice. Without a response it is unknown whether the request was handled, and only the caller can
 decide what to do then.
@@ -47,8 +48,8 @@ class Purpose(Enum):
     FETCH = "fetch"
     CONTROL = "control"
     VERIFICATION = "verification"
-    """AddPartitionsToTxn, for producers that write to this broker. Its own connection prevents that verifications and
-    markers wait for each other.
+    """AddPartitionsToTxn, for producers that write to this broker. With a separate connection, verifications and
+    markers do not wait for each other.
     """
     MARKERS = "markers"
     SHARE_STATE = "share state"

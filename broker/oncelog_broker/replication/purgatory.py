@@ -62,8 +62,8 @@ class Purgatory:
         """Return an answer that completes with NONE when the high watermark reaches `next_offset`, or with
         NOT_LEADER_OR_FOLLOWER if this broker stops leading before.
 
-        With `needs_replicas`, it completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is smaller than
-        min.insync.replicas.
+        With `needs_replicas`, the answer completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is smaller
+        than min.insync.replicas.
         """
         if len(self.appends) >= self._look_at:
             self.appends = [entry for entry in self.appends if not entry[3].done()]

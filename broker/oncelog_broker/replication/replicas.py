@@ -200,9 +200,9 @@ class Replicas:
         return partition
 
     def led_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """Like `leader_by_id`, without the check of the session. This is for appends, like `led_by_name`, and for
-        followers: their Fetch response is valid in the leader epoch of the request, even if another broker leads by
-        now.
+        """Like `leader_by_id`, without the check of the session. Use this method for appends, like `led_by_name`, and
+        for followers: the Fetch response to a follower is valid in the leader epoch of the request, even if another
+        broker leads by now.
         """
         partition = self._leaders_by_id.get((topic_id, index))
         if partition is None:
@@ -301,9 +301,9 @@ class Replicas:
         return Led(name, index, state.leader, state.leader_epoch)
 
     def fetch_no_failed(self) -> None:
-        """Stop fetching for logs whose disk failed. Their fetches would report the old log end to the leader, although
-        nothing is written any more; the leader would rely on records that reopening discards, and propose the replica
-        for the ISR.
+        """Stop fetching for logs whose disk failed. Fetches for such logs would report the old log end to the leader,
+        although nothing is written any more; the leader would rely on records that reopening discards, and propose the
+        replica for the ISR.
         """
         for partition in self._hosts.values():
             if partition.log.is_offline:
@@ -520,8 +520,8 @@ class Replicas:
 
         In a compacted log, the lost end may have contained markers or tombstones for records that are still in the log.
         The other replicas may have compacted these markers and tombstones away since, because this replica had them
-        while it was in sync (S56). They do that no earlier than `delete.retention.ms` after the record; if that time is
-        long, this replica had the record on disk by then.
+        while it was in sync (S56). Other replicas compact a marker or tombstone away no earlier than
+        `delete.retention.ms` after the record; if that time is long, this replica had the record on disk by then.
         """
         key = (partition.topic, partition.index)
         if key not in self._doubted:

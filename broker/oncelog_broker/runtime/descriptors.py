@@ -50,7 +50,9 @@ class Division(NamedTuple):
 
 
 def divide(limit: int, max_connections: int) -> Division:
-    """Divide `limit` descriptors. Connections get at most half of them, mappings an eighth, and files the rest."""
+    """Divide `limit` descriptors. Connections get at most half of the descriptors, mappings an eighth, and files the
+    rest.
+    """
     available = max(0, limit - SPARE_COUNT - OTHER_DESCRIPTORS)
     connections = min(max_connections, available // 2)
     mappings = min(MAX_MAPPINGS, available // 8)
@@ -58,7 +60,7 @@ def divide(limit: int, max_connections: int) -> Division:
 
 
 class SpareDescriptors:
-    """Descriptors kept in reserve. Closing one lets the next open succeed."""
+    """Descriptors kept in reserve. Closing a reserved descriptor lets the next open succeed."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()

@@ -168,8 +168,8 @@ class RealFile:
     BEWARE OF `read` AND `view`: a large read returns a slice of a mapping of the file. If the file were truncated below
     that slice while the slice is in use, for example in a fetch response that waits for a slow client, reading the
     slice would kill the process (SIGBUS). Therefore only `truncate` removes bytes that were readable. If slices of a
-    mapping are in use, `truncate` leaves the old file to them, and continues with a copy of the remaining bytes.
-    Unlinking the file is harmless, because a mapping keeps its inode.
+    mapping are in use, `truncate` leaves the old file to these slices, and continues with a copy of the remaining
+    bytes. Unlinking the file is harmless, because a mapping keeps its inode.
     """
 
     __slots__ = ("_fd", "_guard", "_is_closed", "_map", "_older_maps", "_syncing", "is_lent", "is_used", "path", "size")

@@ -19,8 +19,8 @@ from typing import Final, Literal
 
 THRESHOLDS: Final = (700, 10, 1)
 """Python's own threshold for the youngest generation; a full collection runs after every second collection of the
-middle generation (Python's default is every tenth), and thus meets at most 15,000 new objects. It runs only if there
-are at least a quarter as many new objects as survived the last full collection.
+middle generation (Python's default is every tenth), and thus meets at most 15,000 new objects. A full collection runs
+only if there are at least a quarter as many new objects as survived the last full collection.
 """
 FREEZE_AT: Final = 10_000
 """Objects are frozen when at least this many survive a full collection. Fewer objects are visited again by the next
@@ -30,7 +30,7 @@ collection, because most objects in use at that moment end soon, and may be part
 
 def keep_collections_short() -> Callable[[], None]:
     """Collect and freeze all present objects, and freeze later objects as they age; to be called once when the process
-    has started. The returned function undoes both.
+    has started. The returned function restores the collector's previous settings.
     """
     before = gc.get_threshold()
     gc.collect()

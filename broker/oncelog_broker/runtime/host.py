@@ -1,7 +1,8 @@
 """The clock, disk, network and background tasks of one broker, in one value.
 
-Every part of a broker that needs one of them gets this value. A test or a simulation can therefore replace the clock,
-the disk or the network in one place, and no two brokers in one process share tasks, slices or deadlines.
+Every part of a broker that needs the clock, disk, network or tasks gets this value. A test or a simulation can
+therefore replace the clock, the disk or the network in one place, and no two brokers in one process share tasks, slices
+or deadlines.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from oncelog_broker.runtime.tasks import Deadlines, Tasks
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The clock, disk, network and background work of one broker. Create it with `Host.of`; `tasks.close` ends its
+    """The clock, disk, network and background work of one broker. Create a host with `Host.of`; `tasks.close` ends its
     background work.
     """
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 LOOP_BUDGET_SECONDS: Final = 0.003
-"""Seconds for the pipelined requests of all connections together, except the first request of each. This is enough for
-about a hundred small requests, with one write for each connection, which is cheaper than a loop iteration and a write
-for each request.
+"""Seconds for the pipelined requests of all connections together, except the first request of each. This time is enough
+for about a hundred small requests, with one write for each connection, which is cheaper than a loop iteration and a
+write for each request.
 """
 
 

@@ -15,10 +15,12 @@ class RestingFile(Protocol):
     """A file that can give up its descriptor while idle."""
 
     is_used: bool
-    """Each use sets this to True; the cache clears it when it considers closing the file."""
+    """Each use sets this attribute to True; the cache clears it when the cache considers closing the file."""
 
     def rest(self) -> bool:
-        """Close the descriptor until the next use; returns False if that is not possible now. This does not block."""
+        """Close the descriptor until the next use; returns False if that is not possible now. This method does not
+        block.
+        """
 
 
 class OpenFiles:

@@ -28,12 +28,12 @@ FIRST_SLICE_SECONDS_WHILE_OTHERS_WAIT: Final = 0.0005
 """Seconds of the first slice of work that begins while other long work is waiting; enough for nearly every request."""
 
 JOBS_AT_ONCE: Final = 4
-"""The maximum number of works that may hold the results of their jobs simultaneously; a result may be a batch of some
-decompressed megabytes.
+"""The maximum number of pieces of long work that may hold the results of their jobs simultaneously; a result may be a
+batch of some decompressed megabytes.
 """
 HEAVY_JOBS_AT_ONCE: Final = 1
-"""The maximum number of works, in addition to JOBS_AT_ONCE, that may hold the result of a heavy job; a batch may be
-decompressed to 64 MB.
+"""The maximum number of pieces of long work, in addition to JOBS_AT_ONCE, that may hold the result of a heavy job; a
+batch may be decompressed to 64 MB.
 """
 
 R = TypeVar("R")

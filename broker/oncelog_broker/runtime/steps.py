@@ -38,8 +38,8 @@ class LightJob:
 
 
 class HeavyJob:
-    """A job whose result is so large that only one such result may be in memory simultaneously. The work that yields it
-    must first drop the results of its earlier jobs.
+    """A job whose result is so large that only one such result may be in memory simultaneously. The work that yields
+    such a job must first drop the results of its earlier jobs.
     """
 
     __slots__ = ("_job",)

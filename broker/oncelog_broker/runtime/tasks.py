@@ -87,8 +87,8 @@ class Tasks:
         self.spawn(name, repeat())
 
     def supervise(self, name: str, work: Callable[[], Coroutine[Any, Any, None]]) -> asyncio.Task[None]:
-        """Run `work` until it returns. If it raises, log the error and run it again after a pause, because work that
-        processes external input must not end with one invalid input (S93).
+        """Run `work` until it returns. If `work` raises, log the error and run it again after a pause, because work
+        that processes external input must not end with one invalid input (S93).
         """
 
         async def run() -> None:

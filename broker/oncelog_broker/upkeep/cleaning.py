@@ -114,7 +114,7 @@ class LogCleaner:
         return dirtiest(candidates)
 
     async def _clean(self, partition: Partition, cleanable: CleanableRange) -> bool:
-        """Compact one log. Returns False if that failed; a log line has the reason."""
+        """Compact one log. Returns False if the compaction failed; a log line has the reason."""
         log, generation = partition.log, partition.log.trimmer.generation
         started = self._clock.monotonic()
 
@@ -132,8 +132,8 @@ class LogCleaner:
             if not is_as_it_was():
                 return False
             if log.state.cleaner_checkpoint is None:
-                # Write this before any change: after a crash, the cleaner checkpoint distinguishes emptied segments
-                # from damaged ones.
+                # Set the cleaner checkpoint before any change: after a crash, it distinguishes emptied segments from
+                # damaged ones.
                 log.state.cleaner_checkpoint = cleanable.first_dirty
             await asyncio.to_thread(self._logs.checkpoint_before_compaction, log)
             if not is_as_it_was():

@@ -1,9 +1,9 @@
 """Controlled shutdown: before this broker stops, other brokers become leaders of the partitions that it leads
 (ControlledShutdown).
 
-This broker serves requests until then. For a partition without another in-sync replica, this broker waits some time for
-one. A partition that this broker still leads when it stops has no leader until this broker or another in-sync replica
-is back.
+This broker serves requests until it stops. For a partition without another in-sync replica, this broker waits some time
+for one. A partition that this broker still leads when it stops has no leader until this broker or another in-sync
+replica is back.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class ControlledShutdown:
         self._patience = patience
 
     async def prepare(self) -> bool:
-        """Move the leadership of all partitions to other brokers. Returns whether all leadership was moved. If this is
-        cancelled, the broker may stop nevertheless.
+        """Move the leadership of all partitions to other brokers. Returns whether all leadership was moved. If this
+        call is cancelled, the broker may stop nevertheless.
         """
         for attempt in range(1, self._patience.attempts + 1):
             await self._wait_for(lambda image: can_be_asked(image, self._broker_id), self._patience.backoff_seconds)

@@ -84,7 +84,7 @@ class LogMaintenance:
             if not partition.log.state.may_be_changed or not partition.log.config.deletes_by_retention:
                 continue
             self._apply_retention(partition, now_ms)
-            # More segments may be deleted once they are synced.
+            # More segments may be deleted after a flush.
             if partition.log.state.may_be_changed and partition.log.flusher.is_flush_due:
                 await self._flush(partition.log, partition.log.segment_base_offsets[-1])
                 self._apply_retention(partition, now_ms)

@@ -23,8 +23,8 @@ class ProducerBatches:
     """
 
     def __init__(self, now_ms: int, expiration_ms: int) -> None:
-        """`expiration_ms` is the setting producer.id.expiration.ms. A producer that wrote nothing for longer than that
-        is no longer known.
+        """`expiration_ms` is the setting producer.id.expiration.ms. A producer that wrote nothing for longer than
+        `expiration_ms` is no longer known.
         """
         self._expired_ms = now_ms - expiration_ms
         self._last: dict[int, tuple[int | None, int]] = {}

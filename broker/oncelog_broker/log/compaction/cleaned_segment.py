@@ -1,7 +1,8 @@
 """Writes the segment that replaces several others; after a crash, either the old segments or the new one exist.
 
-1. Files with the suffix .cleaned are written and synced. A startup after a crash in this step removes them.
-2. The .cleaned files are renamed to .swap, and the directory is synced. From here on, a startup completes the rest.
+1. Files with the suffix .cleaned are written and synced. A startup after a crash in this step removes these files.
+2. The .cleaned files are renamed to .swap, and the directory is synced. From this step on, a startup after a crash
+completes the remaining steps.
 3. The old files are renamed to .deleted (`LogTrimmer.replace_segments`).
 4. The .swap files get their final names.
 5. The .deleted files are freed after file.delete.delay.ms.
@@ -75,7 +76,7 @@ class CleanedSegment:
         return self._segment
 
     def add(self, batch: Buffer, records_count: int) -> None:
-        """Add a batch to be written. The memory of `batch` must not change until it is written."""
+        """Add a batch to be written. The memory of `batch` must not change until the batch is written."""
         end = self._pending_bytes + len(batch)
         location = parse_location(memoryview(batch), 0, self._pending_bytes, end)
         if records_count == 0:

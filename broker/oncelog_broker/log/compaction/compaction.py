@@ -93,8 +93,8 @@ class Compaction:
         producer_id_expiration_ms: int,
         all_replicas_have_it: bool,
     ) -> None:
-        """`all_replicas_have_it` is whether all replicas are in sync. If a replica is not in sync, no tombstone and no
-        marker is dropped.
+        """`all_replicas_have_it` says whether all replicas are in sync. If a replica is not in sync, no tombstone and
+        no marker is dropped.
         """
         self._log = log
         self._disk = disk

@@ -64,8 +64,8 @@ def cleanable_range(
 ) -> CleanableRange:
     """Return the part of a log that may be compacted. `closed` are all segments of the log except the active one.
 
-    `upper_bound` is the last stable offset: above it, a transaction may still abort records, or a leader change may
-    remove them, so they must not replace other records.
+    `upper_bound` is the last stable offset: records above it must not replace other records, because a transaction may
+    still abort them, or a leader change may remove them.
     """
     youngest_ms = now_ms - config.min_compaction_lag_ms if config.min_compaction_lag_ms > 0 else LONG_MAX
     end = first_dirty

@@ -1,16 +1,16 @@
 """One data directory: its owner, its logs, and its other files.
 
-    .lock                               locked while a broker has the directory open
-    meta.properties                     the broker and cluster that own the directory
-    oncelog.identity                    the note about the last registration with this directory: identity/note.py
-    .kafka_cleanshutdown                exists only if the last broker closed all logs; removed at startup
-    recovery-point-offset-checkpoint    the recovery point of each log
-    replication-offset-checkpoint       the high watermark of each log
-    log-start-offset-checkpoint         the log starts that segment names do not show for certain
-    cleaner-offset-checkpoint           the offset up to which each compacted log was compacted
-    orders-0/                           the log of partition 0 of topic "orders"
-    orders-1.2f0c...-delete/            a deleted log, which is freed after file.delete.delay.ms
-    orders-2.77ab...-stray/             a log that belongs to no topic; it is kept, but not used
+- `.lock` is locked while a broker has the directory open.
+- `meta.properties` names the broker and cluster that own the directory.
+- `oncelog.identity` is the note about the last registration of a broker with this directory (`identity/note.py`).
+- `.kafka_cleanshutdown` exists only if the last broker closed all logs; the next startup removes it.
+- `recovery-point-offset-checkpoint` has the recovery point of each log.
+- `replication-offset-checkpoint` has the high watermark of each log.
+- `log-start-offset-checkpoint` has the log starts that segment names do not show for certain.
+- `cleaner-offset-checkpoint` has the offset up to which each compacted log was compacted.
+- `orders-0/` is the log of partition 0 of topic orders.
+- `orders-1.2f0c...-delete/` is a deleted log, which is freed after file.delete.delay.ms.
+- `orders-2.77ab...-stray/` is a log that belongs to no topic; such a log is kept, but not used.
 
 A checkpoint that cannot be read is ignored with a warning. Without recovery points, every log is verified from its
 start; without log starts, deleted records whose segments still exist can be read again; without high watermarks,

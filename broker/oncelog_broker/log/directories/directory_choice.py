@@ -41,7 +41,7 @@ class DirectoryChoice:
 
     def counts(self) -> Counter[DataDirectory]:
         """Count the logs of each data directory, including planned logs; the result is the `counts` argument of
-        `place`, and serves for many logs.
+        `place`, and may be used for many logs.
         """
         return Counter(self._homes.values()) + Counter(self._planned.values())
 
@@ -73,7 +73,7 @@ class DirectoryChoice:
         self._left_in.pop(key, None)
 
     def note_refusal(self, key: TopicPartition, directory: DataDirectory, *, is_left: bool) -> None:
-        """Note that a log could not be created in a directory. `is_left` is whether the directory contains remains of
+        """Note that a log could not be created in a directory. `is_left` says whether the directory contains remains of
         the log.
         """
         self._refused_at[directory] = self._clock.monotonic()

@@ -1,7 +1,7 @@
 """Reads topics from Apache Kafka's own metadata log, for a broker that takes over Kafka's data directory.
 
-    __cluster_metadata-0/00000000000000000000.log                   the metadata log, whose records are changes
-    __cluster_metadata-0/00000000000000007843-0000000002.checkpoint  a snapshot: the metadata at offset 7843
+- `__cluster_metadata-0/00000000000000000000.log` is the metadata log, whose records are changes.
+- `__cluster_metadata-0/00000000000000007843-0000000002.checkpoint` is a snapshot of the metadata at offset 7843.
 
 The logs of topics do not contain the configuration of these topics. Without the settings in the metadata log, a
 compacted topic, or a topic with unlimited retention, would lose its old records to the default retention immediately

@@ -90,7 +90,8 @@ class LogOpening:
         self.to_identify: list[tuple[WantedLog, PartitionLog]] = []
         self.to_return: list[ReturningLog] = []
         self.results: dict[TopicPartition, PartitionLog | KafkaError] = {}
-        """The log of each partition, or the error. Before `run`, it has only the partitions that need no disk access.
+        """The opened log of each partition, or the error that prevented its opening. Before `run`, `results` has only
+        the partitions that need no disk access.
         """
         self.left: set[TopicPartition] = set()
         """After `run`: partitions whose log could not be created, but whose directory exists."""
@@ -260,7 +261,7 @@ class LogOpening:
 
 
 class LogMove(NamedTuple):
-    """A directory that must be renamed, if it exists."""
+    """The directory of a log that `LogMoves` renames, if the directory exists."""
 
     key: TopicPartition
     home: DataDirectory

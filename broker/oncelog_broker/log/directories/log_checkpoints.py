@@ -70,7 +70,7 @@ class LogCheckpoints:
             self._write_cleaner_offsets_of(home)
 
     def write_at_the_end(self) -> dict[DataDirectory, OSError]:
-        """Write the checkpoints for the next start, when all logs are closed. Returns the directories whose write
+        """Write the checkpoints for the next startup, after all logs were closed. Returns the directories whose write
         failed."""
         failed = self._in_each(self._write_recovery_points_of)
         return failed | self._in_each(self._write_log_start_offsets_of)
@@ -163,6 +163,6 @@ class LogCheckpoints:
 
 
 def raise_first(failed: Mapping[DataDirectory, OSError]) -> None:
-    """Raise the first error; one error is enough, and each names its file."""
+    """Raise the first error; one error is enough, and each error names its file."""
     for error in failed.values():
         raise error

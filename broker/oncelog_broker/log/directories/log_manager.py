@@ -214,10 +214,10 @@ class LogManager:
         return self._of_the_topic(wanted, log)
 
     def begin_opening(self, wanted_logs: Sequence[WantedLog]) -> LogOpening:
-        """Open these logs; a missing one is created in a data directory chosen by `DirectoryChoice`.
+        """Open these logs; a missing log is created in a data directory chosen by `DirectoryChoice`.
 
-        A log without a topic id gets the given one. The caller must run `LogOpening.run` and `finish_opening` next,
-        before another call opens or deletes any of these logs.
+        A log without a topic id gets the topic id in `wanted_logs`. The caller must run `LogOpening.run` and
+        `finish_opening` next, before another call opens or deletes any of these logs.
         """
         opening = LogOpening(self._disk, self._clock, self._directories, wanted_logs)
         counts = self._choice.counts()
@@ -280,7 +280,7 @@ class LogManager:
         A missing log stays offline if a checkpoint shows that the log had records: a new log, which Kafka would create,
         would assign the same offsets a second time. A missing log also stays offline if a data directory is lost, since
         the log may have been in that directory. In all other cases it is unknown whether the log had records, because
-        the creation of the topic may have been interrupted. One warning then lists all of these logs.
+        the creation of the topic may have been interrupted. One warning lists all missing logs of this kind.
         """
         unknown: dict[bool, list[str]] = {}
         deleted = {os.path.basename(path).rpartition(".")[0] for _, path in self._deleted}
@@ -350,7 +350,7 @@ class LogManager:
                 home.noted(CLEANER_OFFSET_CHECKPOINT, key),
                 high_watermark,
             )
-            self._returning[key] = known._replace(wanted=wanted)  # new settings, old offsets
+            self._returning[key] = known._replace(wanted=wanted)  # new settings, last known offsets
             return True
         if not log.is_offline or log.state.is_truncating:
             return False
@@ -518,7 +518,7 @@ class LogManager:
 
     @property
     def failures(self) -> Mapping[TopicPartition, str]:
-        """For each failed log, missing ones included, the reason why it could not be opened."""
+        """The reason why each failed or missing log could not be opened, by partition."""
         return self._failures
 
     def high_watermarks(self) -> Mapping[TopicPartition, int]:

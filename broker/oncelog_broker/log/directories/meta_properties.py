@@ -1,5 +1,5 @@
-"""`meta.properties`: the owner of a data directory. This file prevents that a broker opens another broker's logs, which
-would corrupt the cluster.
+"""`meta.properties`: the owner of a data directory. This file prevents a broker from opening another broker's logs,
+which would corrupt the cluster.
 
 Version 1 is written by KRaft brokers and by this broker (node.id, cluster.id, directory.id); version 0 was written by
 brokers with ZooKeeper (broker.id, cluster.id). Source: Kafka's MetaProperties; the file is a Java properties file.

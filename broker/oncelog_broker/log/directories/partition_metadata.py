@@ -1,8 +1,7 @@
 """`partition.metadata`: the topic id of the log in this directory (KIP-516), so that a re-created topic does not
 continue the log of a deleted one with the same name.
 
-    version: 0
-    topic_id: WsbkLmZVRwqkK4gQkDLWNg
+The file has two lines, such as `version: 0` and `topic_id: WsbkLmZVRwqkK4gQkDLWNg`.
 """
 
 from __future__ import annotations

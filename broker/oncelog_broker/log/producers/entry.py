@@ -177,8 +177,8 @@ class BatchStreak:
     Creating an entry for each batch would be half of the cost of idempotence. In a streak, a batch costs three
     comparisons, and the entry is created only when it is needed.
 
-    Invariants: all batches have the entry's epoch; either all batches belong to the open transaction in the entry, or
-    there is none; no sequence wraps.
+    Invariants: all batches have the entry's epoch; either all batches belong to the open transaction of the entry, or
+    the entry has no open transaction; no sequence wraps.
     """
 
     __slots__ = ("_first_sequence", "batches", "entry", "epoch", "next_sequence", "transactional")

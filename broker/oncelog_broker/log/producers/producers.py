@@ -69,7 +69,8 @@ class LogProducers:
         self.aborted = TransactionIndexes(disk, directory)
         self._snapshots = ProducerSnapshots(disk, directory)
         self._saved_offset = -1
-        """The newest offset whose state is on the disk, or is that of an empty log; a replay begins here."""
+        """The newest offset whose state is on the disk, or at which the log was empty; a replay begins at this offset.
+        """
         self._pending: list[PendingSnapshot] = []
         """Snapshots at later offsets that are not known to be on the disk, oldest first."""
         self._taken: list[ref[PendingSnapshot]] = []
@@ -277,7 +278,8 @@ class LogProducers:
                 if aborted is not None:
                     yield aborted
         except CorruptBatch as error:
-            # A reader of the damaged batch gets the error. The batches after it in the same segment cannot be replayed.
+            # A reader of the damaged batch gets the same error. The batches after the damaged batch in the same segment
+            # cannot be replayed.
             logger.warning("%s: the producers of the batches from there on cannot be restored: %s", segment.path, error)
 
 

@@ -1,4 +1,4 @@
-"""The log end offsets of the recent past, which show which records are old enough.
+"""Keeps the log end offsets of the recent past, which show how long ago the records below them were written.
 
 The timestamps of records do not show which producers are silent, since producers choose the timestamps: a producer that
 copies old data writes old timestamps, and a changed clock makes all timestamps look old immediately. Storing a time for

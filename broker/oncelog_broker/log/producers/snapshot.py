@@ -1,21 +1,19 @@
 """Producer snapshots: files with the producer state of a log, so that opening the log need not read all its records
 (S55).
 
-    00000000000000000042.snapshot    Kafka's file: the producer state at offset 42
+`00000000000000000042.snapshot` is Kafka's file with the producer state at offset 42:
 
-        0  int16   version 1
-        2  uint32  CRC-32C of the bytes after this field
-        6  int32   number of entries
-       10  46 bytes for each entry: producer id int64, epoch int16, last sequence int32, last offset int64, offset delta
-           int32, timestamp int64, coordinator epoch int32, first offset of the open transaction int64 or -1
+- version 1 (int16), CRC-32C of the bytes after this field (uint32), number of entries (int32);
+- 46 bytes for each entry: producer id (int64), epoch (int16), last sequence (int32), last offset (int64), offset delta
+  (int32), timestamp (int64), coordinator epoch (int32), first offset of the open transaction or -1 (int64).
 
-    00000000000000000042.window      our own file: the batches before the last one, which Kafka's format does not have
+`00000000000000000042.window` is an additional file of this broker, with the batches before the last one, which Kafka's
+format does not have:
 
-        0  int16   version 2 (version 1 had the fields of past batches in another order)
-        2  uint32  CRC-32C of the bytes after this field
-        6  uint32  CRC of the snapshot file to which this window file belongs
-       10  for each entry of that snapshot, in the same order: number of past batches (uint8), then the bytes of the
-           entry (`entry.py`) after the first 46
+- version 2 (int16; version 1 had the fields of past batches in another order), CRC-32C of the bytes after this field
+  (uint32), CRC of the snapshot file to which this window file belongs (uint32);
+- for each entry of that snapshot, in the same order: number of past batches (uint8), then the bytes of the entry
+  (`entry.py`) after the first 46.
 
 A window file that is missing, damaged, or belongs to another snapshot is ignored: then only one batch per producer is
 known instead of five. A damaged snapshot is deleted, and the log is replayed from the previous snapshot instead.

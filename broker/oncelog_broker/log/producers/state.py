@@ -60,7 +60,7 @@ millisecond.
 
 
 class DuplicateBatch(NamedTuple):
-    """The base offset and timestamp in the log of a batch that is already there."""
+    """A batch that is already in the log, with its base offset and timestamp there."""
 
     base_offset: int
     timestamp: int
@@ -127,8 +127,8 @@ class ProducerState:
     def prepare_append(
         self, header: HeaderFields, base_offset: int, timestamp: int, transaction_version: int = 0
     ) -> bytes | BatchStreak | DuplicateBatch:
-        """Check a data batch before it is appended at `base_offset`. Returns the entry or streak for `adopt`, or the
-        duplicate.
+        """Check a data batch before it is appended at `base_offset`. Returns the new entry or streak, for `adopt`; or a
+        `DuplicateBatch` if the batch is a duplicate.
 
         A batch without a sequence comes from a coordinator: only its producer epoch is checked. Raises
         INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, INVALID_TXN_STATE,
@@ -283,9 +283,9 @@ class ProducerState:
         )
 
     def _used_before(self, header: HeaderFields) -> KafkaError:
-        """Return the error for a batch whose sequences were used in a transaction that has ended, so that the batch has
-        other records. Kafka mistakes such a batch for the old one, and loses the records of the new transaction (E33).
-        A producer that receives UNKNOWN_PRODUCER_ID aborts its transaction, and continues with a new epoch.
+        """Return the error for a batch with new records, but with sequences that were used in a transaction that has
+        ended. Kafka mistakes such a batch for the old one, and loses the records of the new transaction (E33). A
+        producer that receives UNKNOWN_PRODUCER_ID aborts its transaction, and continues with a new epoch.
         """
         self.counters.gaps += 1
         return KafkaError(

@@ -244,7 +244,7 @@ class TransactionIndexes:
         return [entry for base in self._bases for entry in self._indexes[base].entries()]
 
     def replace(self, old_bases: Iterable[int], base_offset: int, transactions: Sequence[EndedTransaction]) -> None:
-        """Replace the indexes of the segments `old_bases` by that of the compacted segment at `base_offset`, whose
+        """Replace the indexes of the segments `old_bases` by the index of the compacted segment at `base_offset`, whose
         index file compaction has already synced.
         """
         for base in old_bases:

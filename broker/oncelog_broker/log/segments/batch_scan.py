@@ -14,8 +14,8 @@ HEADER_WINDOW: Final = 8192
 """Bytes read ahead while walking headers: two index intervals, so that most lookups need one read."""
 
 VERIFY_CHUNK: Final = 128 * 1024
-"""Bytes per read while verifying; a larger batch is read in one piece. This must not exceed `disk.SMALL_READ_SIZE`,
-because recovery may read bad sectors, which must raise an OSError.
+"""Bytes per read while verifying; a larger batch is read in one piece. This number must not exceed
+`disk.SMALL_READ_SIZE`, because recovery may read bad sectors, which must raise an OSError.
 """
 
 

@@ -1,9 +1,9 @@
 """The common base of the two indexes of a segment: sorted entries of fixed size, in memory or in a file.
 
-The index of an active segment is a bytearray. Its new entries are written to the file only when the log is flushed,
-rolled or closed, so that an append needs one write. The index of a closed segment is read when it is first used. Kafka
-preallocates its index files: after a crash, or while Kafka has a directory open, these files end with zeros, which are
-not entries.
+The index of an active segment is a bytearray. New entries of an active index are written to the file only when the log
+is flushed, rolled or closed, so that an append needs one write. The index of a closed segment is read when it is first
+used. Kafka preallocates its index files: after a crash, or while Kafka has a directory open, these files end with
+zeros, which are not entries.
 """
 
 from __future__ import annotations

@@ -17,9 +17,9 @@ from oncelog_broker.log.segments.index import IndexCorrupt, SegmentIndex
 ENTRY: Final = Struct(">ii")
 ENTRY_SIZE: Final = ENTRY.size
 OFFSET: Final = 0
-"""The index of an entry's field with the offset, which is relative to the base offset."""
+"""Index of the offset field in an unpacked entry; the offset is relative to the base offset."""
 POSITION: Final = 1
-"""The index of an entry's field with the position in the log file."""
+"""Index of the position field in an unpacked entry; the position is that in the log file."""
 
 
 class OffsetPosition(NamedTuple):

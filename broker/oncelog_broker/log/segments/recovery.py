@@ -349,7 +349,7 @@ def finish_interrupted_work(disk: Disk, directory: str) -> None:
             _remove_indexes(disk, directory, log_name)
     # Segments of one compaction are renamed from .cleaned to .swap from the last to the first. A .swap segment above a
     # .cleaned segment therefore belongs to the same compaction, which is incomplete. Remove the .swap segment first,
-    # because without the .cleaned segment it would seem to be a complete compaction.
+    # because without the .cleaned segment, the .swap segment would seem to be a complete compaction.
     first_cleaned = min((base for name in cleaned if (base := _base_of(name)) is not None), default=None)
     if first_cleaned is not None:
         for name in list(swaps):

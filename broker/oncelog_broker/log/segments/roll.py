@@ -27,7 +27,7 @@ class RollReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class RollParams:
-    """The limits of one active segment, computed when it becomes active."""
+    """The limits of one active segment, computed when that segment becomes active."""
 
     max_size: int
     max_age_ms: int

@@ -1,11 +1,11 @@
 """One segment: a log file and its two indexes, all named after the segment's base offset.
 
-    00000000000000000042.log         the batches, one after another
-    00000000000000000042.index       the offset index (`offset_index`)
-    00000000000000000042.timeindex   the time index (`time_index`)
-    00000000000000000042.txnindex    the aborted transactions (S51)
-    00000000000000000042.snapshot    the producer state at the base offset (S55)
-    00000000000000000042.window      the part of the producer state that Kafka's snapshot format does not have
+- `00000000000000000042.log` has the batches, one after another.
+- `00000000000000000042.index` is the offset index (`offset_index`).
+- `00000000000000000042.timeindex` is the time index (`time_index`).
+- `00000000000000000042.txnindex` has the aborted transactions (S51).
+- `00000000000000000042.snapshot` has the producer state at the base offset (S55).
+- `00000000000000000042.window` has the part of the producer state that Kafka's snapshot format does not have.
 
 The last segment of a log is active: batches are appended to it, and its indexes are in memory. Closed segments never
 change until they are deleted. Source: Kafka's LogSegment.
@@ -230,8 +230,8 @@ class Segment:
             self.note_batch(position + batch.position, batch.size, batch.last_offset, batch.max_timestamp)
 
     def note_batch(self, position: int, size: int, last_offset: int, max_timestamp: int) -> None:
-        """Update indexes and totals for a batch that is in the file. Appends and recovery call this for each batch, in
-        order.
+        """Update indexes and totals for a batch that is in the file. Appends and recovery call this method for each
+        batch, in order.
         """
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
@@ -253,7 +253,7 @@ class Segment:
         self.time_index.seal()
 
     def write_indexes(self) -> None:
-        """Write the indexes in the form that closed segments have. More batches may be appended after that."""
+        """Write the indexes in the form that closed segments have. More batches may be appended after this call."""
         self.index_max_timestamp()
         self.persist_indexes()
 
@@ -327,8 +327,8 @@ class Segment:
         """Make this the active segment with only the index entries below `offset`; returns the position from which the
         batches must be verified.
 
-        All batches before that position have then been noted. If the indexes are damaged, the position is the start of
-        the file.
+        All batches before that position have then been passed to `note_batch`. If the indexes are damaged, the position
+        is the start of the file.
         """
         try:
             self._load_indexes(below=offset)
@@ -368,8 +368,8 @@ class Segment:
             self.note_batch(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
 
     def start_empty(self) -> None:
-        """Make this the active segment without any noted batch, whatever the file contains; the caller then notes its
-        batches from the start.
+        """Make this the active segment before any batch is passed to `note_batch`, whatever the file contains; the
+        caller then passes all batches of the file.
         """
         self.offset_index.reset()
         self.time_index.reset()
@@ -377,7 +377,7 @@ class Segment:
         self._forget_since_last_entry()
 
     def _forget_since_last_entry(self) -> None:
-        """Return to the state just before the batch of the last index entry was noted."""
+        """Return to the state just before the batch of the last index entry was passed to `note_batch`."""
         self._max_timestamp, self._max_timestamp_offset = self.time_index.last()
         self._max_timestamp_known = True
         self._bytes_since_index_entry = 0

@@ -2,8 +2,8 @@
 the other leads.
 
 A broker checks its addresses before it registers, and again afterwards. If two brokers register simultaneously, the
-later one sees the earlier one in its second check, because its session reads nothing older than its own registration;
-the later broker then withdraws its registration.
+later broker sees the earlier one in its second check, because the later broker's session reads nothing older than its
+own registration; the later broker then withdraws its registration.
 """
 
 from __future__ import annotations

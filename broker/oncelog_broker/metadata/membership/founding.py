@@ -71,15 +71,15 @@ class FoundLogs:
     topics: tuple[FoundTopic, ...] = field(default=())
     highest_producer_id: int = -1
     epoch_leap: int = 0
-    """The distance of the first leader epochs of partitions above the last epochs in their logs."""
+    """The number by which the first leader epochs of partitions exceed the last epochs in their logs."""
     nodes: Mapping[str, bytes] = field(default_factory=dict)
     """Path -> data of the nodes from an embedded store or from a copy of the metadata, parents first. A topic in these
     nodes is not created from its logs.
     """
     replaces_store: str = ""
     """The id of the lost store, if the cluster is founded again from a copy of its metadata; UNKNOWN_STORE if that id
-    is unknown; otherwise "". The partition states are then written before this broker registers, so that this broker
-    counts as one that was absent.
+    is unknown; otherwise "". In that case, the partition states are written before this broker registers, so that this
+    broker counts as one that was absent.
     """
 
 
@@ -124,8 +124,8 @@ def _adopted(logs: FoundLogs, broker_id: int, entropy: Entropy) -> Iterator[Crea
 
 
 def adopted_topic(topic: FoundTopic, broker_id: int, entropy: Entropy, epoch_leap: int = 0) -> Iterator[Create]:
-    """Yield the nodes of a topic whose only replica is this broker. Its partitions have no leader; their leader epoch
-    is the last one in their log, so that the first election raises it.
+    """Yield the nodes of a topic whose only replica is this broker. The partitions have no leader; their leader epoch
+    is the last one in their log, so that the first election raises that epoch.
     """
     replicas = {partition: ReplicaAssignment((broker_id,)) for partition in sorted(topic.leader_epochs)}
     assignment = TopicAssignment(topic.topic_id or random_uuid(entropy), replicas)

@@ -2,14 +2,14 @@
 of the machine during which the broker ran.
 
 The file is `.oncelog-session`, in the first data directory when the file is created. The next process, which has the
-lock of the directory, uses it to end the previous process's session: a broker that was killed can register again
+lock of the directory, uses the file to end the previous process's session: a broker that was killed can register again
 immediately, and a process that is only paused is fenced by ZooKeeper. The file contains the session's password, which
 lets any reader end the session, so only the file's owner may read it.
 
 The boot id shows what an unclean shutdown may have lost. During the same boot nothing is lost, because the writes of a
 process are in the page cache. After a reboot, unsynced data may be lost, and the broker reports that when it registers.
-The file keeps that fact until the registration: a process that ends before it has registered leaves it to its
-successor, even after a clean shutdown. Source for the boot id: random(4), /proc/sys/kernel/random/boot_id.
+The file records a possible loss until the registration: a process that ends before it has registered leaves that record
+to its successor, even after a clean shutdown. Source for the boot id: random(4), /proc/sys/kernel/random/boot_id.
 """
 
 from __future__ import annotations
@@ -31,7 +31,9 @@ _log = logging.getLogger(__name__)
 
 
 class Trace(NamedTuple):
-    """What the file says about the previous process. `key` is None if that process had no session that can be ended."""
+    """The content of the file, which describes the previous process. `key` is None if that process had no session that
+    can be ended.
+    """
 
     key: SessionKey | None
     boot: str
@@ -40,8 +42,8 @@ class Trace(NamedTuple):
 
 
 def read_trace(disk: Disk, directory: str) -> Trace | None:
-    """Read the file; returns None if it is missing or unreadable, in which case the old session must time out. Raises
-    OSError.
+    """Read the file that the previous process left; returns None if the file is missing or unreadable, in which case
+    the old session must time out. Raises OSError.
     """
     path = os.path.join(directory, SESSION_FILE)
     if not disk.exists(path):
@@ -57,8 +59,8 @@ def read_trace(disk: Disk, directory: str) -> Trace | None:
 
 
 def leave_trace(disk: Disk, directory: str, trace: Trace) -> None:
-    """Write the file; to be called before the session creates anything that a successor may have to end. Raises
-    OSError.
+    """Write the file for the next process; call this before the session creates anything that a successor may have to
+    end. Raises OSError.
     """
     document = {
         "version": FILE_VERSION,
@@ -78,8 +80,8 @@ def is_log_tail_kept(trace: Trace | None, boot: str, *, was_closed_cleanly: bool
 
 
 def trace_directory(disk: Disk, directories: Sequence[str]) -> str:
-    """Return the data directory that contains the file: the first directory if none has it; if several have it, because
-    log.dirs had another order before, the one whose file was written last. Raises OSError.
+    """Return the data directory that contains the file of the previous process: the first directory if none has it; if
+    several have it, because log.dirs had another order before, the one whose file was written last. Raises OSError.
     """
     found = [each for each in directories if disk.exists(os.path.join(each, SESSION_FILE))]
     return max(found, key=lambda each: disk.modified_ms(os.path.join(each, SESSION_FILE)), default=directories[0])
@@ -97,10 +99,10 @@ class Predecessor:
         was_closed_cleanly: bool,
         is_whole: bool | None = None,
     ) -> None:
-        """To be created before this process can close the logs, because afterwards they look cleanly closed. Raises
-        OSError.
+        """Create this object before this process can close the logs, because logs that this process closed look cleanly
+        closed. Raises OSError.
 
-        `is_whole` is whether the data directories are all those that the broker had, in their newest state. If it is
+        `is_whole` says whether the data directories are all those that the broker had, in their newest state. If it is
         None, the note in `directory` about the other directories decides.
         """
         self._store = store
@@ -115,8 +117,8 @@ class Predecessor:
         self.is_log_tail_kept = is_alone or (
             is_whole and is_log_tail_kept(self._trace, self.boot, was_closed_cleanly=was_closed_cleanly)
         )
-        """False after an unclean shutdown until a registration has reported it. Always True for a broker without other
-        brokers, because no other broker could have more records.
+        """False after an unclean shutdown until a registration has reported the possible loss. Always True for a broker
+        without other brokers, because no other broker could have more records.
         """
         if not self.is_log_tail_kept:
             self._leave(None if self._trace is None else self._trace.key)

@@ -1,14 +1,14 @@
 """Keeps a broker registered in its cluster, and decides whether the broker may lead partitions.
 
 The gate is open while three conditions hold: the lease is valid (`lease.py`), the broker is registered in the present
-session, and its cluster image is newer than that registration. The gate is checked at every use, since a process that
-was paused does not know that it was. When the lease ends, the gate shuts, and all state is kept:
+session, and its cluster image is newer than that registration. The gate is checked at every use, since a process does
+not notice that it was paused. When the lease ends, the gate shuts, and all state is kept:
 
 - If the same session continues, the broker reads the cluster again, and the gate opens. No other process can have taken
   this broker's id meanwhile.
 - If the session was lost, the broker registers again with a new broker epoch, and counts as a broker that has returned.
-  The broker does not lead by partition states from before (`on_rejoined` ensures that), and the gate opens when the
-  image shows the new registration.
+  The broker does not lead by partition states that are older than its new registration (`on_rejoined` ensures that),
+  and the gate opens when the image shows the new registration.
 """
 
 from __future__ import annotations

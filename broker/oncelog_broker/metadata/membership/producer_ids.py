@@ -77,7 +77,7 @@ def next_block(latest: ProducerIdBlock | None, broker_id: int, known: int = -1) 
 
 class _Latest(NamedTuple):
     block: ProducerIdBlock | None
-    """None: the node does not exist yet, or its content is unreadable."""
+    """None if the node does not exist yet, or if its content is unreadable."""
     version: int
     """The node's version; -1 if the node does not exist yet."""
     fault: MalformedPayload | None = None

@@ -10,8 +10,8 @@ before: if the store came back empty, the first broker to register must not foun
 
 Each registration also writes the broker's incarnation node, in the same `multi`. A controller that elects this broker
 can therefore check, in the write of the election, that the broker is still the same incarnation. The incarnation node
-also names the registration since which the broker may lack records that it once had; a further registration does not
-change that.
+also names the registration since which the broker may lack records that it once had; a further registration keeps that
+information.
 """
 
 from __future__ import annotations
@@ -272,8 +272,8 @@ def _check_is_as_before(before: Membership, cluster_id: str | None, store_id: st
 
 
 def _parsed_incarnation(store: MetadataStore, data: bytes, path: str) -> Incarnation:
-    """Parse an incarnation. If it is unreadable, assume that the broker's logs may have lost their ends, which the node
-    may have recorded.
+    """Parse an incarnation. If the incarnation is unreadable, assume that the broker's logs may have lost their ends,
+    because the node may have recorded that.
     """
     try:
         return parse_incarnation(data, path)

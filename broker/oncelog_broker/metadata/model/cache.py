@@ -113,8 +113,8 @@ class MetadataCache:
         self._image = image
         self._stale = _Stale()
         self._unread = _Stale()
-        """The paths that a refresh failed to read. They are kept apart from paths that are reported later, so that they
-        do not delay those.
+        """The paths that a refresh failed to read. These paths are kept apart from paths that are reported later, so
+        that the later paths are not delayed.
         """
         self._refreshing: asyncio.Task[bool] | None = None
         self._again: asyncio.TimerHandle | None = None
@@ -136,9 +136,9 @@ class MetadataCache:
         """Read the entire cluster, and follow its changes from then on.
 
         `pause` is awaited between the parts of a long read. `check_store` is called before everything is read again in
-        another session. If it raises, the image is not changed: nothing may be read from a replaced store, since
-        everything missing there would be treated as deleted. Raises NoNode if no broker has ever registered in the
-        store, MalformedPayload if the cluster's id is invalid, StoreUnavailable.
+        another session. If `check_store` raises, the image is not changed: nothing may be read from a replaced store,
+        since everything missing there would be treated as deleted. Raises NoNode if no broker has ever registered in
+        the store, MalformedPayload if the cluster's id is invalid, StoreUnavailable.
         """
         cache = cls(store, ClusterImage(""), pause, check_store)
         # Watch before reading, because otherwise a change between read and watch would be missed.
@@ -204,7 +204,8 @@ class MetadataCache:
         """Return an image that is at least as new as the state of the store at the time of this call. Raises
         StoreUnavailable.
 
-        Use this for decisions for which an older image would be wrong, for example that a topic is deleted.
+        Use this method for decisions for which an older image would be wrong, for example the decision that a topic is
+        deleted.
         """
         await self._store.sync()
         await self.until_current()

@@ -1,5 +1,5 @@
-"""Logs each value in the metadata store that cannot be read only once, although nodes are read repeatedly, for example
-after each loss of the connection.
+"""Logs each unreadable value in the metadata store only once, although nodes are read repeatedly, for example after
+each loss of the connection.
 """
 
 from __future__ import annotations

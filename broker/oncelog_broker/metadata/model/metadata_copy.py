@@ -153,7 +153,7 @@ def read_copy(disk: Disk, directory: str) -> MetadataCopy | None:
 
 
 def _parsed(data: bytes) -> MetadataCopy:
-    """Parse the content of a copy. Raises ValueError, KeyError, TypeError, RecursionError if it is damaged."""
+    """Parse the content of a copy. Raises ValueError, KeyError, TypeError, RecursionError if the copy is damaged."""
     lines = data.decode().splitlines()  # the JSON is ASCII, so there are no other line breaks
     if len(lines) < 2:
         raise ValueError("it was cut short")

@@ -61,9 +61,10 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """The node `/oncelog/incarnations/<id>`, which each registration of a broker writes. It names the registration
-    since which the broker's logs may lack records that they once had. Each registration carries the value over, so that
-    a broker that registers twice before the controller reads it does not seem to have kept the records that it lost.
+    """The node `/oncelog/incarnations/<id>`, which each registration of a broker writes. The node names the
+    registration since which the broker's logs may lack records that they once had. Each registration copies the value
+    of the previous one, so that a broker that registers twice before the controller reads it does not seem to have kept
+    the records that it lost.
     """
 
     is_log_tail_kept: bool = True

@@ -419,7 +419,7 @@ async def _parsed_topic(store: MetadataStore, data: bytes, path: str, pause: Pau
 
 
 def _parsed(store: MetadataStore, parse: Callable[[bytes, str], T], data: bytes, path: str) -> T | None:
-    """Parse a node; returns None for invalid content, so that that part of the image remains unchanged."""
+    """Parse a node; returns None for invalid content, so that this part of the image remains unchanged."""
     try:
         return parse(data, path)
     except MalformedPayload as error:

@@ -67,7 +67,9 @@ class StoreFileError(Exception):
 
 
 class EmbeddedStore(TreeStore):
-    """A `MetadataStore` in one SQLite file. Open it with `EmbeddedStore.open`; it belongs to one event loop."""
+    """A `MetadataStore` in one SQLite file. Open a store with `EmbeddedStore.open`; an instance belongs to one event
+    loop.
+    """
 
     def __init__(self, connection: sqlite3.Connection, log_base: LogBase, tree: Tree, zxid: int) -> None:
         super().__init__(tree)
@@ -85,8 +87,8 @@ class EmbeddedStore(TreeStore):
 
     @classmethod
     def open(cls, path: Path) -> EmbeddedStore:
-        """Open the store in the file `path`; create an empty store if the file does not exist. This blocks for some
-        milliseconds.
+        """Open the store in the file `path`; create an empty store if the file does not exist. This call blocks the
+        event loop for some milliseconds.
 
         Raises StoreFileError if another process has the file open, if it is damaged, or if it is not a metadata store.
         """
@@ -287,8 +289,8 @@ def _load(connection: sqlite3.Connection) -> tuple[Tree, int]:
 
 
 def _commit_rows(connection: sqlite3.Connection, rows: list[tuple[str, TreeNode | None]], zxid: int) -> None:
-    """Write the rows in one SQLite transaction: it is on the disk when this returns, and rolled back when this
-    raises.
+    """Write the rows in one SQLite transaction, which is on the disk when this function returns, and rolled back when
+    this function raises.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:

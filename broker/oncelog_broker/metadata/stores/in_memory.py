@@ -27,11 +27,11 @@ from oncelog_broker.metadata.stores.tree_store import Outcome, TreeStore
 from oncelog_broker.runtime.clock import Clock
 
 SESSION_SECONDS: Final = 6.0
-"""The session timeout that brokers see, in seconds: they retry that long when the store does not respond."""
+"""The session timeout that brokers see, in seconds: brokers retry that long when the store does not respond."""
 
 
 class MemoryTree:
-    """The tree that several brokers share, with its live sessions. All its users run in one event loop.
+    """The tree that several brokers share, with its live sessions. All brokers that use the tree run in one event loop.
 
     A `MemoryTree` can be passed to a broker as its store (`opening.StoreOpening`): `Broker(config, store=tree)`.
     """

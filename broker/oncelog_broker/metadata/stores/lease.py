@@ -61,7 +61,9 @@ class Lease:
         self._seen = max(self._seen, sent)
 
     def answered(self, sent: float) -> None:
-        """Note that a heartbeat that was sent at `sent` was answered. Calls must be in the order of sending."""
+        """Note that a heartbeat that was sent at `sent` was answered. Heartbeats must be passed in the order of
+        sending.
+        """
         self._answered.append(sent)
         while self._answered[0] <= sent - PROOF_SHARE * self.timeout:
             self.seen_by_leader(self._answered.popleft())

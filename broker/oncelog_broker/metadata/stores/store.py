@@ -46,7 +46,7 @@ class MetadataError(Exception):
 
 
 class NoNode(MetadataError):
-    """The node, or for a create its parent, does not exist."""
+    """The node does not exist; in a create, the parent of the node does not exist."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "no such node")

@@ -128,8 +128,8 @@ class Tree:
         """Build the tree from rows of (path, data, version, czxid), in any order. Raises ValueError if the parent of a
         node is missing.
 
-        `zxid` is the id of the last write in the rows; it becomes the `mzxid` of all nodes, since the rows do not have
-        that.
+        `zxid` is the id of the last write in the rows; it becomes the `mzxid` of all nodes, since the rows have no
+        `mzxid`.
         """
         self._nodes: dict[str, TreeNode] = {"/": TreeNode(b"", 0, 0, 0)}
         self._children: dict[str, set[str]] = {}

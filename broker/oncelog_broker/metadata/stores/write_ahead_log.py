@@ -66,7 +66,7 @@ def check(path: Path) -> None:
 
 
 def _read(path: Path, how: str) -> _Base:
-    """Read the bases; `how` is "immutable=1" to read the file alone. "mode=ro" reads the file with its log. Raises
+    """Read the bases: with `how` "immutable=1" from the file alone, with "mode=ro" also from its log. Raises
     sqlite3.Error.
     """
     import sqlite3
@@ -86,7 +86,7 @@ class LogBase:
     """Renews the base of an open store's write-ahead log. Belongs to the thread that writes to the store."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
-        """The log must be empty."""
+        """The write-ahead log must be empty when this object is created."""
         self._connection = connection
         self._log = log_of(path)
         self._is_due = True
@@ -95,8 +95,8 @@ class LogBase:
         connection.execute("PRAGMA wal_autocheckpoint = 0")  # would begin a log with the previous base
 
     def renew_if_due(self) -> None:
-        """Begin a new write-ahead log if this one is too large. To be called before each commit. Raises sqlite3.Error;
-        the data are then unchanged, and the next call tries again.
+        """Begin a new write-ahead log if the present one is too large. Call this before each commit. Raises
+        sqlite3.Error; the data are then unchanged, and the next call tries again.
         """
         if not self._is_due and os.path.getsize(self._log) > MAX_LOG_SIZE:
             self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -35,7 +35,7 @@ class Waiting(Protocol):
     def fileno(self) -> int: ...
 
     def is_readable(self) -> bool:
-        """Whether `recv` would return data, or report the end of the connection. This makes no system call."""
+        """Whether `recv` would return data, or report the end of the connection. This method makes no system call."""
 
     def fill(self) -> None:
         """Called when the descriptor is readable and `is_readable` was False. Raises OSError."""
@@ -101,8 +101,8 @@ class ReadAhead:
         self._received, self._taken = b"".join(pieces), 0
 
     def recv(self, size: int) -> bytes:
-        """Return up to `size` bytes, b"" at the end of the connection. Raises SSLWantReadError, even without TLS, if a
-        blocking socket would wait: kazoo handles that error, and treats any other error as the end of the connection.
+        """Return up to `size` bytes, b"" at the end of the connection. Raises SSLWantReadError if no bytes are
+        available, even without TLS: kazoo handles that error, and treats any other error as the end of the connection.
         Raises OSError.
         """
         self.fill()

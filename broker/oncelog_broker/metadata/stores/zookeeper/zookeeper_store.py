@@ -78,8 +78,8 @@ _log = logging.getLogger(__name__)
 
 
 class ZooKeeperStore:
-    """A `MetadataStore` on a ZooKeeper ensemble (3.6 or later). Open it with `ZooKeeperStore.open`; it belongs to one
-    event loop.
+    """A `MetadataStore` on a ZooKeeper ensemble (3.6 or later). Open a store with `ZooKeeperStore.open`; an instance
+    belongs to one event loop.
     """
 
     def __init__(
@@ -171,9 +171,9 @@ class ZooKeeperStore:
         await self.sync()  # after this, the session's nodes are gone for this store, too
 
     async def _is_over(self, key: SessionKey, until: float) -> bool:
-        """Whether the servers no longer know the session. If they still know the session, it is taken over and closed;
-        the next call shows whether the servers received the close. Raises TimeoutError if they have not answered by
-        `until`, a time of the event loop.
+        """Whether the servers no longer know the session. If the servers still know the session, it is taken over and
+        closed; the next call shows whether the servers received the close. Raises TimeoutError if the servers have not
+        answered by `until`, a time of the event loop.
         """
         taken = _Taken()
         session = self._make_session(self._servers, self._session_timeout, taken, self._clock, key, self._access)
@@ -483,7 +483,7 @@ class ZooKeeperStore:
         return Multi([replace(operation, path=self._full(operation.path)) for operation in operations], acls)
 
     async def _warn_of_open_nodes(self) -> None:
-        """If nodes must be protected, warn of existing nodes that are not, and below which other nodes are created."""
+        """If nodes must be protected, warn of existing unprotected nodes below which other nodes are created."""
         if not self._access.protects_nodes:
             return
         found = []
