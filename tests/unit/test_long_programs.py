@@ -1,6 +1,6 @@
-"""The programs of long-running targets start: their imports exist.
+"""The programs of long-running make targets start, so all of their imports exist.
 
-Otherwise an error could stay unnoticed for weeks.
+Otherwise such an error could stay unnoticed for weeks.
 """
 
 import os
@@ -16,13 +16,14 @@ CALL = re.compile(r"(?:PYTHONPATH=(?P<path>\S+) )?\$\(BIN\)/python (?:-m )?(?P<p
 WITHOUT_HELP = {"compose_test", "oncelog_broker.local_cluster.java", "oncelog_broker.local_cluster.zookeeper_jars",
                 "oncelog_pipeline.spark.java", "pip", "deploy/verify_unit.py", "deploy/make_dist.py",
                 "deploy/make_release.py", "deploy/audit.py"}  # fmt: skip
-"""Programs that take no arguments; `make test` or `make lint` runs nearly all of them."""
+"""Programs without arguments; `make test` or `make lint` runs nearly all of them."""
 WITH_SPARK = {"spark_soak"}
-"""Programs whose targets install PySpark first (`make pipeline`). `make check` runs these tests without PySpark."""
+"""Programs whose make targets first install PySpark (`make pipeline`). `make check` runs these tests without PySpark.
+"""
 
 
 def programs() -> dict[str, str]:
-    """The programs of the Makefile, each with its PYTHONPATH."""
+    """Return the programs that the Makefile runs, each with its PYTHONPATH."""
     calls = CALL.finditer((ROOT / "Makefile").read_text().replace("\\\n", " "))
     return {call["program"]: call["path"] or "" for call in calls if call["program"] not in WITHOUT_HELP}
 
