@@ -1,7 +1,9 @@
-"""The alerts of deploy/prometheus: each asks for metrics that brokers export, fires in its state, and names the remedy.
+"""The alerts of deploy/prometheus: each uses metrics that brokers export, fires in the state that it describes, and
+names the remedy.
 
-A state is rendered by our own metrics code and evaluated by Prometheus' own promtool. What a live broker or cluster can
-be brought to cheaply is in tests/integration/cases/test_alerts_live.py and tests/cluster/test_metrics_of_a_cluster.py.
+oncelog's own metrics code renders a state, and Prometheus' own promtool evaluates the alerts on it.
+tests/integration/cases/test_alerts_live.py and tests/cluster/test_metrics_of_a_cluster.py test the alerts that a live
+broker or cluster can be made to raise cheaply.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ LIVE = {
         "OncelogUnderReplicated",
     },
 }
-"""Test file -> the alerts that it makes fire on the metrics of live brokers."""
+"""Test file -> the alerts that it makes fire on metrics of live brokers."""
 OF_PROMETHEUS = {"up"}
 ADDED = {"job", "instance"}
 """Metrics and labels that Prometheus adds to those of brokers."""
@@ -53,7 +55,7 @@ HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 class State:
-    """The part of a broker's state that the metrics of this test read; healthy by default."""
+    """The part of a broker's state that the metrics in this test show; the state is healthy by default."""
 
     def __init__(self) -> None:
         self.clock = ManualClock()
@@ -77,7 +79,7 @@ class State:
         self.open_files = 100
 
     def scrape(self) -> str:
-        """The text of the metric families used by the alerts of this file."""
+        """Return the text of the metric families that the tested alerts use."""
         limits = SimpleNamespace(requests=SimpleNamespace(used=0), answers=SimpleNamespace(used=0))
         connections = SimpleNamespace(limits=limits)
         source = Source(SimpleNamespace(services=self.services, loop=self.loop, connections=connections))  # type: ignore[arg-type]
@@ -141,9 +143,9 @@ STATES: dict[str, Callable[[State], None]] = {
     "OncelogBrokerBusy": busy,
     "OncelogLoginKeysOld": old_keys,
 }
-"""Alert -> the change of the state before each scrape."""
+"""Alert -> the function that changes the state before each scrape."""
 GROWING = {"OncelogDiskFillsUp", "OncelogLoopStalls"}
-"""Alerts on the change of a value: each scrape has another value."""
+"""Alerts that fire on the change of a value, so that each scrape must have another value."""
 
 
 def scrapes_of(change: Callable[[State], None], count: int) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""docs/architecture.md names existing files and packages, and its floor plan has every package of the broker."""
+"""docs/architecture.md names only existing files and packages, and its floor plan has every package of the broker."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ SOURCES = {path.name for path in ROOT.iterdir() if path.is_dir() and not path.na
 FILE = re.compile(r"[\w/.-]*\w\.py\b")
 ROOM = re.compile(r"`([\w/]+/)`")
 INNER = ("server", "metadata", "log")
-"""Packages whose subpackages the floor plan shows."""
+"""Packages whose subpackages the floor plan shows, too."""
 
 
 def existing_paths() -> set[str]:
-    """Every file and folder, and every end of its path: `produce.py`, `records/produce.py` ..."""
+    """Return every file and folder, also under each end of its path: `produce.py`, `records/produce.py` and so on."""
     ends = set(SOURCES)
     for source in SOURCES:
         for path in (ROOT / source).rglob("*"):

@@ -1,4 +1,6 @@
-"""The report of `make audit` about pip-audit's results: packages that were not looked up never count as good."""
+"""The report that `make audit` prints about pip-audit's results: packages that could not be looked up never count as
+safe.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ def test_a_missing_pip_audit_is_reported() -> None:
 
 
 def test_every_pinned_package_has_an_exact_version() -> None:
-    """Otherwise pip-audit looks up another version than the installed one."""
+    """Otherwise pip-audit would check another version than the installed one."""
     for line in (ROOT / "constraints.txt").read_text().splitlines():
         name, equals, version = line.partition("==")
         assert name and equals and version, line

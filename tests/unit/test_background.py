@@ -1,4 +1,4 @@
-"""Work in a background thread: an exception that ends it early is raised to every waiter."""
+"""Work in a background thread: an exception that ends the work early is raised to every waiter."""
 
 import pytest
 from tests.support.background import Background

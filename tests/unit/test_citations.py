@@ -1,6 +1,7 @@
-"""Each row that the source cites stands in the documents, and nothing outside the project is cited.
+"""Each rule that the source code cites exists in the documents, and nothing outside the project is cited.
 
-S and E are rules of docs/reference/rules.md, T traps of docs/protocol-traps.md, K rows of docs/design/spark-sink.md.
+S and E are rules of docs/reference/rules.md, T are traps of docs/protocol-traps.md, and K are rows of
+docs/design/spark-sink.md.
 """
 
 from __future__ import annotations
@@ -17,9 +18,9 @@ from docs_site.reference.rules import all_rules
 ROOT: Final = Path(__file__).parents[2]
 PRODUCT: Final = ("protocol", "client", "broker", "pipeline", "testing", "console", "registry")
 LIKE_A_ROW: Final = re.compile(r"(?<![-\w.])([A-Z]\d{1,2})(?![-\w])")
-"""The form of a citation, except within a name or a character range such as `[A-Z0-9]`."""
+"""Matches a citation, except within a name or a character range such as `[A-Z0-9]`."""
 NO_ROWS: Final = {"V1", "V2"}
-"""Words of the same form that cite no row: transactions V1 and V2."""
+"""Words that look like a citation and are none: transactions V1 and V2."""
 A_LAW: Final = re.compile(r"\blaw \d")
 OUTSIDE: Final = re.compile(
     r"\b(?:semantics|reliability|performance|style|aesthetics|language)(?:\.md| section \d)|"
@@ -29,7 +30,7 @@ OUTSIDE: Final = re.compile(
 
 @cache
 def texts() -> dict[Path, str]:
-    """The sources, except for this file, which contains the searched texts."""
+    """Return the source files, except for this file, which contains the searched texts."""
     return {
         path.relative_to(ROOT): path.read_text()
         for folder in (*PRODUCT, "tests")
@@ -45,7 +46,7 @@ def rows() -> set[str]:
 
 
 def rows_of_spark(page: str) -> Iterator[str]:
-    """One row of its table may stand for several: `K4 to K7`, `K1, K2`."""
+    """One row of the Spark sink's table may stand for several: `K4 to K7`, `K1, K2`."""
     for named in re.findall(r"^\| (K\d+[^|]*) \|", page, re.MULTILINE):
         for part in named.split(", "):
             first, _, last = part.partition(" to ")
@@ -53,9 +54,9 @@ def rows_of_spark(page: str) -> Iterator[str]:
 
 
 def unknown_in(text: str, is_product: bool, known: set[str]) -> list[str]:
-    """The citations in `text` that no document defines.
+    """Return the citations in `text` that no document defines.
 
-    In tests other letters with numbers are data: only S, E and T are rows there.
+    In tests, letters other than S, E and T with numbers are data and not citations.
     """
     cited = {row for row in LIKE_A_ROW.findall(text) if is_product or row[0] in "SET"}
     return sorted(cited - known - NO_ROWS) + A_LAW.findall(text)

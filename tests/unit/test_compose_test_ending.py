@@ -1,4 +1,4 @@
-"""`make compose-test` ended by a signal leaves no trace: a script plays Docker."""
+"""A `make compose-test` that a signal ends leaves nothing behind; a script replaces Docker."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_a_signal_ends_the_compose_test_and_undoes_its_changes(number: signal.Si
     until(lambda: " up " in log.read_text(), "the containers are started")
     run.send_signal(number)
     until(lambda: " down " in log.read_text(), "what was begun is undone")
-    run.send_signal(number)  # somebody is impatient
+    run.send_signal(number)  # an impatient user sends the signal again
     output, errors = run.communicate(timeout=PATIENCE_SECONDS)
     assert run.returncode == 128 + number, errors
     assert "ended by" in output

@@ -29,7 +29,7 @@ def brokers_of(file: str) -> dict[str, dict[str, Any]]:
 
 
 def started_with(environment: Mapping[str, str]) -> BrokerConfig:
-    """The settings of a container's broker: the file in the image, overridden by the environment."""
+    """Return the settings of a broker in a container: those of the file in the image, overridden by the environment."""
     return load_broker_config(PROPERTIES, environment)
 
 
@@ -68,7 +68,7 @@ def test_metrics_and_health_of_each_broker_of_a_compose_file_are_at_a_port_of_it
 
 
 def listening(config: BrokerConfig) -> int:
-    """The port of the HTTP listener, on every interface of the container."""
+    """Return the port of the HTTP listener, which listens on every interface of the container."""
     address = http_address(config[HTTP_LISTENER] or "")
     assert address.host == "0.0.0.0"
     return address.port
@@ -84,7 +84,7 @@ def test_as_many_copies_are_asked_for_as_there_are_brokers(file: str, brokers: i
 
 @pytest.mark.parametrize("file", FILES)
 def test_data_of_a_compose_file_is_in_named_volumes(file: str) -> None:
-    """`down` would leave an unnamed volume behind, and `up` would create a new one."""
+    """`docker compose down` would leave an unnamed volume behind, and `up` would create a new one."""
     composed = yaml.safe_load((ROOT / file).read_text())
     mounted = [volume for service in composed["services"].values() for volume in service.get("volumes", [])]
     kept = {volume.partition(":")[0] for volume in mounted if not volume.startswith("./")}
@@ -143,7 +143,7 @@ def test_brokers_start_with_the_existing_configuration(file: str) -> None:
 
 
 def test_the_containers_of_spark_see_one_another() -> None:
-    """They use the name and port of the master, and share the volume of checkpoints."""
+    """The containers use the name and port of the master, and share the volume of checkpoints."""
     services = yaml.safe_load((ROOT / SPARK).read_text())["services"]
     master, pipeline = services["spark-master"]["command"], services["pipeline"]
     url = f"spark://{master[master.index('--host') + 1]}:{master[master.index('--port') + 1]}"

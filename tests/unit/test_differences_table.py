@@ -1,4 +1,4 @@
-"""docs/differences.md and the register of the comparison with Apache Kafka name the same differences."""
+"""docs/differences.md and the known differences in the comparison with Apache Kafka are the same."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The page of rules is complete: it has each rule once, the files it names exist, and no test of a rule is left out.
+"""The page of rules is complete: it has each rule once, the files that it names exist, and it counts all tests of each
+rule.
 
-`test_reference.py` holds docs/reference/rules.md to `rules.toml` and to the tests that there are.
+`test_reference.py` checks docs/reference/rules.md against `rules.toml` and the existing tests.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ TRAPS = [f"T{number}" for number in (6, 7, 8, 17, 18, 21, 28)]
 
 
 def section_of(rule: Rule, page: str) -> str:
-    """The section of the page about a rule."""
+    """Return the section of the page about a rule."""
     found = re.search(rf"^### {rule.name}$(.*?)(?=^##|\Z)", page, re.MULTILINE | re.DOTALL)
     assert found, f"the page has no {rule.name}"
     return found[1]
@@ -33,7 +34,7 @@ def _number(name: str) -> int:
 def test_every_rule_is_there_once() -> None:
     counts = Counter(rule.name for rule in all_rules())
     assert [name for name, count in counts.items() if count > 1] == []
-    # Sections are by subject, so rules of one kind need not stand in the order of their numbers.
+    # Sections are sorted by subject, so rules need not be in the order of their numbers.
     assert sorted((name for name in counts if name[0] == "S"), key=_number) == RULES
     assert sorted((name for name in counts if name[0] == "E"), key=_number) == SCENARIOS
     assert [name for name in counts if name[0] == "T"] == TRAPS
@@ -45,7 +46,7 @@ def test_a_rule_says_what_holds_where_and_how_that_is_shown() -> None:
         rule.name for rule in all_rules() if not (rule.holds.strip() and rule.kept_by and rules.tests_of(rule))
     ]
     assert incomplete == []
-    # Of scenarios, and of them alone, it is told what went wrong elsewhere.
+    # Only scenarios (E) say what went wrong in other systems.
     assert [rule.name for rule in all_rules() if bool(rule.went_wrong.strip()) != (rule.name[0] == "E")] == []
 
 

@@ -1,4 +1,4 @@
-"""The glossary names modules that exist, and a newcomer who greps for a term of Kafka's finds its module."""
+"""The glossary names only modules that exist, and a grep for a Kafka term finds its module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ GLOSSARY: Final = ROOT / "docs" / "glossary.md"
 ROW: Final = re.compile(r"^\| (?P<term>[^|]+) \| (?P<meaning>[^|]+) \| (?P<where>`[^|]+) \|$", re.MULTILINE)
 OTHER_ROOTS: Final = ("client/", "protocol/", "tests/", "docs_site/")
 MAX_WORDS: Final = 45
-"""Words in the meaning of a term: two plain sentences."""
+"""Most words that the meaning of a term may have, which suffices for two sentences."""
 
 NEWCOMERS_WORDS: Final = {
     "purgatory": "replication/purgatory.py",
@@ -77,7 +77,7 @@ def modules_in(where: str) -> list[str]:
 
 
 def words_of(path: Path) -> Iterator[str]:
-    """The name of a module, its docstrings and field notes, including the texts of configuration keys."""
+    """Yield the name of a module, and its docstrings and field descriptions, with the texts of configuration keys."""
     yield path.stem.replace("_", " ")
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):

@@ -1,4 +1,4 @@
-"""Guides name commands and options of `oncelog` that exist."""
+"""The guides name only commands and options of `oncelog` that exist."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CODE = re.compile(r"```sh[^\n]*\n(?P<block>.*?)```|`(?P<words>oncelog [^`]+)`", 
 
 
 def commands_of(page: str) -> list[list[str]]:
-    """The words of each `oncelog` command in the code of a page."""
+    """Return the words of each `oncelog` command in the code blocks of a page."""
     found = []
     for match in CODE.finditer((ROOT / page).read_text()):
         text = match["block"] or " ".join(match["words"].split())
@@ -33,7 +33,7 @@ def commands_of(page: str) -> list[list[str]]:
 
 
 def problem_of(words: list[str]) -> str | None:
-    """Why click does not know this command or one of its options; None if it does."""
+    """Return click's error for this command or one of its options; None if click accepts it."""
     command: click.Command = cli
     context = click.Context(cli)
     rest = list(words)

@@ -1,6 +1,6 @@
-"""The chart in deploy/helm renders what deploy/kubernetes.yaml has, and what its values ask for.
+"""The chart in deploy/helm renders the content of deploy/kubernetes.yaml, and what its values request.
 
-Skipped where helm is not installed: `make helm` builds it.
+The tests are skipped if helm is not installed; `make helm` builds it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ONLY_OF_THE_CHART = {
     "app.kubernetes.io/managed-by",
     "helm.sh/chart",
 }
-"""Labels that helm's users expect, and that manifests without releases do not have."""
+"""Labels that users of helm expect, and that manifests without releases do not have."""
 
 
 def helm(*arguments: str) -> str:
@@ -39,14 +39,14 @@ def helm(*arguments: str) -> str:
 
 
 def rendered(release: str = "oncelog", **values: str) -> list[dict[str, Any]]:
-    """The manifests; `config__retention` stands for config.retention."""
+    """Render the chart; return the manifests. `config__retention` sets the value config.retention."""
     options = [f"--set={key.replace('__', '.')}={value}" for key, value in values.items()]
     text = helm("template", release, str(CHART), "--kube-version", KUBERNETES, "--namespace", "streams", *options)
     return [each for each in yaml.safe_load_all(text) if each is not None]
 
 
 def without_chart_labels(value: Any) -> Any:
-    """The same without what only the chart has, and with its defaults left out."""
+    """Return the manifest without the chart's own labels and without settings that equal the defaults."""
     if isinstance(value, Mapping):
         return {
             key: without_chart_labels(each)

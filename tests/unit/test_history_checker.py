@@ -1,4 +1,4 @@
-"""Each kind of violation, seeded into the smallest history that can have it."""
+"""The history checker finds each kind of violation, seeded into the smallest history that can have it."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_a_record_given_again_to_a_consumer_is_found(history: History) -> None:
 
 
 def copied(history: History, number: int, end: End = End.COMMITTED) -> None:
-    """A history in which the first line is copied twice."""
+    """Add a second copy of the first line to the history."""
     send = acknowledged(history, b"copy %d" % number, number, ended(history, end))
     history.derived(send, "group", THERE, 0)
 
@@ -190,7 +190,7 @@ def asks(history: History, answer: int, place: Place = HERE) -> None:
 
 
 def copies(history: History, end: End, offset: int = 5) -> Transaction:
-    """A transaction with a record and the offset up to which it has processed."""
+    """Add a transaction with a record and with the offset up to which it has processed the input."""
     transaction = history.transaction("anna")
     acknowledged(history, b"1", 0, transaction)
     committed(history, offset, transaction, THERE)
@@ -201,7 +201,7 @@ def copies(history: History, end: End, offset: int = 5) -> Transaction:
 @pytest.mark.parametrize("before", [-1, 3])
 @pytest.mark.parametrize("end", [End.COMMITTED, End.UNKNOWN])
 def test_a_missing_offset_of_a_transaction_is_found(history: History, end: End, before: int) -> None:
-    """Its output exists: the next member would process the same inputs again."""
+    """The transaction's output exists, so the next member would process the same inputs again."""
     if before > 0:
         committed(history, before, place=THERE)
     copies(history, end)
@@ -214,7 +214,7 @@ def test_a_missing_offset_of_a_transaction_is_found(history: History, end: End, 
 
 @pytest.mark.parametrize("end", [End.COMMITTED, End.UNKNOWN])
 def test_an_offset_without_the_record_of_its_transaction_is_found(history: History, end: End) -> None:
-    """Its inputs are never processed again."""
+    """The transaction's inputs are never processed again."""
     copies(history, end)
     history.finally_holds(HERE, [])
     asks(history, 5, THERE)
@@ -303,7 +303,7 @@ def test_offsets_advance_again_after_a_reset(history: History) -> None:
 
 
 def test_a_read_before_the_end_of_a_transaction_proves_nothing(history: History) -> None:
-    """The transaction may end, and its output appear, after the read."""
+    """The transaction may end, and its output may appear, after the read."""
     copies(history, End.UNKNOWN)
     asks(history, -1, THERE)
     history.finally_holds(HERE, [(0, b"1")])

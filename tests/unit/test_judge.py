@@ -1,4 +1,4 @@
-"""The judge of histories over HTTP: what it is told, what it refuses, what it answers."""
+"""The judge of histories over HTTP: which events it accepts, which it refuses, and its verdict."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The programs of long-running targets start: their imports exist.
+"""The programs of long-running make targets start, so all of their imports exist.
 
-Otherwise an error could stay unnoticed for weeks.
+Otherwise such an error could stay unnoticed for weeks.
 """
 
 import os
@@ -17,15 +17,16 @@ WITHOUT_HELP = {"compose_test", "oncelog_broker.local_cluster.java", "oncelog_br
                 "oncelog_pipeline.spark.java", "pip", "deploy/verify_unit.py", "deploy/make_dist.py",
                 "deploy/make_release.py", "deploy/audit.py", "tests.support.helm",
                 "tests.support.prometheus"}  # fmt: skip
-"""Programs that take no arguments; `make test` or `make lint` runs nearly all of them. Those that fetch or build helm and
-Prometheus may take minutes.
+"""Programs without arguments; `make test` or `make lint` runs nearly all of them. The programs for helm and Prometheus
+may build or fetch for minutes.
 """
 WITH_SPARK = {"spark_soak"}
-"""Programs whose targets install PySpark first (`make pipeline`). `make check` runs these tests without PySpark."""
+"""Programs whose make targets first install PySpark (`make pipeline`). `make check` runs these tests without PySpark.
+"""
 
 
 def programs() -> dict[str, str]:
-    """The programs of the Makefile, each with its PYTHONPATH."""
+    """Return the programs that the Makefile runs, each with its PYTHONPATH."""
     calls = CALL.finditer((ROOT / "Makefile").read_text().replace("\\\n", " "))
     return {call["program"]: call["path"] or "" for call in calls if call["program"] not in WITHOUT_HELP}
 

@@ -1,4 +1,4 @@
-"""The docstring of a package names each of its modules, and no other."""
+"""The docstring of a package names exactly the package's modules."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ ROOTS = (
 )
 PACKAGES = sorted(path.parent for root in ROOTS for path in (ROOT / root).rglob("__init__.py"))
 INDEXES = {"messages"}
-"""Packages with one module for each API, named after it: the names are the map."""
+"""Packages with one module for each API, where the names of the modules suffice as a map."""
 NAME = re.compile(r"`(\w+)`|\b(\w+)(?:\.py|/)")
-"""A module as the maps write it: `name`, name.py or name/."""
+"""Matches the name of a module as package docstrings write it: `name`, name.py or name/."""
 FILE = re.compile(r"\b(\w+)\.py")
 
 

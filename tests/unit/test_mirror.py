@@ -1,5 +1,5 @@
-"""Each module of the broker's core has a test file of its name, or an entry in tests/data/tested-elsewhere.toml with
-the test files that test it, or with the reason why it needs none.
+"""Each module of the broker's core has a test file of the same name, or an entry in tests/data/tested-elsewhere.toml.
+The entry has the test files that test the module, or the reason why it needs no test.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ PROPERTIES: Final = ROOT / "tests" / "property"
 
 
 def modules() -> set[str]:
-    """The modules by path, such as `log/segments/segment.py`."""
+    """Return the paths of the modules, such as `log/segments/segment.py`."""
     return {
         path.relative_to(BROKER).as_posix()
         for room in CORE
@@ -27,7 +27,7 @@ def modules() -> set[str]:
 
 
 def has_own_tests(module: str) -> bool:
-    """Whether a test file of its name exists in the mirrored folder or among the property tests."""
+    """Whether a test file of the module's name exists in the mirrored folder or among the property tests."""
     room, name = module.partition("/")[0], f"test_{Path(module).name}"
     return any(next(folder.rglob(name), None) is not None for folder in (TESTS / room, PROPERTIES))
 

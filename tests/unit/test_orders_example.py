@@ -1,4 +1,4 @@
-"""Which records examples/orders accepts as orders, and the faults that its judge finds."""
+"""Which records examples/orders accepts as orders, and which faults its judge finds."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def known(form: str = JSON) -> Expected:
 
 
 def results(known: Expected) -> list[Record]:
-    """Results as the pipeline would write them."""
+    """Return results as the pipeline would write them."""
     found = []
     for window, (orders, cents) in known.windows.items():
         start = datetime.fromtimestamp(window.start, UTC).isoformat()
@@ -106,7 +106,7 @@ def test_a_malformed_order_is_refused(value: bytes | None, reason: str) -> None:
 
 def test_windows_are_closed_two_minutes_after_their_end() -> None:
     starts = {window.start for window in known().windows}
-    newest = int(BEGIN.timestamp()) + ORDERS - 2  # the last record is not an order
+    newest = int(BEGIN.timestamp()) + ORDERS - 2  # the last record is no order
     assert max(starts) + 60 <= newest - 120 < max(starts) + 120
     assert len(starts) == 7
 

@@ -1,7 +1,7 @@
-"""The first information for newcomers and package indexes is correct and the same in each place.
+"""What newcomers and package indexes see first is correct, and the same in each place.
 
-README, CONTRIBUTING, the changelog, pyproject.toml, the Makefile and the workflow are compared; what the README says is
-run by tests/integration/cases/test_readme.py.
+These tests compare README, CONTRIBUTING, the changelog, pyproject.toml, the Makefile and the workflow;
+tests/integration/cases/test_readme.py runs the commands of the README.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def test_contributing_is_short_and_begins_with_the_quick_check() -> None:
 
 @pytest.mark.parametrize("page", ["CONTRIBUTING.md", "docs/testing-of-oncelog.md"])
 def test_there_is_one_figure_for_each_target(page: str) -> None:
-    """A page that states the duration of a target gives the same figure as the Makefile."""
+    """A page that states the duration of a make target states the same duration as the Makefile."""
     said = dict(
         re.findall(r"^(check|test):.*?## .*?([a-z]+(?: to [a-z]+)? minutes) on two slow cores$", MAKEFILE, re.M)
     )
@@ -88,7 +88,7 @@ def test_the_client_tells_brokers_the_version_of_the_package() -> None:
 
 
 def test_each_python_is_claimed_where_it_is_shown() -> None:
-    """The classifiers, the matrix and `make test-pythons` have the same versions; the linters use the oldest."""
+    """The classifiers, the matrix and `make test-pythons` have the same versions; the linters use the oldest one."""
     claimed = re.findall(r"Python :: (3\.\d+)$", "\n".join(PROJECT["classifiers"]), re.MULTILINE)
     oldest = ".".join(map(str, OLDEST))
     assert tuple(claimed) == EXPECTED == tuple(JOBS["pythons"]["strategy"]["matrix"]["python"])

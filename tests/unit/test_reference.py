@@ -13,7 +13,7 @@ def test_a_page_is_what_the_code_says(page: str) -> None:
     path = DOCS / page
     assert path.is_file(), "make reference"
     is_true = path.read_text() == written(page)
-    assert is_true, f"docs/{page} is not what the code says: make reference"  # without a diff of thousands of lines
+    assert is_true, f"docs/{page} is not what the code says: make reference"  # avoids a diff of thousands of lines
 
 
 @pytest.mark.parametrize("module", MODULES)

@@ -1,4 +1,4 @@
-"""`make release`, in a checkout of its own: obstacles to a release are named, and only a tag is created."""
+"""`make release`, run in a separate checkout, names the obstacles to a release, and creates only a tag."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ esac
 
 
 class Checkout:
-    """A repository with one commit, and a `make` that notes its targets."""
+    """A repository with one commit, and a fake `make` that records its targets."""
 
     def __init__(self, directory: Path) -> None:
         self.root = directory / "checkout"

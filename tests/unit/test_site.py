@@ -1,4 +1,7 @@
-"""The documents as a site: links lead somewhere, and nothing is fetched from elsewhere. `make docs` builds it."""
+"""The documents as a site: links have targets, and pages load nothing from other servers.
+
+`make docs` builds the site.
+"""
 
 from __future__ import annotations
 
@@ -21,12 +24,12 @@ HEADING = re.compile(r"^#{1,6} (.+?)$", re.MULTILINE)
 
 
 def uri_of(page: str) -> str:
-    """The path of a page on the site; for the README, which the site omits, its hypothetical path."""
+    """Return the path of a page on the site; the site omits the README, for which the path is hypothetical."""
     return links.in_site(page) if page != "README.md" else "../README.md"
 
 
 def anchors_of(text: str) -> set[str]:
-    """The anchors that code hosts and the site make of headings."""
+    """Return the anchors that code hosts and the site derive from headings."""
     headings = (re.sub(r"[`*]|\[|\]\([^)]*\)", "", heading) for heading in HEADING.findall(text))
     return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
 

@@ -1,9 +1,9 @@
-"""Only listed places may use wall time: it stamps records and is compared with record timestamps, and drives nothing
-else (S86).
+"""Only listed places may use wall time, which stamps records and is compared with record timestamps, and is used for
+nothing else (S86).
 
-A deadline, a delay or an age that only this process knows is counted by monotonic time (`runtime/clock.py`), since a
-wall clock is put right, forwards and backwards. Each place that asks for wall time stands here with its reason; a new
-one needs a reason of its own.
+A deadline, a delay or an age that only this process knows uses monotonic time (`runtime/clock.py`), because a wall
+clock may be set forwards and backwards. Each use of wall time is listed here with its reason, and a new use needs a
+reason, too.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ ALLOWED = {
     "broker/oncelog_broker/observability/logs.py": (2, "the time of a log line"),
     "client/oncelog/producer/producer.py": (2, "stamps records"),
     "client/oncelog/consumer/consumer.py": (1, "the begin of an OpenTelemetry span"),
-    # --- compared with the stamps of records, which outlive the process
+    # --- comparisons with record timestamps, which outlive the process
     "broker/oncelog_broker/coordinator/group/coordinator.py": (1, "stamps commits and groups; retention of offsets"),
     "broker/oncelog_broker/coordinator/share/share_coordinator.py": (
         2,
@@ -61,7 +61,7 @@ ALLOWED = {
     "broker/oncelog_broker/runtime/disk.py": (1, "when a file was last written: see segment.py"),
     "broker/oncelog_broker/server/net/login_gate.py": (1, "the expiry of a token, which its issuer has stamped"),
     "broker/oncelog_broker/security/tls/contexts.py": (1, "whether a key store is another file than before"),
-    # --- what people are shown or write: ages and points in time
+    # --- ages and points in time that people read or write
     "client/oncelog/admin/pending_offsets.py": (1, "how long transactions have been open, by their start timestamps"),
     "client/oncelog/admin/transactions.py": (3, "how long transactions have been open, by their start timestamps"),
     "client/oncelog/cli/broker_http.py": (1, "compared with the clocks of brokers"),
@@ -79,7 +79,7 @@ ALLOWED = {
 
 
 def uses_of_wall_time(path: Path) -> Counter[str]:
-    """Calls of a wall clock and wall clocks passed on; not variables and fields of that name."""
+    """Count the calls of a wall clock, and wall clocks passed on, but not variables and fields of that name."""
     found: Counter[str] = Counter()
     names: set[str] = set()
     tree = ast.parse(path.read_text())

@@ -1,4 +1,4 @@
-"""Broker and client report a key that OpenSSL considers too weak, with what to do about it."""
+"""Broker and client report a key that OpenSSL considers too weak, and say what to do about it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ TELLS = r"OpenSSL refuses it, as the key is too short \(EE_KEY_TOO_SMALL\)\. Mak
 
 @pytest.fixture(scope="module")
 def weak(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A key of 1024 bits with its certificate, as in old key stores."""
+    """A key of 1024 bits with its certificate, as old key stores have."""
     key = rsa.generate_private_key(65537, 1024)
     name, now = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "old")]), datetime.now(UTC)
     builder = x509.CertificateBuilder().subject_name(name).issuer_name(name).public_key(key.public_key())

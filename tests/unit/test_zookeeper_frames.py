@@ -1,4 +1,4 @@
-"""The proxy before ZooKeeper in tests distinguishes frames as ZooKeeper does."""
+"""The ZooKeeper proxy of the tests distinguishes frames as ZooKeeper does."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def test_a_newer_leader_epoch_wins_and_an_older_one_does_not() -> None:
     assert cluster.leader("t", 0) == 1
     assert cluster.updated(response(topic("t", 2, 4))).leader("t", 0) == 1
     assert cluster.updated(response(topic("t", 2, 6))).leader("t", 0) == 2
-    assert cluster.leader("t", 0) == 1  # views do not change
+    assert cluster.leader("t", 0) == 1  # a snapshot of the cluster does not change
 
 
 def test_the_same_epoch_may_lose_its_leader() -> None:
@@ -83,7 +83,7 @@ def test_a_newer_leader_hint_is_followed() -> None:
     ],
 )
 def test_a_topic_with_a_hole_says_what_is_missing_and_what_to_do(numbers: list[int], says: str) -> None:
-    """The error must not say that an election is under way."""
+    """The error must not say that an election is in progress."""
     answer = topic("t", 1, 5)
     (one,) = answer.partitions
     answer.partitions = [replace(one, partition_index=number) for number in numbers]

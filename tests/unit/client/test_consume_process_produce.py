@@ -1,4 +1,6 @@
-"""Consume, process, produce (S60): a simple consumer, a real producer, and a small coordinator that may do anything."""
+"""Consume, process, produce (S60): a simple consumer, a real producer, and a small coordinator whose responses the test
+chooses.
+"""
 
 from __future__ import annotations
 
@@ -45,9 +47,9 @@ def record(partition: TopicPartition, offset: int) -> ConsumerRecord:
 
 
 class FakeConsumer:
-    """Hands out two records of each partition at a time; what is committed is what the coordinator has.
+    """Returns two records of each partition per poll; its committed offsets are those of the coordinator.
 
-    When everything is committed, it sets `is_done`.
+    When all offsets are committed, the consumer sets `is_done`.
     """
 
     def __init__(self, coordinator: FakeCoordinator, records: dict[TopicPartition, int], **options: Any) -> None:
@@ -68,7 +70,7 @@ class FakeConsumer:
         self.on_poll()
         if self.came_from and self.committed_errors:
             self.committed_errors.pop(0)
-            return {}  # it is looked up again by the next poll
+            return {}  # the next poll looks the position up again
         polled = {}
         for partition, end in self.records.items():
             position = self.positions[partition]
@@ -110,7 +112,7 @@ class FakeConsumer:
 
 
 class Run:
-    """One consumer and one producer; `process` copies each record after awaiting `before`."""
+    """One consumer and one producer; `process` copies each record after it has awaited `before`."""
 
     def __init__(self, producer: Producer, consumer: FakeConsumer) -> None:
         self.producer = producer
@@ -157,7 +159,7 @@ async def test_s60_each_record_is_processed_once_and_offsets_follow_the_last(coo
     assert [value for value in committed if value.startswith(b"0")] == all_of(IN0, 5)
     assert [value for value in committed if value.startswith(b"1")] == all_of(IN1, 3)
     assert coordinator.offsets == {("g", "in", 0): 5, ("g", "in", 1): 3}
-    assert [len(values) for values in run.seen] == [4, 3, 1]  # one poll is one transaction
+    assert [len(values) for values in run.seen] == [4, 3, 1]  # each poll becomes one transaction
     request = coordinator.broker.requests_of(TxnOffsetCommitRequest)[0]
     assert request.topics[0].partitions[0].committed_leader_epoch == LEADER_EPOCH
     assert len(coordinator.broker.requests_of(EndTxnRequest)) == 3
@@ -170,14 +172,16 @@ async def test_s60_the_number_of_records_in_a_transaction_may_be_limited(coordin
 
 
 async def test_s91_markers_and_aborted_records_leave_no_lag(coordinator: FakeCoordinator) -> None:
-    """They come before a record of the same poll, after it, and alone: the position is committed each time."""
+    """Markers and aborted records come before a record of the same poll, after it, and alone; each time the position is
+    committed.
+    """
     async with started(coordinator, {IN0: 2, IN1: 0}) as run:
         consumer: Any = run.consumer
         stop = asyncio.Event()
 
         def passes() -> None:
             if len(consumer.polls) == 1:
-                consumer._positions[IN1] = 7  # nothing but markers and aborted records
+                consumer._positions[IN1] = 7  # only markers and aborted records
             if len(consumer.polls) == 3:
                 consumer._positions[IN0] = 5000
             if len(consumer.polls) == 9:
@@ -187,7 +191,7 @@ async def test_s91_markers_and_aborted_records_leave_no_lag(coordinator: FakeCoo
         await consume_process_produce(consumer, run.producer, run.process, stop=stop)
     assert coordinator.offsets == {("g", *IN0): 5000, ("g", *IN1): 7}
     assert coordinator.committed == {OUT: [b"0/0", b"0/1"]}
-    assert len(coordinator.broker.requests_of(TxnOffsetCommitRequest)) == 3  # no transaction without news
+    assert len(coordinator.broker.requests_of(TxnOffsetCommitRequest)) == 3  # none for unchanged positions
 
 
 async def test_s91_already_committed_offsets_need_no_transaction(coordinator: FakeCoordinator) -> None:
@@ -349,7 +353,7 @@ async def test_s41_a_fenced_processor_stops(coordinator: FakeCoordinator, code: 
 
 
 async def test_s46_offsets_are_committed_with_the_member_identity_of_the_poll(coordinator: FakeCoordinator) -> None:
-    # The consumer drops out of its group while its records are processed: what it says then has to be refused.
+    # The consumer leaves its group while its records are processed, and the coordinator must then refuse its offsets.
     async with started(coordinator, {IN0: 2}) as run:
 
         def drop_out() -> None:
@@ -380,7 +384,7 @@ async def test_s44_the_commit_that_is_under_way_may_be_an_earlier_one(coordinato
 
 @contextlib.contextmanager
 def impatient_to_end(run: Run) -> Iterator[None]:
-    """Let max.block.ms pass while the transaction ends, from the hand-over of offsets on."""
+    """Let max.block.ms expire while the transaction ends, from the sending of the offsets on."""
     coordinator = run.consumer.coordinator
     with contextlib.ExitStack() as stack:
 
@@ -394,7 +398,7 @@ def impatient_to_end(run: Run) -> Iterator[None]:
 
 
 async def a_while(running: asyncio.Task[None]) -> None:
-    """Many times max.block.ms, unless `running` ends."""
+    """Wait for a multiple of max.block.ms, or until `running` ends."""
     await asyncio.wait([running], timeout=0.02)
 
 
@@ -406,7 +410,7 @@ async def test_s44_a_commit_that_takes_long_is_waited_for(coordinator: FakeCoord
             running = run.start()
             await coordinator.broker.received(EndTxnRequest)
             await a_while(running)
-        assert len(run.seen) == 1  # no request precedes it
+        assert len(run.seen) == 1  # no request comes before it
         hold.set()
         await running
     assert coordinator.committed == {OUT: all_of(IN0, 6)}

@@ -1,7 +1,8 @@
-"""Producer, consumer and admin against a broker that answers anything, in virtual time and by seed.
+"""Producer, consumer and admin against a broker with hostile responses, in virtual time and with seeds.
 
-Whatever it answers: each call ends by its own timeout, only KafkaErrors come out, there is no storm of requests, memory
-stays small, the loop has nothing to complain about, and when the broker comes to its senses, so does the client.
+Whatever the broker responds, each call ends within its own timeout and raises only KafkaErrors. The client sends no
+flood of requests, needs little memory, and causes no error in the loop. When the broker behaves again, the client works
+again.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ class Watch:
         self._began = self._loop.time()
 
     async def within(self, seconds: float, call: Awaitable[Any]) -> Any:
-        """The result of a call; None if it raised a KafkaError."""
+        """Return the result of the call; None if it raised a KafkaError."""
         try:
             async with asyncio.timeout(seconds):
                 return await call
@@ -57,7 +58,7 @@ class Watch:
             return None
 
     async def started(self, client: Producer | Consumer | Admin) -> bool:
-        """Whether the client started, against a broker that is hostile from the beginning every second time."""
+        """Whether the client started; the broker is hostile from the beginning in half of the cases."""
         self.broker.is_hostile = self.broker.rng.random() < 0.5
         try:
             async with asyncio.timeout(CALL_S + 4 * REQUEST_S):
@@ -111,8 +112,8 @@ async def transact(watch: Watch, producer: Producer) -> None:
 
 
 async def healed(call: Callable[[], Awaitable[Any]]) -> Any:
-    """The result of `call` in the end."""
-    await asyncio.sleep(1)  # until the client has noticed that it was hung up on
+    """Repeat `call` until it succeeds, and return its result."""
+    await asyncio.sleep(1)  # until the client has noticed the closed connection
     async with asyncio.timeout(HEALED_S):
         while True:
             try:
@@ -159,7 +160,7 @@ async def consume(watch: Watch, *, is_member: bool, **options: Any) -> None:
 
 
 async def polls(consumer: Consumer) -> bool:
-    """Poll without an error. The assignment may be empty, as the broker last said."""
+    """Poll once; an error propagates to the caller. The assignment may be empty, as the broker last reported."""
     await consumer.poll(1000)
     return True
 

@@ -1,4 +1,6 @@
-"""A transaction that another process ends, under V1 and V2, with every answer of a coordinator."""
+"""Another process ends a prepared transaction, in transactions V1 and V2, with every possible response of a
+coordinator.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ from oncelog_protocol.messages.produce import ProduceRequest
 
 
 async def prepared_one(coordinator: FakeCoordinator, value: bytes = b"v") -> PreparedTransaction:
-    """A transaction prepared by a closed producer."""
+    """Prepare a transaction with a producer that is then closed; return the prepared transaction."""
     async with started(coordinator) as producer:
         producer.begin_transaction()
         await producer.send("topic", value)
@@ -69,7 +71,7 @@ async def test_a_timed_out_or_fenced_transaction_cannot_be_committed(coordinator
         prepared = await prepared_one(coordinator)
         coordinator.time_out()
         assert not await admin.transactions.end(prepared, commits=True)
-        assert await admin.transactions.end(prepared, commits=False)  # it is aborted
+        assert await admin.transactions.end(prepared, commits=False)  # the transaction is aborted
         prepared = await prepared_one(coordinator, b"w")
         coordinator.take_over()
         assert not await admin.transactions.end(prepared, commits=True)
@@ -87,9 +89,9 @@ async def test_the_outcome_of_an_expired_id_is_reported_as_unknown(coordinator: 
 
 
 async def test_t7_a_prepared_transaction_ends_in_the_version_of_its_begin(fake_broker: object) -> None:
-    """If it began under V1, EndTxn has version 4 although a newer producer would use V2.
+    """For a transaction that began under V1, EndTxn has version 4 although a newer producer would use V2.
 
-    If it began under V2, the version is at least 5.
+    For a transaction that began under V2, the version is at least 5.
     """
     coordinator = FakeCoordinator(fake_broker, is_v2=False)
     prepared = await prepared_one(coordinator)
@@ -97,7 +99,7 @@ async def test_t7_a_prepared_transaction_ends_in_the_version_of_its_begin(fake_b
     coordinator.broker.finalized["transaction.version"] = 2
     async with Admin(coordinator.broker.address) as admin:
         assert await admin.transactions.end(prepared, commits=True)
-        assert coordinator.transaction().epoch == prepared.epoch  # under V2 the epoch would have gone up
+        assert coordinator.transaction().epoch == prepared.epoch  # in V2 the epoch would have risen
         coordinator.broker.max_versions[ApiKey.END_TXN] = 4
     async with Admin(coordinator.broker.address) as admin:
         with pytest.raises(UnsupportedVersion, match="begun under transactions V2"):

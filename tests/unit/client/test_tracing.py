@@ -1,4 +1,4 @@
-"""Spans of producer and consumer, and the context in records (OpenTelemetry, W3C Trace Context)."""
+"""Spans of producer and consumer, and the trace context in records (OpenTelemetry, W3C Trace Context)."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ PROPAGATOR = CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePro
 
 
 class Traces:
-    """A tracer that keeps its spans, and a Tracing with this tracer."""
+    """A tracer that stores its spans, and a Tracing object with this tracer."""
 
     def __init__(self) -> None:
         self._exporter = InMemorySpanExporter()
@@ -82,7 +82,7 @@ def parent_of(span: ReadableSpan) -> tuple[int, int]:
 
 
 def refuse_all(broker: Any) -> None:
-    """Refuse every record."""
+    """Let the broker refuse every record."""
     refusal = ErrorCode.TOPIC_AUTHORIZATION_FAILED
     broker.handlers[ProduceRequest] = lambda request: broker.produced(request, lambda name, data: (refusal, -1))
 
@@ -91,7 +91,7 @@ def told_of(span: ReadableSpan) -> dict[str, Any]:
     return dict(span.attributes or {})
 
 
-# what is told
+# --- the reported spans
 
 
 def test_names_are_those_of_the_conventions() -> None:
@@ -304,7 +304,7 @@ async def test_a_fenced_producer_does_not_record_the_end(coordinator: FakeCoordi
         (transaction,) = traces.named("transaction")
     assert told_of(transaction)["oncelog.transaction.result"] == "unknown"
     assert transaction.status.status_code is StatusCode.ERROR
-    assert traces.named("transaction") == [transaction]  # it has ended once
+    assert traces.named("transaction") == [transaction]  # the transaction's span has ended once
 
 
 async def test_a_prepared_transaction_is_for_somebody_else_to_end(
@@ -450,7 +450,7 @@ async def test_a_poll_that_brings_records_is_a_span(fake_broker: Any, traces: Tr
     assert parent_of(processed) == (context_of(sent).trace_id, context_of(sent).span_id)
 
 
-# without a tracer, without the option, without the package
+# --- without a tracer, without the option, or without the package
 
 
 async def test_the_context_of_a_record_is_passed_on_without_a_tracer(fake_broker: Any) -> None:

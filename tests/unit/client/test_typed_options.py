@@ -1,4 +1,4 @@
-"""The types of client options, as type checkers and editors see them."""
+"""The types of client options as type checkers and editors see them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def test_mypy_finds_misspelt_and_mistyped_options_in_a_users_program(tmp_path: P
     }
     assert len(expected) == 15
     shown = subprocess.run(
-        # As a user runs it: elsewhere, without our configuration, against the package as it is installed.
+        # The program is checked as a user does it: in another directory, without the project's configuration, against
+        # the installed package.
         [sys.executable, "-m", "mypy", "--strict", "--no-error-summary", "--hide-error-context", str(PROGRAM),
          "--cache-dir", str(ROOT / ".mypy_cache/typed_program")],
         cwd=tmp_path, env={**os.environ, "MYPYPATH": ""}, capture_output=True, text=True, check=False,
@@ -56,7 +57,7 @@ def test_types_are_shipped(package: str) -> None:
 
 @pytest.mark.parametrize(("options", "config"), PAIRS)
 def test_typed_options_are_the_fields_of_the_config(options: Any, config: type[ClientConfig]) -> None:
-    """All keyword options are listed, with the same types."""
+    """All options are listed as keyword arguments with the same types."""
     hints = get_type_hints(options, localns={"Tracing": object})
     assert hints == {name: hint for name, hint in declared_types(config).items() if name != "bootstrap_servers"}
     assert not options.__required_keys__
@@ -116,6 +117,6 @@ def test_a_default_fits_its_type() -> None:
     ],
 )
 def test_command_line_options_have_their_declared_types(text: tuple[str, str], value: object) -> None:
-    """`-D client.id=7` names a client; the value is not a number."""
+    """In `-D client.id=7` the value is a name and not a number."""
     (found,) = client_settings((text,)).values()
     assert (found, type(found)) == (value, type(value))

@@ -1,4 +1,4 @@
-"""The outcome of a batch, derived from a leader's answers."""
+"""The outcome of a batch is derived from the partition leader's response."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_a_batch_appended_just_now_is_undecided() -> None:
 
 def test_a_batch_that_cannot_be_read_is_one_line_that_says_so() -> None:
     broken = bytearray(batch(3).view)
-    broken[61] = 0x7F  # the length of the first record
+    broken[61] = 0x7F  # damages the length of the first record
     (judged,) = judged_fresh([RecordBatch(bytes(broken))])
     (shown,) = records_of(0, judged, 0)
     assert shown.error is not None

@@ -1,4 +1,4 @@
-"""The error message where the console is not installed."""
+"""The error message if the console's packages are not installed."""
 
 from __future__ import annotations
 

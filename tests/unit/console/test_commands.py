@@ -1,4 +1,4 @@
-"""Commands to copy: a shell reads them as intended, whatever the names are."""
+"""Commands to copy: a shell parses them as intended, whatever the names are."""
 
 from __future__ import annotations
 

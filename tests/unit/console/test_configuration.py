@@ -1,4 +1,4 @@
-"""The configuration file with several clusters: its values are used, and a mistake in it is named."""
+"""The configuration file with several clusters: its values take effect, and mistakes are reported with their place."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""Kafka Connect in the console: connectors shown without their secrets, and restarted. Only configured addresses are
-asked, whatever a request or an answer says."""
+"""Kafka Connect in the console: connectors are shown without their secrets, and can be restarted. The console contacts
+only configured addresses, whatever a request or a response contains.
+"""
 
 from __future__ import annotations
 

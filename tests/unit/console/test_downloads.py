@@ -1,4 +1,4 @@
-"""Records as files: lines of JSON that can be produced again, and CSV in which no cell is a formula."""
+"""Records are exported as files: lines of JSON that can be produced again, and CSV in which no cell is a formula."""
 
 from __future__ import annotations
 

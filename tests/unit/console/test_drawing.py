@@ -1,4 +1,4 @@
-"""The positions of lines in pictures."""
+"""The positions of lines in the console's pictures."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which requests the console accepts from whom. The application behind the guard answers 200 to everything."""
+"""Which requests the console accepts, and from whom. The application behind the guard always responds with 200."""
 
 from __future__ import annotations
 

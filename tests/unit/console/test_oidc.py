@@ -1,5 +1,7 @@
-"""The login at an identity provider that answers anything: each answer becomes a login, or LoginFailed with its reason.
-The provider is real HTTP on the loop of the test; a whole login is in test_console_login.py."""
+"""A login at an identity provider that may respond with anything: each response becomes a login, or LoginFailed with
+its reason.
+The provider is a real HTTP server on the loop of the test; test_console_login.py tests an entire login.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ NOW = 1_000_000.0
 
 
 class FakeProvider:
-    """Answers each path with bytes of `bodies`, as `headers` say."""
+    """Responds to each path with the bytes in `bodies`, and with the headers in `headers`."""
 
     def __init__(self) -> None:
         self.url = ""
@@ -66,7 +68,7 @@ def provider_at(fake: FakeProvider, shown: str = "access_token") -> Provider:
 
 
 def login_at(provider: Provider) -> OidcLogin:
-    """A login whose tokens have expired, with a token that replaces them."""
+    """Return a login whose tokens have expired, but which has a token to refresh them."""
     token = {"access_token": "a", "id_token": "i", "refresh_token": "r", "expires_at": NOW - 1}
     return OidcLogin(provider, "alice", {**token, "userinfo": {"sub": "alice"}})
 
@@ -116,7 +118,7 @@ async def test_a_replacement_for_another_user_ends_the_login(
     provider = provider_at(fake)
 
     async def claims(token: dict[str, Any], nonce: str | None) -> dict[str, Any]:
-        return {"sub": "bob"}  # as if its signature were right
+        return {"sub": "bob"}  # as if the signature were valid
 
     monkeypatch.setattr(provider._client, "parse_id_token", claims)
     assert not await login_at(provider).is_valid()

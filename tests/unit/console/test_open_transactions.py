@@ -1,4 +1,4 @@
-"""Open transactions, combined from the answers of coordinators, logs and groups."""
+"""Open transactions are combined from the responses of coordinators, logs and groups."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_hanging_transactions_come_first_and_then_the_oldest() -> None:
 
 
 class Transactions:
-    """`bills` has no leader, so nothing is known about it; the page shows the error, and earlier results."""
+    """The partition `bills` has no leader, so its state is unknown; the page shows the error and earlier results."""
 
     def __init__(self) -> None:
         self.asked: list[list[TopicPartition]] = []

@@ -1,4 +1,4 @@
-"""The pages of Spark queries, from metrics in the form of drivers."""
+"""The pages of Spark queries are built from metrics in the format that drivers export."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def metrics() -> QueryMetrics:
 
 @pytest.fixture
 def driver(metrics: QueryMetrics) -> Iterator[str]:
-    """The URL of a driver's metrics."""
+    """Serve the metrics; yield their URL."""
     server = MetricsHttpServer("127.0.0.1", 0, metrics)
     server.start()
     yield f"http://127.0.0.1:{server.server_port}/metrics"
@@ -127,7 +127,7 @@ async def test_metrics_beyond_the_limit_are_not_read(
 
 @pytest.mark.parametrize("value", ["NaN", "+Inf"])
 async def test_a_metric_that_is_no_number_is_not_told(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
-    """The sampling continues."""
+    """The sampling continues, and the invalid value is omitted."""
     labels = '{query="orders",query_id="q1"}'
     text = f"oncelog_query_lag_offsets{labels} {value}\noncelog_query_batch{labels} 7\n"
     monkeypatch.setattr(query_history, "_ask", lambda _address: query_history.read_metrics(text))

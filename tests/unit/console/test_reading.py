@@ -1,5 +1,5 @@
-"""Pages of records, and tails, of a log in which a few bytes count as many: each batch is small, and its value is
-not.
+"""Pages of records, and live tails, of a log in which a few bytes count as many, because each batch is small while its
+value is not.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LONG_KEY = b"k" * 10_000
 
 
 class OneLog:
-    """An admin client's view of a partition that is fully stable."""
+    """An admin client's view of a partition without open transactions."""
 
     def __init__(self, *batches: bytearray) -> None:
         self.batches = tuple(RecordBatch(bytes(each)) for each in batches)

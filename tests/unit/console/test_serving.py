@@ -1,4 +1,4 @@
-"""The end of a connection whose client does not read."""
+"""A connection ends although its client does not read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PATIENCE_SECONDS = 60
 
 
 async def endless(scope: Scope, receive: Receive, send: Send) -> None:
-    """A response without end."""
+    """Send a response that never ends."""
     await send({"type": "http.response.start", "status": 200, "headers": []})
     while True:
         await send({"type": "http.response.body", "body": b"x" * 65536, "more_body": True})

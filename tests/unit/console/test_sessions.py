@@ -1,4 +1,4 @@
-"""Sessions are few and short, and end with all of their resources."""
+"""Sessions are limited in number and duration, and end with all of their resources."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncelog_console.login.sessions import Session, Sessions
 
 
 class FakeConsole:
-    """Notes that it was closed."""
+    """Records whether it was closed."""
 
     def __init__(self) -> None:
         self.is_closed = False

@@ -1,4 +1,4 @@
-"""The shared state of pages: loads and notices."""
+"""The state that pages share: loads and notices."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Loader:
 
 
 class FakeAdmin:
-    """An admin client that starts when `may_start` is set."""
+    """An admin client whose start waits until `may_start` is set."""
 
     def __init__(self) -> None:
         self.may_start = asyncio.Event()

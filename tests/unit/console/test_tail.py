@@ -1,4 +1,4 @@
-"""The stream of a live tail, without a server."""
+"""The event stream of a live tail, without a server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values read by their schemas: a hostile value, schema or registry leads to a reported problem."""
+"""Values are decoded by their schemas: a hostile value, schema or registry leads to a reported problem."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from oncelog_console.values.workers import TaskFailed, Workers
 MEGABYTE = 1024 * 1024
 ORDER = '{"type":"record","name":"Order","fields":[{"name":"id","type":"int"},{"name":"note","type":"string"}]}'
 LIST = '{"type":"record","name":"Node","fields":[{"name":"next","type":["null","Node"]}]}'
-AVRO_VALUE = b"\x0e\x06tea"  # id 7, note "tea"
+AVRO_VALUE = b"\x0e\x06tea"  # the value has id 7 and note "tea"
 BRIEF = """
 import sys
 import oncelog_console.limits as limits
@@ -36,11 +36,11 @@ limits.TASK_SECONDS, limits.WORKER_BYTES = 2.0, 512 * 2**20
 from oncelog_console.values.worker import main
 main()
 """
-"""A worker with 512 MiB, whose tasks may take 2 s."""
+"""A program for a worker with 512 MiB, whose tasks may take 2 s."""
 
 
 class FakeRegistry:
-    """A registry that has these schemas. `asked`: the ids that it was asked for."""
+    """A registry with these schemas. `asked` lists the ids that were requested from it."""
 
     def __init__(self, **schemas: Schema) -> None:
         self._schemas = {int(name.removeprefix("id")): schema for name, schema in schemas.items()}
@@ -59,7 +59,7 @@ def as_registry(fake: FakeRegistry) -> SchemaRegistry:
 
 
 def node_schema() -> str:
-    """`message Node { Node next = 1; bytes data = 2; }` as a registry gives it serialized."""
+    """Return `message Node { Node next = 1; bytes data = 2; }` in the serialized form that registries return."""
     file = FileDescriptorProto(name="node.proto", syntax="proto3")
     node = file.message_type.add(name="Node")
     optional = FieldDescriptorProto.LABEL_OPTIONAL
@@ -165,8 +165,9 @@ async def test_a_page_asks_the_registry_for_few_schemas(workers: Workers) -> Non
 
 
 async def hostile_result(workers: Workers, value: bytes, schema: Schema | None = None, **how: Any) -> str:
-    """The text or the problem that is shown for a hostile value. Asserts that the event loop's thread computes for less
-    than half a second at a time meanwhile, and that the workers do the next task."""
+    """Return the text or the problem that is shown for a hostile value. Meanwhile the event loop's thread must not
+    compute for half a second without a pause, and afterwards the workers must do the next task.
+    """
     registry = FakeRegistry(id7=schema) if schema else FakeRegistry()
     reader = ValueReader(workers, as_registry(registry))
     longest = 0.0
@@ -245,7 +246,7 @@ Answer = Callable[[asyncio.StreamWriter], Any]
 
 @asynccontextmanager
 async def registry_that(answers: Answer) -> AsyncIterator[SchemaRegistry]:
-    """A real HTTP registry that gives this one answer."""
+    """A real HTTP registry that always sends this one response."""
 
     async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

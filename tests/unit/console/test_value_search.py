@@ -1,4 +1,4 @@
-"""Values are searched by expressions in worker processes, so no value or expression holds up the console."""
+"""Values are searched by expressions in worker processes, so no value or expression blocks the console."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ limits.TASK_SECONDS, limits.WORKER_BYTES = 0.3, 256 * 2**20
 from oncelog_console.values.worker import main
 main()
 """
-"""A worker with 256 MiB, whose tasks may take 0.3 s."""
+"""A program for a worker with 256 MiB, whose tasks may take 0.3 s."""
 
 
 def record(value: bytes | None, **fields: object) -> RecordView:
@@ -148,7 +148,7 @@ async def test_a_process_that_cannot_be_started_fails_the_task() -> None:
         await Workers(("/nowhere/python",)).do(Task([b"{}"], expression="$.n"))
 
 
-# --- what is wanted
+# --- the search expression
 
 
 def test_a_record_is_wanted_by_key_header_time_and_text() -> None:

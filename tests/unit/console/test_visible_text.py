@@ -1,4 +1,4 @@
-"""Text from a cluster in a form that is safe to show."""
+"""Text from a cluster is shown in an escaped, safe form."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening a client waits for a broker that is briefly away."""
+"""Opening a client waits for a broker that is down for a short time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oncelog_pipeline.opening import AGAIN_SECONDS, opened
 
 
 class Client:
-    """Fails to start the first `failures` times."""
+    """A client whose first `failures` starts fail."""
 
     failures: int
     error: Exception = ConnectionFailed("no broker can be reached")

@@ -1,4 +1,4 @@
-"""API keys, their message types, and the versions of the headers."""
+"""API keys, their message types, and the versions of the message headers."""
 
 import subprocess
 import sys
@@ -34,7 +34,7 @@ def test_message_types_are_found_by_key():
 
 def test_a_key_without_messages_is_known():
     with pytest.raises(ModuleNotFoundError):
-        request_type(ApiKey.DESCRIBE_QUORUM)  # there is no log of metadata to describe
+        request_type(ApiKey.DESCRIBE_QUORUM)  # oncelog has no metadata log that this API could describe
 
 
 @pytest.mark.parametrize("key", list(declared_keys()), ids=lambda key: key.name)

@@ -1,4 +1,4 @@
-"""The CRC-32C of record batches."""
+"""The CRC-32C of record batches equals known values."""
 
 import crc32c as package
 

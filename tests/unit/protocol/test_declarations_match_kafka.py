@@ -1,7 +1,7 @@
-"""Every declared message against Kafka's own definition of it: field by field, version by version.
+"""Every declared message is compared with Kafka's own definition, field by field and version by version.
 
-What Kafka's definitions say stands in `tests/data/kafka-messages.tsv` (`tests/support/kafka_facts.py`). Where the
-definitions themselves are at hand, the table is held to them.
+`tests/data/kafka-messages.tsv` has the content of Kafka's definitions (`tests/support/kafka_facts.py`). If a machine
+has the definitions themselves, a test checks the table against them.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from oncelog_protocol.versions import NO_VERSIONS, VersionRange, version_range
 
 MESSAGE_MODULES = {path.stem for path in (ROOT / "protocol/oncelog_protocol/messages").glob("[!_]*.py")}
 WITHOUT_ZOOKEEPER = {ApiKey.CONTROLLED_SHUTDOWN}
-"""Messages that Kafka 4 removed with ZooKeeper; declared as in 3.9."""
+"""Messages that Kafka 4 removed together with ZooKeeper; they are declared as in Kafka 3.9."""
 AMONG_BROKERS = {ApiKey.ENVELOPE}
-"""Messages missing in the table: tests/unit/protocol/test_envelope.py knows their bytes."""
+"""Messages that the table lacks; tests/unit/protocol/test_envelope.py checks their bytes."""
 ELSEWHERE = WITHOUT_ZOOKEEPER | AMONG_BROKERS
 NEWER = {"next_producer_epoch"}
-"""Kafka's own fields that are newer than the table: tag 3 of TransactionLogValue (KIP-939)."""
+"""Fields of Kafka that are newer than the table: tag 3 of TransactionLogValue (KIP-939)."""
 DECLARED_KEYS = [key for key in ApiKey if key.name.lower() in MESSAGE_MODULES and key not in ELSEWHERE]
 DECLARED: list[type] = [headers.RequestHeader, headers.ResponseHeader]
 DECLARED += [message_type(key) for key in DECLARED_KEYS for message_type in (request_type, response_type)]
@@ -90,7 +90,7 @@ def test_a_declaration_that_says_something_else_is_found(where: str, said: dict[
 
 def test_a_field_that_is_declared_for_no_version_is_found() -> None:
     kafkas = KAFKAS["FetchRequest"]
-    later = Facts([kafkas.message._replace(versions="13-18"), *kafkas.fields])  # topics have had ids alone since 13
+    later = Facts([kafkas.message._replace(versions="13-18"), *kafkas.fields])  # v13 names topics only by id
     assert "FetchTopic has fields topic, topic_id, partitions, not topic_id, partitions" in "\n".join(
         differences(FetchRequest, later)
     )
@@ -98,7 +98,9 @@ def test_a_field_that_is_declared_for_no_version_is_found() -> None:
 
 @pytest.mark.skipif(not DEFINITIONS.is_dir(), reason=f"Kafka's message definitions are not at {DEFINITIONS}")
 def test_the_table_is_what_kafkas_definitions_say() -> None:
-    """Definitions of an earlier release lack messages, versions and tagged fields of the table; the rest is equal."""
+    """Definitions of an earlier release lack some messages, versions and tagged fields of the table; everything else is
+    equal.
+    """
     table, found = facts_in(TABLE.read_text()), facts_in(table_of(DEFINITIONS))
     same_versions = {name for name, facts in found.items() if facts.message == table[name].message}
     assert len(same_versions) > 0.9 * len(found)
@@ -137,7 +139,7 @@ def test_fields_of_our_own_can_be_left_out_everywhere() -> None:
 
 
 def differences(cls: type, kafkas: Facts) -> Iterator[str]:
-    """The differences between a declaration and Kafka's definition, one sentence each."""
+    """Yield the differences between a declaration and Kafka's definition, one sentence each."""
     schema, versions = schema_of(cls), version_range(kafkas.message.versions)
     said = [
         ("API key", schema.api_key, kafkas.api_key),
@@ -151,12 +153,12 @@ def differences(cls: type, kafkas: Facts) -> Iterator[str]:
             pairs = list(zip([*ours, "nothing"], [*theirs, "nothing"], strict=False))
             our, their = next(pair for pair in pairs if pair[0] != pair[1])
             yield f"{cls.__name__} version {version}: {our}, not {their}"
-            return  # what differs in one version differs in most, and then in fields and defaults, too
+            return  # a difference in one version usually repeats in most versions, in fields and in defaults
     yield from struct_differences(cls, kafkas, "", versions)
 
 
 def struct_differences(struct: type, kafkas: Facts, path: str, within: VersionRange) -> Iterator[str]:
-    """Fields that no valid version carries, and wrong defaults, for the struct at this path and its inner structs."""
+    """Yield fields that no valid version has, and wrong defaults, for the struct at this path and its inner structs."""
     served = [fact for fact in kafkas.fields_of(path) if is_some(intersection(version_range(fact.versions), within))]
     declared = kafkas_fields(struct)
     if [field.name for field in declared] != [snake_case(fact.name) for fact in served]:
@@ -220,7 +222,7 @@ def declared_lines(cls: type, version: int, path: str = "") -> list[str]:
 def line(
     path: str, type_name: str, versions: VersionRange, nullable: bool, tag: int | None, own_flexibility: bool
 ) -> str:
-    """One field at one version as text, so that a difference is readable."""
+    """Describe one field at one version as text, so that a difference is readable."""
     return " ".join(
         [f"{path}: {type_name} {versions}"]
         + ["nullable"] * nullable
@@ -230,20 +232,22 @@ def line(
 
 
 def kafkas_fields(cls: type) -> list[FieldSchema]:
-    """The declared fields that the table contains."""
+    """Return the declared fields that the table contains."""
     return [
         field for field in fields_of(cls) if field.tag is None or (field.tag < OWN_TAGS and field.name not in NEWER)
     ]
 
 
 def may_be_none(declared: FieldSchema, fact: Fact) -> bool:
-    """Whether our field may be None where Kafka names no default: None can be encoded, or omits a tagged struct."""
+    """Whether the declared field may be None although Kafka names no default: None can be encoded, or omits a tagged
+    struct.
+    """
     can_be_absent = declared.nullable != NO_VERSIONS or (declared.type_name == "struct" and declared.tag is not None)
     return declared.default is None and not fact.default and can_be_absent
 
 
 def is_same(one: Any, other: Any) -> bool:
-    """Whether values are equal and of one type: 0 is not False."""
+    """Whether two values are equal and of the same type; 0 is not False."""
     return bool(one == other) and type(one) is type(other)
 
 

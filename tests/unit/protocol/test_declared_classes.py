@@ -1,4 +1,4 @@
-"""The classes made by `message` and `struct`, apart from their encoding."""
+"""The classes that `message` and `struct` create, without their encoding."""
 
 from __future__ import annotations
 

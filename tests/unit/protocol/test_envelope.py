@@ -1,5 +1,5 @@
-"""Envelope (58) has the layout of Kafka's `EnvelopeRequestData` and `EnvelopeResponseData`: compact bytes, then
-tags.
+"""Envelope (58) has the layout of Kafka's `EnvelopeRequestData` and `EnvelopeResponseData`: compact bytes, then tagged
+fields.
 """
 
 from oncelog_protocol.codec import codec

@@ -1,5 +1,5 @@
-"""Our codec makes the same bytes as kafka-python's, which shares no code with it: in both directions, for every common
-version.
+"""oncelog's codec produces the same bytes as kafka-python's, which shares no code with it, in both directions and for
+every common version.
 """
 
 import importlib
@@ -21,7 +21,7 @@ from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest, OffsetFet
 from oncelog_protocol.messages.produce import ProduceRequest, ProduceResponse
 from oncelog_protocol.schema import ZERO_UUID, fields_of, schema_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated")  # kafka-python, while it is imported
+pytestmark = pytest.mark.filterwarnings("ignore:.*_text is deprecated")  # raised while kafka-python is imported
 
 TOPIC_ID = bytes(range(1, 17))
 RECORDS = b"any bytes do: record data is opaque here"
@@ -375,7 +375,7 @@ MESSAGES = [
 
 
 def their_class(ours):
-    """kafka-python's class for one of our messages."""
+    """Return kafka-python's class for one of oncelog's messages."""
     for module in ("producer", "consumer", "metadata", "admin"):
         found = getattr(importlib.import_module(f"kafka.protocol.{module}"), type(ours).__name__, None)
         if found is not None:
@@ -384,7 +384,9 @@ def their_class(ours):
 
 
 def to_theirs(ours, theirs, version):
-    """One of our messages or structs as kafka-python's. Tags that we do not send are omitted."""
+    """Convert one of oncelog's messages or structs to that of kafka-python. Tagged fields that oncelog does not send
+    are omitted.
+    """
     values = {}
     for field in sent_fields(ours, version):
         value = getattr(ours, field.name)
@@ -425,7 +427,7 @@ def is_bit_field(field):
 
 
 def their_value(field, value):
-    """kafka-python has None for the zero uuid, and sets of bit numbers for authorized operations in responses."""
+    """kafka-python represents the zero uuid as None, and authorized operations in responses as sets of bit numbers."""
     if field.type_name == "uuid":
         return uuid.UUID(bytes=value) if value != ZERO_UUID else None
     if is_bit_field(field):
@@ -456,7 +458,7 @@ def test_the_request_header_has_the_bytes_of_kafka_python(version):
 
 
 def test_produce_v3_has_the_known_bytes():
-    """One message written out, so that both codecs cannot be wrong together."""
+    """One message with its bytes written out by hand, in case both codecs are wrong in the same way."""
     topic = ProduceRequest.TopicProduceData
     request = ProduceRequest(
         acks=1,
@@ -470,9 +472,9 @@ def test_produce_v3_has_the_known_bytes():
         "00000001 00000002 00000002 abcd"  # one partition, 2, with 2 bytes of records
     )
     assert codec(ProduceRequest, 9).encode(request) == bytes.fromhex(
-        "00"  # transactional_id: null, compact
+        "00"  # transactional_id is null, in compact form
         "0001 00000064"
-        "02 02 74"  # lengths are n + 1
+        "02 02 74"  # compact lengths are encoded as n + 1
         "02 00000002 03 abcd 00"  # the partition ends with an empty tag buffer
-        "00 00"  # so do the topic and the request
+        "00 00"  # the topic and the request end with one, too
     )

@@ -1,4 +1,4 @@
-"""Tagged fields (KIP-482) are counted and in order, in the compiled codec and in the interpreted one alike."""
+"""Tagged fields (KIP-482) are counted and sorted, in the compiled codec and in the interpreting one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ DECODERS = pytest.mark.parametrize("make", [codec, interpreted_codec])
 
 
 def tags(*numbers: int) -> bytes:
-    """The tagged fields with those one-byte numbers, each empty."""
+    """Encode tagged fields with these one-byte numbers, each of them empty."""
     return bytes([len(numbers)]) + b"".join(bytes([number, 0]) for number in numbers)
 
 

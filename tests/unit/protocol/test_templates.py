@@ -1,5 +1,5 @@
-"""Templates are derived from the encoding of a declaration: heads and tails of records, positions of numbers, or
-none.
+"""Templates are derived from the encoding of a declaration: heads and tails of records and positions of numbers, or no
+template at all.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kafka's Uuid as bytes and as text (KIP-516)."""
+"""Kafka's Uuid is converted between bytes and text (KIP-516)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Which schemas can read values of which others, in each format."""
+"""Which schemas can read values that were written with which other schemas, in each format."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ def test_equivalent_schema_texts_are_one_schema() -> None:
     assert fingerprint(Schema("true", JSON)) != fingerprint(Schema("true", AVRO))
 
 
-# --- what somebody may send who means ill
+# --- hostile schemas
 
 
 @pytest.mark.parametrize("name", ["a" * 300, "./schema.proto", "a//b", "schema.proto/x\0"])

@@ -1,4 +1,4 @@
-"""The state of a registry as read from the records of its topic, and the records that changes write."""
+"""The state of a schema registry is read from the records of its topic, and changes write such records."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ A, B, C = (Schema(f'{{"type":"fixed","name":"F","size":{size}}}') for size in (1
 
 
 class Topic:
-    """A topic, and the state of a registry that has read all of it."""
+    """A topic, and the state of a registry that has read the entire topic."""
 
     def __init__(self) -> None:
         self.log: list[Record] = []
@@ -44,7 +44,7 @@ class Topic:
         return found.versions
 
     def compacted(self) -> Topic:
-        """The state of a registry that starts after the topic was compacted."""
+        """Return the state of a registry that starts after the topic was compacted."""
         last = {record.key: index for index, record in enumerate(self.log)}
         other = Topic()
         other.write(record for index, record in enumerate(self.log) if last[record.key] == index)
@@ -217,7 +217,7 @@ def test_no_id_is_given_that_clients_cannot_read() -> None:
     assert topic.register("t", A).id == 2**31 - 1
 
 
-# --- numbers of deleted versions
+# --- version numbers of deleted versions
 
 
 def test_a_version_that_was_deleted_for_good_is_not_given_again_after_compaction(topic: Topic) -> None:

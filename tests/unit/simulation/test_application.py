@@ -1,4 +1,4 @@
-"""A user's service in the simulated world: the example of docs/testing.md."""
+"""A user's service in the simulated world, as in the example of docs/testing.md."""
 
 from __future__ import annotations
 

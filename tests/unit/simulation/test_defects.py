@@ -1,4 +1,4 @@
-"""The catalogue of seeded defects: each fits the present code, and one is found by a seed."""
+"""The catalogue of seeded defects: each defect can be applied to the present code, and a seed finds one of them."""
 
 from __future__ import annotations
 

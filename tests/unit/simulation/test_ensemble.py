@@ -1,4 +1,4 @@
-"""The simulated ensemble fulfils the contract of metadata stores, and has the failures of a real one."""
+"""The simulated ZooKeeper ensemble fulfils the contract of metadata stores, and fails like a real one."""
 
 import asyncio
 import inspect
@@ -19,7 +19,7 @@ TIMEOUT = 4.0
 
 
 async def with_store(world, name, use):
-    """The result of `use` with the store of a new process."""
+    """Return the result of `use`, called with the store of a new process."""
     process = world.process(name)
     store = await world.loop.spawn(process, EnsembleOpening(world.store, process, TIMEOUT).open("", process.clock))
     return store, process, await world.loop.spawn(process, use(store))
@@ -133,7 +133,7 @@ def test_servers_disagree_for_a_while_and_a_session_never_sees_an_older_tree():
             try:
                 assert await world.loop.spawn(process, count(store)) >= before
             except ConnectionLost:
-                pass  # it is not connected again yet
+                pass  # the store is not connected again yet
 
     play(scene)
 

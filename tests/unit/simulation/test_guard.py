@@ -1,4 +1,4 @@
-"""A simulated world touches no real resource, and any bypass of the broker's interfaces fails."""
+"""A simulated world touches no real resource, and any access that bypasses the broker's interfaces fails."""
 
 import asyncio
 import importlib
@@ -24,12 +24,12 @@ from oncelog_simulation.guard import RealAccess, guarded
 REAL = {time.time, time.time_ns, time.monotonic, time.monotonic_ns, time.perf_counter, time.sleep, os.urandom}
 REAL |= {random.random, random.uniform, random.choice, random.randrange, random.randint, random.shuffle}
 BOUND_ON_PURPOSE = {
-    "oncelog_broker.runtime.clock.SystemClock.monotonic",  # the real clock
-    "oncelog_broker.runtime.tasks.Deadlines.__init__",  # which `Host.of` gives the clock of the host
-    "oncelog_broker.observability.loop_watch.LoopWatch.__init__",  # of the process `oncelog serve`
+    "oncelog_broker.runtime.clock.SystemClock.monotonic",  # the real clock itself
+    "oncelog_broker.runtime.tasks.Deadlines.__init__",  # a default; `Host.of` passes the host's clock
+    "oncelog_broker.observability.loop_watch.LoopWatch.__init__",  # only for the process `oncelog serve`
 }
-"""Functions and attributes that hold a real clock, and are never called by a simulated broker without a clock of its
-own.
+"""Functions and attributes that refer to a real clock, and that a simulated broker never calls without passing its own
+clock.
 """
 
 
@@ -53,11 +53,11 @@ def test_the_real_machine_is_out_of_reach(touch):
             touch()
 
     play(scene)
-    os.stat("/")  # all is as it was
+    os.stat("/")  # afterwards the real machine is accessible again
 
 
 def test_other_threads_keep_the_real_machine():
-    """A thread left by an earlier test neither ends the run nor uses its seed."""
+    """A thread that an earlier test left neither ends the run nor uses its seed."""
     asked, may_ask, has_asked = [], threading.Event(), threading.Event()
 
     def ask():

@@ -1,4 +1,4 @@
-"""The judges find their violations, and none in a correct run."""
+"""The judges find their violations, and find none in a correct run."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_decreasing_high_watermark_is_a_violation() -> None:
     world.look(judge)
     world.leading[1] = [led(3, 4)]
     assert world.look(judge) == ["lines-0: the high watermark went from 5 to 4"]
-    world.leading[1] = [led(4, 2)]  # a new epoch may begin with less
+    world.leading[1] = [led(4, 2)]  # a new leader epoch may begin with a lower high watermark
     assert world.look(judge) == []
 
 

@@ -1,4 +1,4 @@
-"""The simulated network: sent bytes arrive whole and in order, or the stream breaks; and faults of links."""
+"""The simulated network delivers sent bytes completely and in order, or the stream breaks; links can have faults."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from oncelog_simulation.network import HostNetwork
 
 
 class Peer(asyncio.Protocol):
-    """Notes received bytes; with `echo` it sends them back."""
+    """Records received bytes; with `echo` it also sends them back."""
 
     def __init__(self, *, echo=False):
         self.heard = bytearray()
@@ -36,7 +36,7 @@ class Peer(asyncio.Protocol):
 
 
 async def connect(world):
-    """Both ends of a stream from "client" to "server", and their processes."""
+    """Return both ends of a stream from "client" to "server", and their processes."""
     client, server = world.process("client"), world.process("server")
     made = []
 
@@ -57,7 +57,7 @@ async def connect(world):
 
 
 def in_process(world, process, function, *args):
-    """Call a function in a process of the world."""
+    """Call a function as if a process of the world called it."""
 
     async def call():
         return function(*args)

@@ -1,4 +1,4 @@
-"""A failing plan gets smaller as long as it fails in the same way."""
+"""A failing plan is reduced as long as it fails in the same way."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_shrinking_makes_no_more_runs_than_allowed() -> None:
         return "committed"
 
     shrink(PLAN, fails, most_runs=3)
-    assert len(runs) == 4  # that of the plan itself comes first
+    assert len(runs) == 4  # the first run is that of the plan itself
 
 
 def test_halves_come_before_single_ones() -> None:

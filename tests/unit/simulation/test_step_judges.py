@@ -1,4 +1,4 @@
-"""The judges of store writes and logs find their violations, and none in a correct run."""
+"""The judges of store writes and logs find their violations, and find none in a correct run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The file system of a simulated machine: its content after a power cut, over many random draws."""
+"""The file system of a simulated machine: what it may contain after a power cut, over many random draws."""
 
 from random import Random
 
@@ -8,7 +8,7 @@ from oncelog_simulation.storage import Inode, Storage
 
 
 def after_power_cuts(make):
-    """The files of 200 storages after a power cut each, every outcome once."""
+    """Return the distinct contents of 200 storages after one power cut each."""
     outcomes = set()
     for seed in range(200):
         storage = Storage()

@@ -1,4 +1,4 @@
-"""The story of a run names the violation, the faults and their victims, and the fate of the records involved."""
+"""The story of a run names the violation, the faults and what they hit, and what happened to the records involved."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The commands `story` and `defects`, called like a user does."""
+"""The commands `story` and `defects` are called as a user calls them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The workloads make progress and end, the faults strike, and a correct cluster breaks no rule."""
+"""In the simulated cluster the workloads make progress and end, the faults take effect, and a correct cluster breaks no
+rule.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The common behaviour of the workloads."""
+"""The common behaviour of all workloads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ from oncelog_simulation.workloads.workload import CALM_PAUSE_SECONDS, pause
 
 
 def test_the_end_of_the_faults_ends_the_pause_of_a_slow_client() -> None:
-    """At pace 16 a client may begin a pause that is longer than the calm, and would count as hanging."""
+    """At pace 16 a client may begin a pause that is longer than the calm phase at the end, and would then count as
+    hanging.
+    """
     paused = []
 
     async def scene(_: SmallWorld) -> None:

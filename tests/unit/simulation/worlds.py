@@ -16,7 +16,7 @@ class SmallWorld(Surroundings):
     """A world in which tests create processes by name."""
 
     def process(self, name: str) -> Process:
-        """A new process on a new host of the same name."""
+        """Create a new process on a new host of the same name."""
         host = self.network.add_host(name, f"10.1.0.{len(self.network.hosts)}")
         process = Process(name, self.next_process_number(), HostClock(self.loop.virtual), self.random(name))
         self.network.place(process, host)

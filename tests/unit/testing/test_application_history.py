@@ -1,4 +1,4 @@
-"""A test's notes about an application, and the resulting verdict."""
+"""A test records what an application did, and gets a verdict."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ORDERS, INVOICES = Place("orders"), Place("invoices")
 
 @pytest.fixture
 def there(monkeypatch: pytest.MonkeyPatch) -> Content:
-    """The records that exist in the end, added by the test."""
+    """The records that exist at the end; a test adds them."""
     found: Content = {}
     monkeypatch.setattr(
         application,

@@ -1,4 +1,4 @@
-"""Parts of the plugin that need no broker."""
+"""The parts of the pytest plugin that need no broker."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ print(*sorted(set(sys.modules) - before))
 
 
 def test_the_plugin_imports_nothing_that_pytest_has_not() -> None:
-    """Every run of pytest would pay for further imports."""
+    """Further imports would slow down every run of pytest."""
     done = subprocess.run([sys.executable, "-c", LOADED], stdout=subprocess.PIPE, text=True, check=True)
     assert done.stdout.split() == ["oncelog_testing", "oncelog_testing.plugin"]
 
@@ -76,7 +76,7 @@ def test_a_broker_that_does_not_run_says_so(tmp_path: object) -> None:
 
 
 class Struck:
-    """Replaces a fault; None if its broker is gone."""
+    """Replaces a fault; its count is None if its broker is gone."""
 
     def __init__(self, struck: int | None) -> None:
         self._struck = struck
@@ -118,7 +118,7 @@ def test_a_mark_asks_for_partitions_and_configs() -> None:
 
 
 OWN_PROCESSES = tuple(f"oncelog_testing.{each}" for each in ("zookeeper_keeper", "container_start", "judge."))
-"""Modules of programs, which no test of a user calls."""
+"""Modules that run as programs, which a user's test never imports."""
 
 
 def test_no_line_of_ours_is_in_the_traceback_of_a_users_test() -> None:

@@ -1,4 +1,4 @@
-"""The Pythons that `make test-pythons` finds."""
+"""The Python versions that `make test-pythons` finds and tests."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_the_tests_to_run_exist() -> None:
 
 
 def test_the_requested_event_loop_is_used(tmp_path: Path) -> None:
-    """It runs in a process of its own, since the setting is read when pytest starts."""
+    """The test runs in a separate process, because the setting is read when pytest starts."""
     for loop, expected in (("asyncio", "asyncio"), ("uvloop", "uvloop")):
         test = ROOT / "tests/data/loop_in_use.py"
         done = subprocess.run(

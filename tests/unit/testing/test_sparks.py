@@ -1,4 +1,4 @@
-"""The PySparks that `make test-sparks` tests."""
+"""The PySpark versions that `make test-sparks` tests."""
 
 from __future__ import annotations
 

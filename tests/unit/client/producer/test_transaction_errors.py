@@ -1,4 +1,4 @@
-"""The table of error codes: each code by name, and held against the question whether the id had another owner (S90)."""
+"""The table of error codes, tested code by code, and whether the transactional id may have had another owner (S90)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.producer_id import MAX_EPOCH, ProducerIdAndEpoch
 
-# All that is neither told to the caller as fatal nor tried again.
+# Error codes that are neither fatal for the caller nor retried.
 SPECIAL = {
     ErrorCode.NONE: Meaning.DONE,
     ErrorCode.CONCURRENT_TRANSACTIONS: Meaning.CONCURRENT,
@@ -72,8 +72,8 @@ def test_s44_each_error_code_has_its_meaning(code: ErrorCode) -> None:
     assert (code in FATAL) <= (expected is Meaning.FATAL)
 
 
-# What a Produce answer means where it is not an abort, what ends the transaction where EndTxn does not, and which codes
-# that are not retriable another transaction may get past.
+# What an error of Produce means if it is not abortable, what ends the transaction if EndTxn does not, and after which
+# non-retriable codes another transaction may succeed.
 WRITES = {
     ErrorCode.NONE: Meaning.DONE,
     ErrorCode.PRODUCER_FENCED: Meaning.FENCED,
@@ -103,7 +103,7 @@ def test_s90_every_code_is_held_against_the_question(code: ErrorCode) -> None:
     assert rule.write is WRITES.get(code, Meaning.ABORTABLE)
     assert rule.end is ENDS.get(code, End.END_TXN)
     assert rule.is_repeated is (code.retriable or code in REPEATED)
-    # Where this producer ends nothing any more, nothing is repeated, and nothing of it is abortable.
+    # If this producer can end no transaction any more, no transaction is repeated, and no error is abortable.
     if rule.end is End.NONE:
         assert {rule.answer, rule.write} <= {Meaning.FENCED, Meaning.FATAL}
         assert not rule.is_repeated
@@ -127,7 +127,7 @@ def test_s90_codes_of_the_table_are_no_defaults() -> None:
 def test_s90_a_new_producer_id_shows_that_the_old_one_was_forgotten(
     had: ProducerIdAndEpoch, given: ProducerIdAndEpoch, forgotten: bool
 ) -> None:
-    """The exception is an exhausted epoch: then the coordinator gives a new id to the same owner (S35)."""
+    """If the epoch is exhausted, the coordinator gives a new producer id to the same owner (S35)."""
     assert is_forgotten(had, given) is forgotten
 
 
@@ -144,9 +144,10 @@ async def tries(producer: Producer, kind: str) -> None:
 async def test_s90_a_producer_that_was_fenced_never_commits_again(
     coordinator: FakeCoordinator, kind: str, leader: str
 ) -> None:
-    """Another producer took the id over, and the coordinator has forgotten both since.
+    """Another producer took the transactional id over, and the coordinator has since forgotten both producers.
 
-    The leader decides which error comes first; the coordinator would give out the id again, as Apache Kafka does.
+    The leader decides which error comes first; like Apache Kafka, the coordinator would give the transactional id to
+    the old producer again.
     """
     async with started(coordinator) as zombie:
         await commit_one(zombie, b"before")
@@ -165,7 +166,7 @@ async def test_s90_a_producer_that_was_fenced_never_commits_again(
             assert caught.value.message.count("start a new producer") == 1
             assert coordinator.committed == {("topic", 0): [b"before", b"owner"]}
             assert not coordinator.offsets
-            with pytest.raises(KafkaError):  # the owner does not guess whether it is still the owner
+            with pytest.raises(KafkaError):  # the owner does not guess whether it still owns the transactional id
                 await commit_one(owner, b"again")
             with pytest.raises(FatalError):
                 await commit_one(owner, b"again")

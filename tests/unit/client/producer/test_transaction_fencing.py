@@ -1,4 +1,4 @@
-"""A transactional producer that another one has replaced, or that was too slow (S41, S42)."""
+"""A transactional producer that another producer has replaced, or whose transaction timed out (S41, S42)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 
 async def fenced(producer: Producer) -> None:
-    """Check that every call fails with the reason."""
+    """Check that every call fails with ProducerFenced."""
     for call in (
         producer.send("topic", b"v"),
         producer.send_offsets(OFFSETS, GROUP),
@@ -82,7 +82,7 @@ async def test_s41_a_fenced_producer_fails_when_offsets_are_added(
                 await producer.send_offsets(OFFSETS, GROUP)
             await fenced(producer)
         else:
-            # as with a write (below), the error may only mean that the transaction took too long
+            # As with a write, the error may only mean that the transaction timed out.
             with pytest.raises((AbortableError, ProducerFenced)):
                 await producer.send_offsets(OFFSETS, GROUP)
 

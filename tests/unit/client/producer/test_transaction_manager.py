@@ -1,4 +1,4 @@
-"""The permitted calls of a transactional producer in each state (S36, S38, S41, S45), without a broker."""
+"""Which calls of a transactional producer are permitted in each state (S36, S38, S41, S45), tested without a broker."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FENCED = ProducerFenced(ErrorCode.PRODUCER_FENCED, "fenced")
 
 
 def manager(state: TransactionState = TransactionState.IN_TRANSACTION, *, is_v2: bool = False) -> TransactionManager:
-    """A manager that reached `state` in the usual way."""
+    """Return a manager that reached `state` in the usual way."""
     made = TransactionManager("t", ProducerSession(is_transactional=True))
     steps: list[Callable[[], object]] = [
         made.begin_initialising,
@@ -69,7 +69,7 @@ def test_s45_each_state_allows_its_calls(state: TransactionState, call: str, all
         return
     with pytest.raises(KafkaError) as caught:
         getattr(made, call)(**arguments)
-    assert made.state is state  # a call that is refused changes nothing
+    assert made.state is state  # a refused call changes nothing
     if state is FATAL:
         assert caught.value is FENCED
     elif state is ABORTABLE and call != "begin":
@@ -107,7 +107,7 @@ def test_kip890_under_v2_the_first_write_adds_a_partition() -> None:
     made.sending_to(P0)
     assert (made.pending, made.added) == (set(), {P0})
     assert made.may_send(P0)
-    assert not made.must_be_ended  # nothing has left yet
+    assert not made.must_be_ended  # nothing was sent yet
     made.sent()
     assert made.must_be_ended
 
@@ -129,7 +129,7 @@ def test_s36_partitions_added_too_late_fail(state: TransactionState) -> None:
     made.were_added({P0})
     assert P0 not in made.added
     assert not made.may_send(P0)
-    assert made.must_be_ended  # the coordinator knows the transaction now
+    assert made.must_be_ended  # the coordinator knows the transaction by now
 
 
 @pytest.mark.parametrize("ends", ["commit", "abort"])
@@ -186,7 +186,7 @@ def test_s38_an_error_leaves_only_the_abort(state: TransactionState) -> None:
     assert (told.code, told.__cause__) == (ErrorCode.MESSAGE_TOO_LARGE, TOO_LARGE)
     assert made.state is ABORTABLE
     assert made.pending == set()
-    assert made.failed(KafkaError(ErrorCode.INVALID_RECORD, "later")) is told  # the first one stays
+    assert made.failed(KafkaError(ErrorCode.INVALID_RECORD, "later")) is told  # the first error remains
     with pytest.raises(AbortableError) as caught:
         made.begin_commit()
     assert caught.value is told
@@ -250,7 +250,7 @@ def test_s90_an_id_that_may_have_had_another_owner_is_fatal() -> None:
 
 
 def test_s45_whatever_happens_in_whatever_order_the_invariants_hold() -> None:
-    # every sequence of four events, from a fresh transaction
+    # every sequence of four events that starts with a new transaction
     events: list[Callable[[TransactionManager], object]] = [
         lambda made: made.sending_to(P0),
         lambda made: made.were_added({P0}),

@@ -1,4 +1,4 @@
-"""Requests to coordinators, and the meaning of each answer (KIP-98, KIP-360, KIP-447, KIP-588, KIP-890)."""
+"""Requests to coordinators, and what each response means (KIP-98, KIP-360, KIP-447, KIP-588, KIP-890)."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ P0, P1, OTHER = TopicPartition("t", 0), TopicPartition("t", 1), TopicPartition("
         ([16, 29], ErrorCode.TOPIC_AUTHORIZATION_FAILED),
         ([29, 90], ErrorCode.PRODUCER_FENCED),
         ([90, 53], ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED),
-        ([29, 22], ErrorCode.TOPIC_AUTHORIZATION_FAILED),  # the first of equally serious errors
-        ([55, 55, 3], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),  # not attempted because of the other one
+        ([29, 22], ErrorCode.TOPIC_AUTHORIZATION_FAILED),  # the first of several equally serious errors
+        ([55, 55, 3], ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),  # not attempted because of the other partition's error
         ([29, 55], ErrorCode.TOPIC_AUTHORIZATION_FAILED),
-        ([55, 0], ErrorCode.OPERATION_NOT_ATTEMPTED),  # without a reason: it was not done all the same
+        ([55, 0], ErrorCode.OPERATION_NOT_ATTEMPTED),  # no reason is given, but the operation was not attempted
     ],
 )
 def test_the_worst_of_several_results_decides(codes: list[int], expected: ErrorCode) -> None:
@@ -138,7 +138,8 @@ def test_s38_an_end_request_is_made(commits: bool) -> None:
 
 
 def test_t6_a_producer_without_v2_uses_older_versions() -> None:
-    # The version from which on each request means transactions V2, or is none of a client's, and what stops below it.
+    # From which version on each request means transactions V2 or is not meant for clients, and the limit that keeps it
+    # below that version.
     first_of_v2: dict[Any, int] = {
         ProduceRequest: 12,
         AddPartitionsToTxnRequest: 4,

@@ -1,4 +1,6 @@
-"""S45: the permitted transitions of all pairs of states, against a table derived from Kafka's isTransitionValid."""
+"""Which transitions are permitted for all pairs of states, against a table derived from Kafka's isTransitionValid
+(S45).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from oncelog.producer.transaction_states import PREVIOUS, TransactionState, chec
 
 ORDER = ["UNINITIALIZED", "INITIALIZING", "READY", "IN_TRANSACTION", "PREPARED_TRANSACTION", "COMMITTING", "ABORTING"]
 ORDER += ["ABORTABLE_ERROR", "FATAL_ERROR"]
-# from the state of the row to the state of the column: x, in the order above
+# an x permits the transition from the state of the row to the state of the column, in the order above
 TABLE = {
     "UNINITIALIZED": ".x......x",
     "INITIALIZING": "..x.x..xx",

@@ -1,4 +1,4 @@
-"""Busy and absent coordinators, lost answers, and partitions that must not be added (S36, S37, S44, E1, E2)."""
+"""Busy and absent coordinators, lost responses, and partitions that must not be added (S36, S37, S44, E1, E2)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from oncelog_protocol.messages.metadata import MetadataRequest
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
-# coordinators that are busy, move, or break off
+# --- coordinators that are busy, move, or close the connection
 
 
 CONCURRENT = [ErrorCode.CONCURRENT_TRANSACTIONS] * 3
@@ -46,7 +46,7 @@ CONCURRENT = [ErrorCode.CONCURRENT_TRANSACTIONS] * 3
 async def test_s36_adding_a_partition_waits_for_the_previous_transaction(coordinator: FakeCoordinator) -> None:
     for request in (InitProducerIdRequest, AddPartitionsToTxnRequest, AddOffsetsToTxnRequest, EndTxnRequest):
         coordinator.script[request] = list(CONCURRENT)
-    coordinator.script[ProduceRequest] = list(CONCURRENT)  # V2: the leader asks the coordinator
+    coordinator.script[ProduceRequest] = list(CONCURRENT)  # in V2 the leader asks the coordinator
     async with started(coordinator) as producer, producer.transaction():
         await producer.send("topic", b"v")
         await producer.send_offsets(OFFSETS, GROUP)
@@ -107,7 +107,7 @@ async def test_s44_a_coordinator_that_is_gone_is_not_waited_for(coordinator: Fak
     broker.others[2] = gone.port
     broker.handlers[FindCoordinatorRequest] = gone.handlers[FindCoordinatorRequest] = find
     gone.finalized = broker.finalized
-    gone.handlers[MetadataRequest] = broker.on_metadata  # it may be asked what any broker is asked
+    gone.handlers[MetadataRequest] = broker.on_metadata  # it serves the requests that every broker serves
     for kind in (InitProducerIdRequest, EndTxnRequest, AddPartitionsToTxnRequest):
         gone.handlers[kind] = lambda request: coordinator.answer(request, gone.version)
     async with started(coordinator) as producer:
@@ -133,7 +133,7 @@ async def test_s44_an_empty_transaction_ends_without_its_coordinator(coordinator
     async with started(coordinator) as producer:
         producer.begin_transaction()
         await coordinator.broker.stop()
-        await turns()  # so that the producer knows
+        await turns()  # lets the producer learn the change
         await (producer.commit_transaction() if end == "commit" else producer.abort_transaction())
         await coordinator.broker.start()
         await commit_one(producer, b"v")
@@ -158,7 +158,7 @@ async def test_s44_a_broker_away_longer_than_the_delivery_timeout_aborts_the_tra
     assert coordinator.committed == {P0: [b"0", b"1"]}
 
 
-# answers that are lost, and what may come late
+# --- lost responses, and requests that arrive late
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
@@ -203,7 +203,8 @@ async def test_e1_under_v2_an_end_without_an_answer_is_harmless(coordinator_v2: 
 async def test_e1_e2_before_v2_any_request_without_an_answer_costs_an_epoch(
     coordinator_v1: FakeCoordinator, kind: Any, step: Step
 ) -> None:
-    # A copy of it may come in the next transaction: old offsets would be committed with it, or what hangs be begun.
+    # A late copy of the request may arrive during the next transaction: it would commit old offsets with that
+    # transaction, or begin a transaction that hangs.
     coordinator_v1.script[kind] = [step]
     async with started(coordinator_v1) as producer:
         async with producer.transaction():
@@ -217,7 +218,7 @@ async def test_e1_e2_before_v2_any_request_without_an_answer_costs_an_epoch(
             assert str(int(ErrorCode.PRODUCER_FENCED)) in str(answer)
         await commit_one(producer, b"3")
     assert coordinator_v1.broker.requests_of(InitProducerIdRequest)[1].producer_epoch == 0
-    assert len(coordinator_v1.broker.requests_of(InitProducerIdRequest)) == 2  # once, and no more for the next one
+    assert len(coordinator_v1.broker.requests_of(InitProducerIdRequest)) == 2  # not again for the next transaction
     assert coordinator_v1.committed == {P0: [b"1", b"2", b"3"]}
 
 
@@ -284,13 +285,13 @@ async def test_kip360_a_broker_before_2_5_cannot_give_the_next_epoch(coordinator
     coordinator_v1.broker.max_versions[22] = 2
     coordinator_v1.script[EndTxnRequest] = [Step.LOST]
     async with started(coordinator_v1) as producer:
-        await commit_one(producer, b"v")  # it is committed, whatever comes then
+        await commit_one(producer, b"v")  # this transaction commits, whatever happens later
         with pytest.raises(FatalError, match=r"older than Kafka 2\.5"):
             producer.begin_transaction()
     assert coordinator_v1.committed == {P0: [b"v"]}
 
 
-# what may not be added
+# --- partitions that must not be added
 
 
 async def test_s36_a_topic_that_may_not_be_written_leaves_nothing_to_end(coordinator_v1: FakeCoordinator) -> None:
@@ -301,7 +302,7 @@ async def test_s36_a_topic_that_may_not_be_written_leaves_nothing_to_end(coordin
             await commit_one(producer, b"refused")
         assert caught.value.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED
         await commit_one(producer, b"1")
-    assert ends(coordinator_v1) == [True, True]  # Kafka answers the abort of what it does not know as an error
+    assert ends(coordinator_v1) == [True, True]  # Kafka responds to the abort of an unknown transaction with an error
     assert coordinator_v1.committed == {P0: [b"0", b"1"]}
 
 

@@ -1,5 +1,6 @@
-"""Transactions of the producer against a small coordinator, by V1 and by V2 (KIP-890): what goes over the wire, what
-is dropped, what a failed send does, and calls that do not fit (S36-S38, S45)."""
+"""Transactions of the producer against a small coordinator, by V1 and by V2 (KIP-890): the requests, discarded records,
+the effects of a failed send, and calls that the state does not permit (S36-S38, S45).
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ from oncelog_protocol.messages.metadata import MetadataRequest
 from oncelog_protocol.messages.produce import ProduceRequest
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
-# what goes over the wire
+# --- requests over the wire
 
 
 async def test_s36_s37_s38_before_v2_partitions_and_groups_are_added_first(coordinator_v1: FakeCoordinator) -> None:
@@ -162,16 +163,16 @@ async def test_t7_the_cluster_may_come_to_v2_between_two_transactions(coordinato
         producer.begin_transaction()
         broker.finalized["transaction.version"] = 2
         coordinator_v1.is_v2 = True
-        broker.hang_up()  # a broker says on each new connection what the cluster has
+        broker.hang_up()  # a broker reports the cluster's features on each new connection
         await producer.send("topic", b"1")
         await producer.commit_transaction()
-        assert broker.versions[EndTxnRequest] == [4, 4]  # a transaction ends as it began
+        assert broker.versions[EndTxnRequest] == [4, 4]  # a transaction ends with the version with which it began
         await commit_one(producer, b"2")
     assert broker.versions[EndTxnRequest] == [4, 4, 5]
     assert coordinator_v1.committed == {P0: [b"0", b"1", b"2"]}
 
 
-# empty transactions, and what is dropped
+# --- empty transactions, and discarded records
 
 
 @pytest.mark.parametrize("end", ["commit", "abort"])
@@ -212,7 +213,7 @@ async def test_s45_abort_drops_records_waiting_for_their_partition(coordinator_v
         hold.set()
         await aborting
         await commit_one(producer, b"v")
-    assert ends(coordinator_v1) == [False, True]  # the partition was added all the same
+    assert ends(coordinator_v1) == [False, True]  # the partition was added although no record was sent
     assert [record.value for record in coordinator_v1.broker.records()] == [b"v"]
 
 
@@ -249,7 +250,7 @@ async def test_s38_abort_waits_for_requests_in_flight(coordinator: FakeCoordinat
     assert coordinator.committed == {}
 
 
-# a failed send
+# --- the effects of a failed send
 
 
 async def test_s38_a_failed_send_makes_the_commit_raise(coordinator: FakeCoordinator) -> None:
@@ -498,14 +499,14 @@ async def test_a_send_that_was_cancelled_behind_a_full_batch_has_handed_over_not
     assert coordinator.committed[P0] == [b"y" * 80]
 
 
-# calls that do not fit
+# --- calls that the state does not permit
 
 
 async def test_s45_calls_in_a_wrong_state_are_refused(coordinator: FakeCoordinator) -> None:
     async with started(coordinator) as producer:
         for call in (
             producer.send("topic", b"v"),
-            producer.send("nowhere", b"v"),  # without looking for the topic
+            producer.send("nowhere", b"v"),  # fails without looking the topic up
             producer.send_offsets(OFFSETS, GROUP),
             producer.commit_transaction(),
             producer.abort_transaction(),

@@ -1,4 +1,6 @@
-"""A producer with two_phase_commit=True ends an open transaction as its application has stored (S121, KIP-939)."""
+"""A producer with two_phase_commit=True ends an open transaction as the stored decision of its application says (S121,
+KIP-939).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 
 async def prepared_one(coordinator: FakeCoordinator, value: bytes = b"v") -> PreparedTransaction:
-    """The prepared transaction of a closed producer."""
+    """Prepare a transaction with a producer that is then closed; return the prepared transaction."""
     async with started(coordinator, two_phase_commit=True) as producer:
         producer.begin_transaction()
         await producer.send("topic", value)
@@ -50,7 +52,7 @@ async def test_s121_the_next_producer_ends_a_prepared_transaction_as_stored(
     async with started(coordinator_v2, two_phase_commit=True) as producer:
         assert ends(coordinator_v2) == []
         assert await producer.complete_transaction(prepared if is_stored else None) is is_stored
-        assert await producer.complete_transaction(prepared) is None  # it is over
+        assert await producer.complete_transaction(prepared) is None  # the transaction has ended
         async with producer.transaction():
             await producer.send("topic", b"next")
     assert ends(coordinator_v2) == [is_stored, True]
@@ -68,7 +70,7 @@ async def test_s121_a_stored_outcome_of_an_earlier_transaction_aborts(coordinato
 
 
 async def test_s121_before_transactions_v2_two_transactions_look_alike(coordinator_v1: FakeCoordinator) -> None:
-    """The stored outcome of the previous transaction would commit the next one, which was never prepared."""
+    """Otherwise the stored outcome of the previous transaction would commit the next one, which was never prepared."""
     with pytest.raises(FatalError, match=r"transaction\.version") as refused:
         async with started(coordinator_v1, two_phase_commit=True) as producer:
             producer.begin_transaction()
@@ -91,7 +93,7 @@ async def test_s121_a_producer_completes_its_own_prepared_transaction(coordinato
             await producer.complete_transaction(None)
         assert await producer.complete_transaction(await producer.prepare_transaction()) is True
         producer.begin_transaction()
-        assert await producer.complete_transaction(await producer.prepare_transaction()) is None  # nothing was sent
+        assert await producer.complete_transaction(await producer.prepare_transaction()) is None  # no record was sent
     assert coordinator_v2.committed == {P0: [b"v"]}
 
 
@@ -102,7 +104,7 @@ async def test_s121_no_transaction_begins_before_the_prepared_one_is_completed(c
             producer.begin_transaction()
         with pytest.raises(ValueError, match="transactional id 'other'"):
             await producer.complete_transaction(prepared._replace(transactional_id="other"))
-    assert ends(coordinator_v2) == []  # closed, and left open for the next one
+    assert ends(coordinator_v2) == []  # the producer is closed, and its transaction stays open for the next producer
     async with started(coordinator_v2, two_phase_commit=True) as producer:
         assert await producer.complete_transaction(prepared)
 
@@ -204,7 +206,7 @@ async def test_s121_an_ended_transaction_is_not_kept(coordinator_v2: FakeCoordin
 
 
 async def test_s121_a_later_transaction_does_not_stay_open_without_an_owner(coordinator_v2: FakeCoordinator) -> None:
-    """To keep a transaction removes its timeout and fences its producer, so no process would ever end it."""
+    """Keeping a transaction removes its timeout and fences its producer, so no process would ever end it."""
     earlier = await prepared_one(coordinator_v2)
     async with (
         Admin(coordinator_v2.broker.address) as admin,
@@ -250,7 +252,7 @@ async def test_s121_an_operator_aborts_a_kept_transaction_by_fencing(coordinator
     async with Admin(coordinator_v2.broker.address) as admin:
         await admin.transactions.fence(["t"])
     request = coordinator_v2.broker.requests_of(InitProducerIdRequest)[-1]
-    assert request.transaction_timeout_ms <= 60_000  # 2^31 - 1 would be refused
+    assert request.transaction_timeout_ms <= 60_000  # the coordinator would refuse 2^31 - 1
     assert coordinator_v2.committed == {}
 
 

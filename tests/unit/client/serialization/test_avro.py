@@ -1,4 +1,4 @@
-"""Avro: values and bytes that do not match the schema, hostile schemas and payloads, JSON."""
+"""Avro: values and bytes that do not match the schema, hostile schemas and payloads, and values as JSON."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_bytes_alone_have_no_length_before_them() -> None:
 
 @pytest.mark.parametrize("depth", [5_000, 1_000_000])
 def test_a_value_of_a_recursive_schema_that_nests_too_deeply_is_refused(depth: int) -> None:
-    """The C reader would crash the process."""
+    """The Avro reader in C would crash the process."""
     linked = codec(LINKED)
     assert linked.decode(b"\x02\x00") == {"next": {"next": None}}
     with pytest.raises(SerializationError, match="RecursionError"):

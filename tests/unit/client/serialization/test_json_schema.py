@@ -1,4 +1,4 @@
-"""JSON Schema: validation, references, and no request to any address in a schema."""
+"""JSON Schema: validation, references, and that no address in a schema is contacted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Protobuf by descriptors: nested messages, imports, hostile schemas and payloads."""
+"""Protobuf by descriptors: nested messages, imports, and hostile schemas and payloads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ INT32, MESSAGE, OPTIONAL = 5, 11, 1
 
 
 def order_file(*dependencies: str) -> FileDescriptorProto:
-    """`message Order { int32 id = 1; message Line { int32 count = 1; } }  message Bill { int32 sum = 1; }`"""
+    """Return the descriptor of `message Order { int32 id = 1; message Line { int32 count = 1; } } message Bill { int32
+    sum = 1; }`
+    """
     file = FileDescriptorProto(name="order.proto", package="a", syntax="proto3", dependency=dependencies)
     order = file.message_type.add(name="Order")
     order.field.add(name="id", number=1, type=INT32, label=OPTIONAL)

@@ -1,4 +1,6 @@
-"""The client of a registry against servers that are slow, endless, wrong or away; the caches; failing over."""
+"""The client of a schema registry against servers that are slow, send endless or wrong responses, or are down; its
+caches, and its fail-over.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ ANSWERS = {
 
 
 class Server:
-    """An HTTP server that answers from ANSWERS, or as `reply` says; `asked` has its requests."""
+    """An HTTP server that responds with entries of ANSWERS, or as `reply` says; `asked` has the requests."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

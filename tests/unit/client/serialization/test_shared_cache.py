@@ -1,4 +1,4 @@
-"""The cache is bounded, and a missing value is loaded once."""
+"""The cache is limited in size, and loads each missing value only once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oncelog.serialization.shared_cache import SharedCache
 
 
 class Loads:
-    """Counts loads; each waits for `open`."""
+    """Counts the loads; each load waits for `open`."""
 
     def __init__(self) -> None:
         self.count = 0

@@ -1,4 +1,4 @@
-"""Acknowledgements of one partition: which batches state them, and when they are sent."""
+"""Acknowledgements of one partition: how they are grouped into batches, and when they are sent."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_one_type_for_a_whole_batch_is_stated_once() -> None:
 
 
 def test_a_long_gap_between_records_takes_one_type() -> None:
-    """A type for each offset would be more than a broker reads in one request."""
+    """One type per offset would be more than a broker accepts in one request."""
     gap = dict.fromkeys(range(2, 200_000), AcknowledgeType.GAP)
     said = {0: ACCEPT, 1: REJECT, **gap, 200_000: ACCEPT}
     assert batches_of(said) == [

@@ -1,4 +1,4 @@
-"""Decoding of acquired records: the right ones of whole batches, gaps, and batches that cannot be read."""
+"""Acquired records are decoded: the acquired ones of entire batches, gaps, and batches that cannot be decoded."""
 
 from __future__ import annotations
 

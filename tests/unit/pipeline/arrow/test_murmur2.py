@@ -1,4 +1,4 @@
-"""Keys hashed in bulk have the same hashes as in Java's client and ours."""
+"""Keys that are hashed in bulk have the same hashes as in Java's client and in the oncelog client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.examples import examples
 from oncelog.producer.partitioner import murmur2, partition_for_key
 from oncelog_pipeline.arrow.murmur2 import LONGEST, hashes, partitions_of_keys
 
-# As Java's own tests have them (UtilsTest.testMurmur2): signed.
+# Signed hashes from Kafka's own tests (UtilsTest.testMurmur2).
 JAVA_HASHES = {
     "21": -973932308,
     "foobar": -790332482,

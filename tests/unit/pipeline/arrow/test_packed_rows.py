@@ -1,4 +1,4 @@
-"""Self-encoding rows make the same batches, byte for byte, as records that are appended one by one."""
+"""Self-encoding rows yield the same batches, byte for byte, as records that are appended one by one."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def test_a_part_of_the_rows_is_packed(rows: list[Given], columns: list[str], dat
 
 
 def test_records_of_many_sizes_are_packed_in_a_large_batch() -> None:
-    """Lengths and offsets take one to three bytes."""
+    """The encoded lengths and offsets take one to three bytes."""
     rows = [Given(bytes(number % 300 if number % 1000 else 20_000), b"%d" % number) for number in range(10_000)]
     assert packed_batches(packed_rows(rows, ["key"]), NOW, 1 << 30) == plain_batches(rows, ["key"], NOW, 1 << 30)
 
@@ -70,7 +70,9 @@ def test_the_largest_timestamp_is_the_batchs() -> None:
 
 @pytest.mark.parametrize("room", [0, 1, 9])
 def test_a_record_without_room_is_not_packed(room: int) -> None:
-    """A record of one byte takes ten: length, attributes, time, offset, no key, the size of the value, no headers."""
+    """A record with a one-byte value takes ten bytes: length, attributes, time, offset, null key, length of the value,
+    the value, and number of headers.
+    """
     rows = packed_rows([Given(b"abc")], [])
     assert not rows.pack(0, NOW, 1, NOW, room).timestamps_ms
     assert len(rows.pack(0, NOW, 1, NOW, 10).timestamps_ms) == 1
@@ -79,7 +81,7 @@ def test_a_record_without_room_is_not_packed(room: int) -> None:
 @given(ROWS, COLUMNS, st.sampled_from([0, 60, 10_000]), st.booleans())
 @examples(100)
 def test_the_digest_is_that_of_the_columns(rows: list[Given], columns: list[str], large: int, is_large: bool) -> None:
-    """They are equal whichever fields count as large."""
+    """The digests are equal whichever fields count as large."""
     rows = rows * 2
     with pytest.MonkeyPatch.context() as patches:
         patches.setattr(row_digest, "LARGE", large)

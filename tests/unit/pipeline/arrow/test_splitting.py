@@ -1,4 +1,6 @@
-"""Each row goes to its named topic and partition, else to the one of its key, else to the sticky one; in order."""
+"""Each row goes to the topic and partition that it names, or else to the partition of its key, or else to the sticky
+one; the order is kept.
+"""
 
 from __future__ import annotations
 

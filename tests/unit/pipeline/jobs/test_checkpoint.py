@@ -1,4 +1,4 @@
-"""The checkpoint of another query is refused before it makes a job skip records."""
+"""The checkpoint of another query is refused, because otherwise the job would skip records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`oncelog pipeline` without its requirements: each error is one line that says what to do, without a traceback."""
+"""`oncelog pipeline` without its requirements prints one line that says what to do, without a traceback."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ THEIRS = (
     "oncelog_pipeline.jobs.archive.writing",
     "oncelog_pipeline.jobs.query",
 )
-"""Our modules that import PySpark: they may already be loaded."""
+"""Modules of oncelog that import PySpark and may already be loaded."""
 
 
 def oncelog(*arguments: str) -> Result:

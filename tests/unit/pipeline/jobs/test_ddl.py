@@ -1,4 +1,4 @@
-"""Schemas that Spark can parse pass; others are reported with the mistake."""
+"""Schemas that Spark can parse are accepted; others are refused with a description of the mistake."""
 
 from __future__ import annotations
 

@@ -105,7 +105,7 @@ def test_common_failures_are_explained(kind: str, message: str, says: str) -> No
 
 
 def test_the_cause_is_reported_and_not_its_consequences() -> None:
-    """Exceptions raised while one of our errors is handled say less."""
+    """Exceptions that were raised while an error of oncelog was handled explain less."""
     chain = "oncelog_pipeline.source.data_loss.DataLoss: orders-0 is gone\n\nDuring handling of the above ...\n"
     assert told("StreamingQueryException", in_worker("RuntimeError", "generator ignored", chain)) == "orders-0 is gone"
 

@@ -1,4 +1,6 @@
-"""A job file is read strictly: a mistake is reported with its line, its purpose and the nearest valid key."""
+"""A job file is parsed strictly: a mistake is reported with its line, the purpose of the key, and the nearest valid
+key.
+"""
 
 from __future__ import annotations
 
@@ -132,13 +134,13 @@ def test_a_parquet_job_is_parsed() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "says"),
     [
-        # a key that there is not: the nearest one, with what it is for, and the line
+        # an unknown key: the error has the nearest key, its purpose, and the line
         ("topics =", "topcis =", r"line 4: input.topcis .*: did you mean 'topics'\? It names the topics to read"),
         ("[output]", "[ouptut]", r"line 6: ouptut is not a key: did you mean 'output'\? It says where rows go"),
         ("location =", "path =", "checkpoint.path is not a key; valid here: location"),
         ("location =", "topic =", r"checkpoint.topic is not a key of this table: it belongs to \[output\]"),
         ("topics =", 'value = {fromat = "json"}\ntopics =', "line 4: input.value.fromat .* did you mean 'format'"),
-        # a value that is not of the kind
+        # a value of the wrong type
         ('["orders"]', '"orders"', r'names the topics to read, and must be a list of names, such as \["orders"\]'),
         ('["orders"]', "[]", "input.topics names the topics to read, and must be a list of names"),
         ('topic = "bills"', "topic = 5", "output.topic is the topic to write to, and must be a text, not 5"),
@@ -151,12 +153,12 @@ def test_a_parquet_job_is_parsed() -> None:
         ('["orders"]', '["orders"]\nvalue = {format = "string", schema = "x LONG"}', "but the format is string"),
         ('["orders"]', '["orders"]\nvalue.schema_file = "x.avsc"', "names x.avsc, which cannot be read: No such file"),
         ('["orders"]', '["orders"]\npattern = "o.*"', "input.pattern and topics mean the same"),
-        # options of format("oncelog") are looked at, too
+        # the options of format("oncelog") are checked, too
         ('["orders"]', '["orders"]\noptions.maxOffsetPerTrigger = 1', "did you mean 'maxOffsetsPerTrigger'"),
         ('["orders"]', '["orders"]\noptions.subscribe = "x"', "input.options.subscribe is set with the key topics"),
         ('["orders"]', '["orders"]\noptions.kafka.fetch.max.byte = 1', "did you mean 'kafka.fetch.max.bytes'"),
         ('topic = "bills"', 'topic = "bills"\noptions.writeld = "x"', "did you mean 'writeId'"),
-        # what is missing, and what contradicts
+        # missing keys, and contradictory ones
         ('bootstrap = "127.0.0.1:9092"\n', "", r"\[input\] needs bootstrap, which says where the brokers are"),
         ('topics = ["orders"]\n', "", r"\[input\] must have topics or pattern, which says which topics are read"),
         ('topic = "bills"', "", r"\[output\] must have topic or parquet, which says where rows go"),
@@ -218,7 +220,7 @@ def test_a_job_file_is_read(tmp_path: Path) -> None:
 
 
 def test_update_is_written_batch_by_batch_with_a_write_id() -> None:
-    """Spark supports that output mode for no sink in Python."""
+    """Spark supports the output mode update for no sink in Python."""
     text = SMALL.replace("[output]", '[transform]\nsql = "SELECT 1"\n[output]\nmode = "update"')
     assert job(text).output.write_id == "update"
     assert job(text.replace('topic = "bills"', 'topic = "bills"\noptions.writeid = "x"')).output.write_id == "x"

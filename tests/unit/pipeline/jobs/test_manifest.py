@@ -1,4 +1,4 @@
-"""The manifest of an archived topic: complete, and refused where a restore would lose records."""
+"""The manifest of an archived topic is complete, and refused if a restore would lose records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The examples of docs/pipeline.md are valid, and the page names every key."""
+"""The examples in docs/pipeline.md are valid, and the page names every key."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oncelog_pipeline.jobs.keys import TABLES_OF_KEYS
 
 PAGE = (Path(__file__).parents[4] / "docs" / "pipeline.md").read_text(encoding="utf-8")
 FREE = {"schema", "schema_file", "registry", "invalid", "framing", "format"}
-"""Keys of several tables that the text explains."""
+"""Keys that occur in several tables and that the page explains in its text."""
 
 
 def test_the_job_can_be_read() -> None:

@@ -1,4 +1,4 @@
-"""A batch in one line, from Spark's progress report, even if parts of it are missing."""
+"""A batch is reported in one line, from Spark's progress report, even if parts of the report are missing."""
 
 from __future__ import annotations
 

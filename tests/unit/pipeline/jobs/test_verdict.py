@@ -1,4 +1,6 @@
-"""The verdict of an audit: a row for each topic, all faults counted, some shown; and unseen records are never right."""
+"""The verdict of an audit has a row for each topic, counts all faults, and shows some; a topic with unread records
+never passes.
+"""
 
 from __future__ import annotations
 

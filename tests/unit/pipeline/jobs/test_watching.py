@@ -1,6 +1,4 @@
-"""Watching a query: each batch is shown once although Spark repeats reports, including the last ones of a failing
-query.
-"""
+"""Watching a query shows each batch once, although Spark repeats reports, even the last batches of a failing query."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ def progress(batch: int, *, has_run: bool = True) -> dict[str, Any]:
 
 
 class Query:
-    """The successive states of Spark's StreamingQuery; in the end it is done, or raises."""
+    """The successive states of Spark's StreamingQuery; at the end the query is done, or raises."""
 
     status = {"message": "Processing new data"}  # noqa: RUF012 - as Spark has it
 

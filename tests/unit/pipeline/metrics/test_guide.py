@@ -1,4 +1,4 @@
-"""The guide to the metrics of queries names each of them, and no other."""
+"""The guide to the metrics of queries names exactly the metrics that exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/metrics of queries over HTTP: permitted clients, and their number."""
+"""/metrics of queries over HTTP: which clients are permitted, and how many."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_clients_beyond_the_limit_are_sent_away_and_come_again(server: MetricsHt
         assert one_more.recv(1) == b"", "its connection is closed"
     for each in waiting:
         each.close()
-    while True:  # as soon as one of the threads has seen that its client is gone
+    while True:  # repeat until one of the threads has noticed that its client is gone
         try:
             assert ask(server).status_code == 200
         except httpx.TransportError:

@@ -1,4 +1,4 @@
-"""Each option of Spark's own Kafka connector has an answer in the table, and the code behaves accordingly."""
+"""The table has an entry for each option of Spark's own Kafka connector, and the code behaves as the table says."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from oncelog_pipeline.options.reading import OptionError
 SERVERS = "kafka.bootstrap.servers"
 OURS = {"stateTopic", "delivery", "writeId", "maxBytesPerTrigger"}
 OUR_CLIENTS = {"check.hostname", "cafile", "certfile", "keyfile", "password", "context"}
-"""Our own ssl_* options: PEM files."""
+"""oncelog's own ssl_* options, which name PEM files."""
 SUBSCRIPTIONS = ("subscribe", "subscribePattern", "assign")
 NEEDS = {"kafka.sasl.mechanism": {"kafka.security.protocol": "PLAINTEXT"}}
 OPTIONS = list(connector_options())
@@ -60,7 +60,7 @@ def test_an_option_is_accepted_or_refused_as_the_table_says(option: ConnectorOpt
     elif option.example or option.name == security_settings.HOSTNAMES:
         made(option, side, option.example)
     else:
-        assert option.name in security_settings.KNOWN  # needs a file or other options: test_security_settings.py
+        assert option.name in security_settings.KNOWN  # tested in test_security_settings.py
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def test_each_key_of_our_clients_is_in_the_table(config: Any, side: Side) -> Non
     ours -= {f"kafka.ssl.{each}" for each in OUR_CLIENTS}
     ours -= {"kafka.sasl.plain.username", "kafka.sasl.plain.password", "kafka.sasl.oauth.token.provider"}
     ours -= {"kafka.tracing", "kafka.max.decompressed.bytes", "kafka.two.phase.commit"}
-    ours -= {"kafka.interceptors", "kafka.partitioner"}  # objects of Python, which no text of an option can be
+    ours -= {"kafka.interceptors", "kafka.partitioner"}  # Python objects, which an option in text form cannot express
     listed = {option.name for option, of in WALKED if of is side}
     assert ours - listed == set()
 
 
 def test_each_key_of_javas_clients_is_in_the_table_and_no_other() -> None:
-    """The keys are those that Kafka's own classes print."""
+    """The keys are those that the configuration classes of Apache Kafka list."""
     real = json.loads(TABLE.read_text())
     assert real["releases"] == list(RELEASES)
     for kind, side in (("consumer", Side.SOURCE), ("producer", Side.SINK)):

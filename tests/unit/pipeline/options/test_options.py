@@ -1,4 +1,6 @@
-"""The options of Spark's own connector with their meanings; a wrong one is refused with the right alternative."""
+"""The options of Spark's own connector have the same meanings here; a wrong option is refused with the correct
+alternative.
+"""
 
 from __future__ import annotations
 

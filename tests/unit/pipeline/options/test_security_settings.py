@@ -1,5 +1,5 @@
-"""Kafka's TLS and SASL options as settings of our clients: files are read, mistakes are reported, secrets are not
-shown.
+"""Kafka's TLS and SASL options become settings of the oncelog clients: files are read, mistakes are reported, and
+secrets are not shown.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def test_stores_of_pem_are_a_context_that_spark_can_send(authority: Certificate,
     assert len(context.get_ca_certs()) == 1
     sent = pickle.loads(pickle.dumps(made))
     assert sent == made
-    assert repr(sent) == repr(made)  # connections are kept by it
+    assert repr(sent) == repr(made)  # the representation is the key under which connections are kept
     assert "s3cret" not in repr(context)
     assert len(sent.settings["ssl_context"].get_ca_certs()) == 1
     Consumer("a:1", **sent.settings)

@@ -1,4 +1,4 @@
-"""Certificate stores in each format of Kafka's clients, made by Java's and OpenSSL's own rules."""
+"""Certificate stores in each format of Kafka's clients, created by the rules of Java and OpenSSL."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def der(certificate: Certificate) -> bytes:
 
 
 def jks(trusted: list[bytes], keys: list[tuple[bytes, list[bytes]]], password: str, key_password: str) -> bytes:
-    """A store as Java's KeyStore writes it."""
+    """Return a key store in the format that Java's KeyStore writes."""
 
     def text(value: str) -> bytes:
         return struct.pack(">H", len(value.encode())) + value.encode()
@@ -108,7 +108,7 @@ def keytool() -> str:
 @pytest.mark.filterwarnings("error")
 @pytest.mark.parametrize("kind", ["JKS", "PKCS12"])
 def test_stores_made_by_keytool_are_read(authority: Certificate, tmp_path: Path, keytool: str, kind: str) -> None:
-    """A truststore, and a keystore with a key made by keytool and signed by the authority; with a non-ASCII name."""
+    """keytool creates a truststore, and a keystore whose key the authority signs; the name is not ASCII."""
     store = tmp_path / "store"
 
     def run(*arguments: str) -> None:

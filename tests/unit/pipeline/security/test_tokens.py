@@ -1,4 +1,4 @@
-"""Tokens of OAUTHBEARER from an endpoint that listens on this machine, and from a file."""
+"""OAUTHBEARER tokens are fetched from an endpoint on this machine, and read from a file."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from oncelog_pipeline.security.tokens import ClientCredentials, NoToken, TokenFi
 
 
 class Endpoint(HTTPServer):
-    """Answers with `status` and `answer`, and keeps the requests."""
+    """Responds with `status` and `answer`, and stores the requests."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), Handler)

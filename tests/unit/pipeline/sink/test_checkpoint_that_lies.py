@@ -1,4 +1,4 @@
-"""A checkpoint that was set back or lost its last entry: other rows under a decided batch's number are refused."""
+"""A checkpoint was set back or lost its last entry: other rows under a decided batch's number are refused."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from oncelog_pipeline.sink.state import KEPT_BATCHES, Batch, TaskMessage
 
 QUERY = Query("q")
 Rows = Mapping[int, Sequence[int]]
-"""Partition -> the numbers of its rows."""
+"""Partition -> numbers of the partition's rows."""
 
 
 class Sink:
-    """A query whose only failures are those made by a test."""
+    """A query that fails only when the test makes it fail."""
 
     def __init__(self) -> None:
         self.cluster = SimulatedCluster(Random(1), is_v2=True)
@@ -30,7 +30,7 @@ class Sink:
         self.attempts = 0
 
     def run(self, number: int) -> Batch:
-        """The first actions of a driver that has just started."""
+        """Return the batch as a driver does that has just started."""
         self.runs += 1
         return Batch(QUERY, f"{self.runs:08d}-run", number)
 
@@ -52,7 +52,7 @@ class Sink:
         await exactly_once.commit(self.cluster, batch, await self.tasks(batch, rows))
 
     async def lose(self, batch: Batch, rows: Rows, *partitions: int) -> None:
-        """Decide a batch and let the driver die until transactions of these partitions have timed out."""
+        """Decide a batch, and let the driver die until the transactions of these partitions have timed out."""
         messages = await self.tasks(batch, rows)
         for message in messages:
             if message.partition in partitions:
@@ -77,7 +77,7 @@ def sink() -> Sink:
 
 
 async def written(sink: Sink, batches: int) -> None:
-    """Write batches; batch n has the rows 10 n and 10 n + 1 in two partitions."""
+    """Write this many batches; batch n has the rows 10 n and 10 n + 1 in two partitions."""
     first = sink.run(0)
     for number in range(batches):
         await sink.play(replace(first, number=number), {0: [10 * number], 1: [10 * number + 1]})
@@ -86,15 +86,15 @@ async def written(sink: Sink, batches: int) -> None:
 async def test_a_replay_of_the_same_rows_is_skipped(sink: Sink) -> None:
     await written(sink, 2)
     await sink.play(sink.run(1), {0: [10], 1: [11]})
-    await sink.play(sink.run(1), {0: [11, 10]})  # divided among other tasks
+    await sink.play(sink.run(1), {0: [11, 10]})  # the rows are divided differently among the tasks
     assert sink.seen == [0, 1, 10, 11]
 
 
 @pytest.mark.parametrize("rows", [{0: [10], 1: [11], 2: [20]}, {0: [10], 1: [12]}, {0: [10]}, {0: []}])
 async def test_other_rows_under_the_number_of_a_decided_batch_are_refused(sink: Sink, rows: Rows) -> None:
-    """The last entry of the checkpoint was torn: Spark gives the number 1 to newer rows."""
+    """The last entry of the checkpoint was damaged, so Spark gives the number 1 to newer rows."""
     await written(sink, 2)
-    for _ in range(2):  # at each start
+    for _ in range(2):  # the refusal repeats at each start
         with pytest.raises(BatchDiffers, match=r"oncelog pipeline state reset q --batch 1 .*--batch 0"):
             await sink.play(sink.run(1), rows)
     assert sink.seen == [0, 1, 10, 11]
@@ -116,7 +116,7 @@ async def test_an_operator_lets_stand_what_was_decided(sink: Sink) -> None:
     await sink.play(run, {0: [12]})
     await sink.play(replace(run, number=2), {0: [20]})
     with pytest.raises(BatchDiffers):
-        await sink.play(sink.run(2), {0: [21]})  # the option was given for batch 1 alone
+        await sink.play(sink.run(2), {0: [21]})  # the reset was only for batch 1
     assert sink.seen == [0, 1, 10, 11, 20]
 
 
@@ -178,12 +178,12 @@ async def test_a_decided_unended_batch_is_ended_by_an_older_checkpoint(sink: Sin
     again = sink.run(1)
     await sink.play(again, {0: [10], 1: [11]})
     assert sink.seen == [0, 1, 10, 11, 20]
-    await sink.play(replace(again, number=2), {0: [20], 1: [21]})  # the lost partition is repaired when it comes
+    await sink.play(replace(again, number=2), {0: [20], 1: [21]})  # the replay of batch 2 repairs the lost partition
     assert sink.seen == [0, 1, 10, 11, 20, 21]
 
 
 async def test_the_run_before_can_decide_nothing_once_an_older_checkpoint_continues(sink: Sink) -> None:
-    """Two queries run with copies of one checkpoint: the second takes over."""
+    """Two queries run with copies of one checkpoint, and the second query takes over."""
     first = sink.run(0)
     for number in range(3):
         await sink.play(replace(first, number=number), {0: [number]})
@@ -225,7 +225,7 @@ async def test_lost_rows_are_repaired_by_the_same_rows(sink: Sink) -> None:
     "rows",
     [
         {0: [1, 3], 1: [2], 2: [4]},  # the same rows in other partitions
-        {0: [1, 2], 1: [5], 2: [4]},  # rows that are not lost have changed
+        {0: [1, 2], 1: [5], 2: [4]},  # rows that were not lost have changed
         {0: [1, 2], 1: [3], 2: []},
         {0: [1, 2], 1: [3], 2: [9]},
     ],
@@ -239,7 +239,7 @@ async def test_an_irreparable_loss_is_refused_and_not_hidden(sink: Sink, rows: R
         await exactly_once.commit(sink.cluster, again, messages)
     await exactly_once.abort(sink.cluster, again, messages)
     assert sink.seen == [3]
-    await sink.play(sink.run(0), before)  # the right rows still repair it
+    await sink.play(sink.run(0), before)  # the original rows still repair the batch
     assert sink.seen == [1, 2, 3, 4]
 
 
@@ -274,7 +274,7 @@ async def test_per_task_then_exactly_once_is_refused_for_the_same_batch(sink: Si
     await sink.task(sink.run(0), 0, [0], alone=True)
     with pytest.raises(StateLost, match="exactly-once-per-task"):
         await sink.task(sink.run(0), 0, [0])
-    await sink.play(sink.run(1), {0: [1]})  # from the next batch on it may be changed
+    await sink.play(sink.run(1), {0: [1]})  # the delivery guarantee may change from the next batch on
     assert sink.seen == [0, 1]
 
 
@@ -299,21 +299,23 @@ async def test_a_state_topic_that_was_lost_is_noticed(sink: Sink) -> None:
 
 
 async def test_a_marker_that_was_lost_is_noticed(sink: Sink) -> None:
-    """The cluster removes all offsets of the state topic with it, and the markers are such offsets."""
+    """A cluster that removes all offsets of the state topic also removes the markers, which are such offsets."""
     for number in (0, 1):
         await sink.task(sink.run(number), 0, [number], alone=True)
     sink.cluster.markers.clear()
     for _ in range(2):
         with pytest.raises(StateLost, match=r"partition 0: has written before.*state reset q --batch 0$"):
             await sink.task(sink.run(1), 0, [1], alone=True)
-    await sink.task(sink.run(1), 1, [11], alone=True)  # the query has never written
+    await sink.task(sink.run(1), 1, [11], alone=True)  # the query has never written to this partition
     await exactly_once.reset(sink.cluster, None, Batch(QUERY, "operator", 0))
     await sink.task(sink.run(1), 0, [1], alone=True)
     assert sink.seen == [0, 1, 1, 11]
 
 
 async def test_a_decided_open_batch_can_be_finished_without_its_query(sink: Sink) -> None:
-    """This happens before its transactions time out; the query continues from there when it starts."""
+    """An operator finishes the batch before its transactions time out; the query continues from there at its next
+    start.
+    """
     run = sink.run(0)
     messages = await sink.tasks(run, {0: [1], 1: [2]})
     end = sink.cluster.end

@@ -1,4 +1,4 @@
-"""The digest of rows: equal for the same rows however they are divided, different for other rows."""
+"""The digest of rows is the same for the same rows, however they are divided, and differs for other rows."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_keys_that_change_places_are_other_rows() -> None:
 
 
 def test_different_row_counts_change_the_digest() -> None:
-    """The plain sums of their CRCs are equal: each bit is set in half of the numbers."""
+    """The plain sums of their CRCs would be equal, because each bit is set in half of the numbers."""
     count = 10_000
 
     def of_numbers(first: int) -> Digest:
@@ -64,7 +64,7 @@ def test_different_row_counts_change_the_digest() -> None:
 
 
 def test_digests_stay_what_they_are() -> None:
-    """They are stored in the state topic: a replay after an update is compared with the decision of an older
+    """Digests are stored in the state topic, and after an update a replay is compared with the decision of an older
     release.
     """
     assert digest_of("orders", [b"value", None, b""], [b"key", b"", None]) == Digest(3, 8_855_576_955_010_669_787)

@@ -1,4 +1,4 @@
-"""A batch of more tasks than one decision can name is refused whole, with what to do."""
+"""A batch with more tasks than one decision can name is refused completely, and the error says what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records of the state topic, written now and read by later runs."""
+"""The records of the state topic are encoded now and parsed by later runs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STATE = State(
     may_differ=True,
 )
 OLD = {"version": 1, "run": "r", "batch": 4, "txns": [], "lost": [2], "former": []}
-"""A state as the first release wrote it."""
+"""A state record that the first release wrote."""
 
 
 def test_the_json_of_a_state_is_what_the_documentation_says() -> None:
@@ -89,7 +89,7 @@ def test_a_bounded_number_of_latest_runs_is_remembered() -> None:
 
 
 def test_a_run_knows_its_tasks_and_no_others() -> None:
-    """The id of a query with a longer name, the query's own id, and a partition's id are not its task ids."""
+    """Ids of a query with a longer name, of the query itself, and of a partition are not ids of its tasks."""
     assert QUERY.run_of(QUERY.task_id("run-one-of-many", 7, 2, 1)) == "run-one-"
     assert QUERY.run_of(QUERY.task_id("run-one-of-many", 7, 2, 1) + "/88") == "run-one-"
     for other in (QUERY.id, QUERY.partition_id(2), Query("3f0c-1").task_id("run", 0, 0, 0), "elsewhere/run/0/0/0"):

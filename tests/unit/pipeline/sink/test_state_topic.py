@@ -1,5 +1,6 @@
-"""The search for a query's state whose committed offset has expired: the whole topic is read, by a client with the same
-settings as the others."""
+"""The search for a query's state whose committed offset has expired reads the entire topic, with a client that has the
+same settings as the other clients.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ SETTINGS = {"request_timeout_ms": 1234, "client_id": "mine"}
 
 
 class OneRecord:
-    """Replaces a consumer: the topic has one record; with `is_hanging`, none ever arrives."""
+    """Replaces a consumer: the topic has one record; with `is_hanging`, no record ever arrives."""
 
     is_hanging = False
     value = State("run", 7).as_json()
@@ -82,7 +83,7 @@ def test_the_client_that_reads_the_state_topic_has_the_common_settings() -> None
 def test_among_all_states_one_of_a_newer_release_is_skipped(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_newer: bool
 ) -> None:
-    """It belongs to another query, which this release need not understand."""
+    """The record belongs to another query, and this release need not understand it."""
     if is_newer:
         monkeypatch.setattr(OneRecord, "value", b'{"version": 99}')
 

@@ -1,4 +1,4 @@
-"""Batch writes without a writeId: a retried write is there once, and two writes of the same rows are two."""
+"""Batch writes without a writeId: a retried write appears once, and two writes of the same rows appear twice."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ ALL = [1, 2, 3, 4]
 
 
 class Died(Exception):
-    """The driver has died."""
+    """Raised when the simulated driver dies."""
 
 
 class Write:
-    """One run of a write."""
+    """One attempt at a batch write."""
 
     def __init__(self, cluster: SimulatedCluster, number: int) -> None:
         self.cluster = cluster
@@ -50,7 +50,7 @@ class Write:
         await unnamed.abort(self.cluster, self.batch, self.messages)
 
     async def commit_and_die(self, ends: int) -> None:
-        """Die after the decision and this many ends."""
+        """Decide the write and end this many transactions; then let the driver die."""
         end = self.cluster.end
 
         async def end_some(transactions: Any, *, commits: bool) -> list[bool]:
@@ -99,7 +99,9 @@ def writes() -> Writes:
 
 
 async def test_s123_transactions_of_an_unnamed_write_keep_their_timeout(writes: Writes) -> None:
-    """A run that could abort them, after a death before the decision, has another name."""
+    """A later run could not abort these transactions if the driver died before the decision, because that run has
+    another name.
+    """
     writes.cluster.has_two_phase_commit = True
     write = await writes.begin()
     await write.commit_and_die(1)
@@ -120,7 +122,7 @@ async def test_a_write_leaves_no_state(writes: Writes) -> None:
 @pytest.mark.parametrize("ends", [0, 1, 3])
 async def test_a_write_whose_driver_died_is_retried(writes: Writes, ends: int) -> None:
     await (await writes.begin()).commit_and_die(ends)
-    await finish_unnamed(writes.cluster)  # as the next one does before its tasks
+    await finish_unnamed(writes.cluster)  # the next write does this before its tasks
     assert writes.seen == ALL
     await (await writes.begin()).commit()
     assert writes.seen == ALL
@@ -129,7 +131,7 @@ async def test_a_write_whose_driver_died_is_retried(writes: Writes, ends: int) -
 
 @pytest.mark.parametrize("lost", [[0, 1, 2], [1, 2], [2]])
 async def test_a_timed_out_write_is_repeated_by_the_second_try(writes: Writes, lost: list[int]) -> None:
-    """S2: the driver was away for longer than the timeout of its transactions."""
+    """The driver was away for longer than the timeout of its transactions."""
     first = await writes.begin()
     await first.commit_and_die(3 - len(lost))
     first.time_out(lost)
@@ -153,7 +155,7 @@ async def test_a_second_try_that_dies_is_followed_by_a_third(writes: Writes) -> 
 
 
 async def test_two_writes_of_the_same_rows_are_two(writes: Writes) -> None:
-    """The first write is slow, and finishes while the second checks whether its driver is alive."""
+    """The first write is slow, and finishes while the second one checks whether the first one's driver is alive."""
     first, second = await writes.begin(), await writes.begin()
     pause = writes.cluster.pause
 
@@ -169,7 +171,7 @@ async def test_two_writes_of_the_same_rows_are_two(writes: Writes) -> None:
 
 
 async def test_a_write_that_was_taken_for_dead_fails(writes: Writes) -> None:
-    """So its rows are there once, written by the successful one."""
+    """Therefore the rows appear once, written by the successful write."""
     first, second = await writes.begin(), await writes.begin()
     forget = writes.cluster.remove_state
 
@@ -200,13 +202,13 @@ async def test_rows_that_differ_where_nothing_is_lost_are_another_write(writes: 
     second = await writes.begin()
     second.time_out([2])
     with pytest.raises(NotAllOpen):
-        await second.commit()  # the state knows no more than what is lost now
+        await second.commit()  # the state lists only what is lost now
     await (await writes.begin({0: [9], 1: [3], 2: [4]})).commit()
     assert writes.seen == [1, 2, 3, 4, 9]
 
 
 async def test_rows_in_other_partitions_than_those_that_timed_out_cannot_repair(writes: Writes) -> None:
-    """This case is not covered, as the documentation says."""
+    """The documentation says that this case is not covered."""
     first = await writes.begin()
     await first.commit_and_die(1)
     first.time_out([1, 2])
@@ -225,7 +227,7 @@ async def test_a_second_try_that_fails_undoes_only_what_is_not_decided(writes: W
     await second.abort()
     assert writes.seen == [1, 2]
     third = await writes.begin()
-    await third.commit_and_die(1)  # decided in the state of the first
+    await third.commit_and_die(1)  # the decision is in the state of the first write
     await third.abort()
     assert writes.seen == ALL
     await (await writes.begin()).commit()
@@ -242,7 +244,7 @@ async def test_a_state_is_forgotten_after_a_day(writes: Writes) -> None:
 
 @pytest.mark.parametrize("target", ["another/0", "id/7", None])
 async def test_rows_that_may_be_gone_are_written_again(writes: Writes, target: str | None) -> None:
-    """The topic was re-created or purged to repeat the load; or the cluster cannot tell."""
+    """The topic was re-created or purged to repeat the load, or the cluster cannot tell whether it was."""
     await (await writes.begin()).commit_and_die(1)
     await finish_unnamed(writes.cluster)
     writes.cluster.targets.clear()

@@ -1,4 +1,4 @@
-"""How often an idle stream asks for the ends of its partitions: counted, in virtual time."""
+"""How many times an idle stream requests the ends of its partitions, counted in virtual time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from oncelog_pipeline.source.offsets import Offsets
 from oncelog_pipeline.source.progress import Log
 
 POLL_SECONDS = 0.01
-"""Spark's pause between two requests."""
+"""Seconds that Spark pauses between two requests."""
 
 
 class Cluster:
-    """Partitions, each of which costs some CPU when asked for its end."""
+    """A model of a cluster; each request for the end of a partition costs some CPU time."""
 
     def __init__(self, partitions: int, cpu_per_partition: float) -> None:
         self.now = 100.0
@@ -49,7 +49,7 @@ class Cluster:
         return Ends(self.look, self.look_at_ends, lambda: self.now, lambda: self.cpu, lambda: self.is_watched)
 
     def poll(self, ends: Ends, seconds: float) -> None:
-        """Poll as Spark does on an idle stream."""
+        """Poll for this many seconds, as Spark does on an idle stream."""
         until = self.now + seconds
         while self.now < until:
             ends.log()
@@ -59,7 +59,7 @@ class Cluster:
 def test_a_thousand_idle_partitions_take_at_most_two_percent_of_a_core() -> None:
     cluster = Cluster(1000, 20e-6)
     ends = cluster.made()
-    cluster.poll(ends, 10)  # the pauses grow
+    cluster.poll(ends, 10)  # the pauses become longer
     cluster.cpu, cluster.asked = 0.0, Counter()
     cluster.poll(ends, 100)
     assert cluster.cpu <= 2.0
@@ -102,7 +102,7 @@ def test_new_partitions_are_seen_within_the_time_of_a_full_look() -> None:
 
 
 def test_all_partitions_are_fetched_if_the_ends_are_unknown() -> None:
-    """The full request reveals the reason: a deleted topic, or an unreachable cluster."""
+    """A full request shows the reason: a deleted topic, or an unreachable cluster."""
     cluster = Cluster(3, 20e-6)
     ends = cluster.made()
     ends.log()

@@ -1,4 +1,4 @@
-"""The lag of a query, from Spark's reports."""
+"""The lag of a query is computed from Spark's reports."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A watch on the ends of partitions: when it wakes a waiting query, and its requests to brokers."""
+"""A watch on the ends of partitions: when it wakes a waiting query, and which requests it sends to brokers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def in_virtual_time(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[
 
 
 class Brokers:
-    """In place of `Admin`: two brokers, each of which leads one partition of topic a."""
+    """Replaces `Admin`: two brokers, each of which leads one partition of topic a."""
 
     def __init__(self) -> None:
         self.config = load(AdminConfig, "a:1", {})
@@ -122,7 +122,7 @@ async def test_an_answer_between_two_calls_is_not_missed() -> None:
 
 @in_virtual_time
 async def test_unchanged_ends_wake_the_query_once() -> None:
-    """An answer that moves no end must not make the caller poll without a pause."""
+    """A response that changes no end must not make the caller poll without a pause."""
     brokers, watch, ends = watching()
     brokers.answers[1].put_nowait(answer(error=ErrorCode.NOT_LEADER_OR_FOLLOWER))
     assert await watch.wait(ends, 10)
@@ -182,7 +182,7 @@ async def test_the_watch_waits_plainly_if_brokers_cannot_be_asked() -> None:
 
 @in_virtual_time
 async def test_the_watch_waits_plainly_without_partitions() -> None:
-    """The pattern matches no topic so far."""
+    """The pattern of topics has matched no topic so far."""
     _, watch, _ = watching()
     loop = asyncio.get_running_loop()
     started = loop.time()

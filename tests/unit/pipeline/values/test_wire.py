@@ -1,4 +1,4 @@
-"""The schema id before a value, as Confluent's serializers write it."""
+"""The schema id precedes a value, in the format of Confluent's serializers."""
 
 from __future__ import annotations
 

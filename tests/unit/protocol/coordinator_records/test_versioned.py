@@ -1,4 +1,4 @@
-"""The int16 in front of keys and values, and values of every version."""
+"""Keys and values start with an int16 version, and values of every version are decoded."""
 
 import pytest
 from hypothesis import given

@@ -16,7 +16,7 @@ from oncelog_protocol.records.compression import (
 )
 
 CODECS = [Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD]
-TEXT = b"The quick brown fox jumps over the lazy dog. " * 2000  # 90 KB: several Snappy and LZ4 blocks
+TEXT = b"The quick brown fox jumps over the lazy dog. " * 2000  # 90 KB, which are several Snappy and LZ4 blocks
 LIMIT = 1 << 20
 
 
@@ -80,7 +80,7 @@ def test_lz4_frame_is_one_that_java_reads():
     flags = packed[4]
     assert flags >> 6 == 1, "version 01"
     assert flags & 0x20, "blocks are independent: Java's reader refuses linked ones"
-    # A block checksum (bit 0x10), which cramjam's compressor adds, is fine: Java's reader checks it.
+    # A block checksum (bit 0x10), which cramjam's compressor adds, is allowed, because Java's reader checks it.
     assert not flags & 0x08, "no content size, which Java's reader skips only in part of its versions"
     assert packed[5] >> 4 in (4, 5, 6, 7), "a block size that exists"
     assert packed[-4:] == bytes(4), "the end mark, with no content checksum behind it"
@@ -94,7 +94,7 @@ def test_snappy_is_written_in_xerials_framing():
 
 
 def test_snappy_has_the_known_bytes():
-    block = bytes.fromhex("0510") + b"hello"  # length 5, then a literal of 5
+    block = bytes.fromhex("0510") + b"hello"  # length 5, then a literal of 5 bytes
     framed = XERIAL_HEADER + b"\x00\x00\x00\x07" + block
     assert decompress(Compression.SNAPPY, framed, max_bytes=5) == b"hello"
     assert decompress(Compression.SNAPPY, framed + framed[16:], max_bytes=10) == b"hellohello"
@@ -141,7 +141,7 @@ def test_a_bomb_takes_no_more_than_the_limit(codec):
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.LZ4, Compression.ZSTD])
 @pytest.mark.parametrize("fits", [True, False])
 def test_decompressed_data_is_in_memory_once(codec, fits):
-    """Each fetch and each walked batch may use the full permitted memory."""
+    """Each fetch and each walked batch may use the entire permitted memory, so a second copy would exceed the limit."""
     code = f"""
 import resource
 from oncelog_protocol.records.compression import Compression, RecordsTooLarge, compress, decompress
@@ -186,11 +186,11 @@ def test_cramjam_is_imported_at_first_use_only():
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-# --- zstd's window
+# --- the window of zstd
 
 
 def zstd_frame(size: int, *, window: int, is_one_segment: bool = False) -> bytes:
-    """A frame of `size` zero bytes, in blocks of one byte each, whose decoder must remember `window` bytes."""
+    """Return a frame of `size` zero bytes, in blocks of one byte each, whose decoder must remember `window` bytes."""
     if is_one_segment:
         header = bytes([0b1010_0000]) + window.to_bytes(4, "little")
     else:
@@ -210,7 +210,7 @@ ROOM = 24 << 20
     ("window", "allowed"), [(1 << 20, ROOM), (8 << 20, ROOM), (16 << 20, ROOM // 2), (128 << 20, ROOM // 2)]
 )
 def test_a_zstd_window_beyond_the_usual_takes_its_part_of_what_is_allowed(window: int, allowed: int) -> None:
-    """The decoder keeps a copy of its output in the window: 128 MB of window would use twice the limit."""
+    """The decoder keeps a copy of its output in the window, so a window of 128 MB would use twice the limit."""
     assert len(decompress(Compression.ZSTD, zstd_frame(allowed, window=window), max_bytes=ROOM)) == allowed
     if allowed < ROOM:
         with pytest.raises(RecordsTooLarge):

@@ -1,4 +1,4 @@
-"""kafka-python and aiokafka read our batches, and our codec reads theirs."""
+"""kafka-python and aiokafka decode oncelog's batches, and oncelog decodes theirs."""
 
 import warnings
 
@@ -24,7 +24,7 @@ RECORDS = [
     *(Record(offset, NOW + offset * 37, b"k%d" % offset, b"v" * offset * 7, []) for offset in range(3, 150)),
 ]
 KAFKA_PYTHON_CODECS = [Compression.NONE, Compression.GZIP]
-"""The codecs that kafka-python has without further libraries."""
+"""The codecs that kafka-python supports without further libraries."""
 
 LIBRARIES = [
     *(pytest.param(aiokafka_records, codec, id=f"aiokafka-{codec.name}") for codec in Compression),

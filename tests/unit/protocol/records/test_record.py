@@ -9,7 +9,7 @@ NOW = 1_700_000_000_000
 
 
 def batch_of(payload: bytes, count: int, last_offset_delta: int | None = None, attributes: int = 0) -> RecordBatch:
-    """A batch with these bytes as its records, valid or not."""
+    """Return a batch with these bytes as its records, valid or not."""
     last = count - 1 if last_offset_delta is None else last_offset_delta
     header = HEADER.pack(
         100, HEADER.size - LOG_OVERHEAD + len(payload), 0, 2, 0, attributes, last, NOW, NOW + 9, -1, -1, -1, count
