@@ -23,8 +23,8 @@ class Preview:
 
 
 class Change(ABC):
-    """A change of a cluster. `name_in_url` is also the name of the template of the change's form, if it
-    `has_form`; `section`: the page that the navigation highlights; `heading`: the heading of the empty form; `verb`: the
+    """A change of a cluster. `name_in_url` is also the name of the template of the change's form, if it `has_form`;
+    `section`: the page that the navigation highlights; `heading`: the heading of the empty form; `verb`: the
     button's text.
     """
 
