@@ -32,7 +32,7 @@ FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
 transaction.version 2 on, clients use Kafka's transactions V2 (T6).
 """
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
-"""The characters that a client may use in its software name and version (KIP-511); both become metric labels."""
+"""The characters that a client may use in its software name and version (KIP-511), as in Kafka."""
 
 
 @cache

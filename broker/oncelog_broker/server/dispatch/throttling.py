@@ -12,10 +12,10 @@ The debt of many concurrent requests is bounded by `MAX_DEBT_WINDOWS`. A connect
 longer is checked again like a new one, so that the rate is still enforced. The rate at which an address may open
 connections is a separate quota, connection_creation_rate.
 
-    producer_byte_rate        the bytes of Produce requests
-    consumer_byte_rate        the bytes of records in Fetch responses, except responses to followers
-    request_percentage        processor time (`metered`), except for requests that brokers send as brokers
-    controller_mutation_rate  the partitions that are created and deleted
+- producer_byte_rate limits the bytes of Produce requests.
+- consumer_byte_rate limits the bytes of records in Fetch responses, except responses to followers.
+- request_percentage limits processor time (`metered`), except for requests that brokers send as brokers.
+- controller_mutation_rate limits the partitions that are created and deleted.
 
 Each quota is a token bucket (`security/quotas/bucket.py`). While no client has a quota, the `dispatcher` has no
 Throttling object. A changed quota applies from the next request on.

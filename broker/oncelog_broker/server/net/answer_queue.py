@@ -146,7 +146,7 @@ class AnswerQueue:
 
     @property
     def sent(self) -> int:
-        """The number of bytes that the client has received since the connection began."""
+        """Bytes sent to the client since the connection began, without the bytes in this broker's buffers."""
         return self._written - self._unsent_bytes()
 
     @property

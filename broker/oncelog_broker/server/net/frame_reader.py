@@ -131,7 +131,7 @@ class ReceiveBuffer:
 
     @property
     def has_whole_frame(self) -> bool:
-        """Whether the next frame is complete; False if its size is invalid."""
+        """Whether the next frame is complete; False if the frame's size is invalid."""
         available = self.end - self.begin - SIZE.size
         if available < self._min_frame_bytes:
             return False
