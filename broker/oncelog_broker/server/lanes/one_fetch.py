@@ -2,8 +2,8 @@
 ends.
 
 A partition has news if it has records to return, or if its high watermark or log start offset differs from the value
-last sent in the session. If exactly one partition has news, the lane reads it and responds; if too few bytes are available, the
-request waits. All other cases are read again and served in the usual way.
+last sent in the session. If exactly one partition has news, the lane reads it and responds; if too few bytes are
+available, the request waits. All other cases are read again and served in the usual way.
 """
 
 from __future__ import annotations

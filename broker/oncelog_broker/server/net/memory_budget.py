@@ -20,8 +20,8 @@ from collections import Counter
 from typing import Final
 
 TURNOVER_SECONDS: Final = 30.0
-"""While others wait for memory, a connection must move as many bytes as it uses within this many seconds: receive bytes of
-a request, or send bytes of a response.
+"""While others wait for memory, a connection must move as many bytes as it uses within this many seconds: receive bytes
+of a request, or send bytes of a response.
 """
 PROGRESS_WINDOW_SECONDS: Final = 5.0
 """Seconds for which progress is measured: a shorter pause of a client means nothing."""
