@@ -493,8 +493,8 @@ async def store_without_quorum(world: World, strike: Strike) -> bool:
 
 @fault("store put back", "the metadata store is put back from a backup", the_store, (0.3, 4.0))
 async def store_put_back(world: World, strike: Strike) -> bool:
-    """Only if leaders and in-sync replicas are those of the backup, because otherwise records may be lost, as the guide
-    says.
+    """Strikes only if leaders and in-sync replicas are those of the backup, because otherwise records may be lost, as
+    the guide says.
     """
     if not is_whole(world):
         return False

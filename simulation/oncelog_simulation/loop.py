@@ -385,7 +385,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if threads is None:
             number = SHARED_THREADS if executor is None else int(getattr(executor, "_max_workers", 1))
             threads = self._threads[process, id(executor)] = [0.0] * number
-            self._remains.append(executor)  # keeps the executor alive, so that no other one gets its id
+            self._remains.append(executor)  # keeps the executor alive, so that no other executor gets its id
         free = min(range(len(threads)), key=threads.__getitem__)
         now = self.now + self._ahead
         threads[free] = max(now, threads[free]) + process.random.expovariate(1 / JOB_SECONDS)

@@ -171,7 +171,7 @@ class Cluster:
 
 
 class ClusterFault:
-    """One fault in each broker of a cluster. As a context manager, it removes the fault at the end of the block."""
+    """One fault in each broker of a cluster. As a context manager, it is removed at the end of the block."""
 
     def __init__(self, faults: list[Fault]) -> None:
         self.faults = faults

@@ -70,7 +70,7 @@ def _in_own_process(defect: Defect, seconds: float) -> Found:
 
 
 def _output(*arguments: str) -> str:
-    """Return the last line that such a process prints, or the end of its error output."""
+    """Run a hunt in a separate process; returns the last line that it prints, or the end of its error output."""
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     command = [sys.executable, "-m", "oncelog_simulation.defects.hunt", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -39,7 +39,7 @@ READ_BYTES: Final = 1 << 20
 
 
 class Batch(NamedTuple):
-    """One batch, identified by its header. The CRC represents its records."""
+    """One batch, identified by its header. Batches with equal CRCs count as having equal records."""
 
     base_offset: int
     next_offset: int
@@ -275,8 +275,8 @@ class Committed:
         )
 
     def _counts(self, broker: Running, partition: Partition) -> bool:
-        """Return whether this replica is in sync, and its broker has been registered without a break since this state
-        was written.
+        """Return whether this replica is in sync, and its broker has been registered without a break since the
+        partition's state was written.
         """
         state = self._truth.states.get(_key(partition))
         registered = self._truth.registered.get(broker.number)

@@ -3,7 +3,7 @@
 - The leader epoch never decreases, and it increases with each change of the leader and each removal of a replica.
 - A leader is one of the in-sync replicas, and the in-sync replicas are replicas of the partition.
 - An elected leader was in sync before (unclean elections are off).
-- A reassignment ends when all target replicas are in sync, or is cancelled to its original replicas.
+- A reassignment ends when all target replicas are in sync, or when it is cancelled and the original replicas remain.
 
 The judge checks every write of the metadata store, in the order of the writes. After the store was restored from a
 backup, the judge starts again: the states in between do not count.

@@ -134,7 +134,8 @@ class AclIndex:
         self, principal: str, host: str, operation: AclOperation, kind: ResourceType, *, default: Decision
     ) -> Decision:
         """Return whether the operation is allowed for any name at all (KIP-679): for at least one name that is allowed
-        and that no ACL denies entirely. As in Kafka, an ACL on an operation that implies this one does not count here.
+        and that no ACL denies entirely. As in Kafka, an ACL counts here only if it names this operation or ALL; an ACL
+        on another operation that implies this operation does not count.
         """
         if self.decide(principal, host, operation, kind, NAME_OF_NOTHING, default=default).is_allowed:
             return ALLOWED_BY_DEFAULT

@@ -26,8 +26,8 @@ WITHOUT_PLACE: Final = ("", "")
 
 
 class Recent:
-    """A sum over the latest `span` seconds. The previous span counts with the fraction of it that is still inside, as
-    if its amounts had been evenly distributed. Times are monotonic seconds.
+    """A sum over the latest `span` seconds. The previous span counts in proportion to its part that is still inside the
+    latest `span` seconds, as if its amounts had been evenly distributed. Times are monotonic seconds.
     """
 
     __slots__ = ("_before", "_now", "_number", "_span")

@@ -4,9 +4,9 @@ A client that has exceeded its quota gets its response immediately, with the tim
 broker handles no further request of this connection until the time is over. A Fetch beyond the quota reads nothing and
 gets an empty response.
 
-While other connections of the same client have exceeded a quota, a connection that has not used this quota yet delays
-its first request that does: the request stays unread until the debt is paid (S95). So a client gains nothing by opening
-a new connection for each request. A Produce request that is delayed is charged to the quota at the start of the delay.
+While other connections that share a quota have exceeded it, a connection that has not used this quota yet delays its
+first request that does: the request stays unread until the debt is paid (S95). So a client gains nothing by opening a
+new connection for each request. A Produce request that is delayed is charged to the quota at the start of the delay.
 Such a Produce request waits once, for earlier usage; clients that use the quota all the time do not extend this wait.
 The debt of many concurrent requests is bounded by `MAX_DEBT_WINDOWS`. A connection that has waited for a window or
 longer is checked again like a new one, so that the rate is still enforced. The rate at which an address may open

@@ -131,7 +131,7 @@ class FetchSession:
 
 
 class FetchPlan:
-    """The partitions that one request reads, and how its response is built from the reads."""
+    """The partitions that one request reads, and the way to build the response from what was read."""
 
     __slots__ = ("_incremental", "_session", "wanted")
 

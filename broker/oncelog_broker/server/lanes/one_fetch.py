@@ -130,7 +130,7 @@ class OneFetch:
         self._told: list[SessionPartition] = []
         """The partitions with news for the client."""
         self._readable: list[SessionPartition] = []
-        """The partitions among them that have records to return."""
+        """The partitions in `_told` that have records to return."""
         self._epoch = 0
         """The session's epoch when this request was counted; a different epoch later means that another request uses
         the session, too.
@@ -291,7 +291,8 @@ class OneFetch:
         high_watermark, log_start_offset = partition.high_watermark, partition.log.state.log_start_offset
         if session is not None:
             told.high_watermark, told.log_start_offset = high_watermark, log_start_offset
-            if size:  # a partition that returned records goes to the end: the others come first next time
+            # A partition that returned records goes to the end, so that the other partitions come first next time.
+            if size:
                 session.partitions.move_to_end((wanted.topic, wanted.request.partition))
         offsets = high_watermark, partition.last_stable_offset, log_start_offset
         self._connection.respond(

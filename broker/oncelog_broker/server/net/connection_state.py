@@ -1,7 +1,7 @@
 """When a connection handles its next request: a lifecycle of five states, and a set of holds. Pure.
 
 The lifecycle is a table, TRANSITIONS: every change of a connection's state is caused by an event in it. `make
-reference` draws it (docs/reference/connections.md).
+reference` draws the lifecycle (docs/reference/connections.md).
 
 A hold is a named reason for not handling the next request. Several holds may be set simultaneously, and the code that
 sets a hold also removes it: a connection that is throttled while it queues with a large request waits for both. Each

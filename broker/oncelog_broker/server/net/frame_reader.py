@@ -161,7 +161,7 @@ class ReceiveBuffer:
         self.begin -= SIZE.size + len(frame)
 
     def lend(self) -> None:
-        """Keep the last frame's bytes unchanged until the request that reads it drops it."""
+        """Keep the last frame's bytes unchanged until the request has dropped the frame."""
         self._is_lent = True
 
     def rewind(self) -> bool:

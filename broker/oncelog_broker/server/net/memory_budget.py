@@ -26,7 +26,7 @@ of a request, or send bytes of a response.
 PROGRESS_WINDOW_SECONDS: Final = 5.0
 """Seconds for which progress is measured: a shorter pause of a client means nothing."""
 BEYOND_WINDOW_SECONDS: Final = 1.0
-"""Seconds for which progress is measured while a holding exceeds its share: it must be faster."""
+"""Seconds for which progress is measured while a holding exceeds its share: this connection must be faster."""
 
 NO_LIMIT: Final = -1
 UNLIMITED: Final = 2**63 - 1

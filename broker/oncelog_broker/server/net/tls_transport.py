@@ -1,9 +1,9 @@
 """TLS between a socket and a `BrokerConnection`: the event loop uses it as a protocol, the connection uses it as its
 transport.
 
-It replaces the loop's `start_tls` for four reasons: a connection must be counted before anything is computed for it;
-handshakes must be scheduled (`tls_handshakes`); encrypted bytes must be counted together with the bytes in the socket's
-buffer; and a client that has ended its stream must still get its responses. So TLS behaves like TCP, and
+This class replaces the loop's `start_tls` for four reasons: a connection must be counted before anything is computed
+for it; handshakes must be scheduled (`tls_handshakes`); encrypted bytes must be counted together with the bytes in the
+socket's buffer; and a client that has ended its stream must still get its responses. So TLS behaves like TCP, and
 `BrokerConnection` sees no difference.
 
 All connections receive through one shared buffer, because received bytes are decrypted immediately into the buffer of

@@ -55,8 +55,8 @@ def handle(request: FetchRequest, context: RecordContext) -> Answer[FetchRespons
 def read_again(
     request: FetchRequest, context: RecordContext, follower: Follower | None, plan: FetchPlan, *, may_wait: bool
 ) -> Answer[FetchResponse]:
-    """Return the response to a request that is already planned, after a follower's position was noted; `request` counts
-    except for its partitions.
+    """Return the response to a request that is already planned, after a follower's position was noted; the partitions
+    come from `plan`, all other fields from `request`.
     """
     fetch = _Fetch(request, context, follower)
     return fetch.read_again(plan, may_wait=may_wait)

@@ -277,9 +277,9 @@ class _Produce:
         led: Partition | None = None,
         walked_for: LogConfig | None = None,
     ) -> Answer[None]:
-        """Append one batch, and complete its response. `led`: the batch's partition if it was already looked up.
-        `walked_for`: the log's settings under which the batch's records were already walked; if the settings have
-        changed since, the records are walked again.
+        """Append one batch, and fill in the result of its partition. `led`: the batch's partition if it was already
+        looked up. `walked_for`: the log's settings under which the batch's records were already walked; if the settings
+        have changed since, the records are walked again.
         """
         request, context = self._request, self._context
         partition = None

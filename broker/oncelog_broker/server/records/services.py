@@ -15,7 +15,7 @@ from oncelog_broker.server.request.context import CommonServices, RequestContext
 
 
 class RecordServices(CommonServices, Protocol):
-    """The parts of the broker that handlers of records may use, in addition to the common ones."""
+    """The parts of the broker that handlers of records may use, in addition to CommonServices."""
 
     replicas: Replicas
     logs: LogManager
