@@ -99,7 +99,7 @@ class SimulatedDisk:
         doom: Callable[[], None],
         locks: dict[str, Process],
     ) -> None:
-        """`doom` kills the process. `locks`: the locks that processes of this machine have."""
+        """`doom` is a function that kills the process. `locks`: the locks that processes of this machine have."""
         self.storage = storage
         self.troubles = troubles
         self.open_files: WeakSet[SimulatedFile] = WeakSet()
@@ -110,7 +110,7 @@ class SimulatedDisk:
         self._doom = doom
         self._locks = locks
 
-    # --- before each call
+    # --- checks before each call
 
     def before_read(self, path: str) -> None:
         if _JUDGES.read:

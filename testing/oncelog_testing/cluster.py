@@ -50,7 +50,7 @@ class Cluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all brokers, for any client."""
+        """The comma-separated addresses of all brokers, for any client."""
         return ",".join(broker.bootstrap_servers for broker in self.brokers.values())
 
     def __str__(self) -> str:

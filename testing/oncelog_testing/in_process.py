@@ -51,7 +51,7 @@ class MemoryBroker:
 
     @property
     def broker(self) -> Broker:
-        """The broker object, while it runs."""
+        """The broker object while it runs; raises an error otherwise."""
         assert self._broker is not None, f"broker {self.number} does not run"
         return self._broker
 

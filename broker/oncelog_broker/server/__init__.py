@@ -1,4 +1,4 @@
-"""The server: sockets in, requests dispatched to their handlers, responses out in order.
+"""The server: receives requests from sockets, dispatches them to their handlers, and sends the responses in order.
 
 `net/` has the connections, with all limits on the resources of a client. `dispatch/` leads from a request's header to
 its handler, and from the handler's response to bytes; `lanes/` (the fast lanes) serve repeated similar requests without

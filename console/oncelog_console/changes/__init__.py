@@ -1,4 +1,4 @@
-"""Changes of a cluster, each with the `oncelog` command that does the same. No HTML.
+"""Changes of a cluster, each with the `oncelog` command that makes the same change. No HTML.
 
 - `change` is the base class of all changes, and reads the fields of a form.
 - `commands` (pure) builds commands to copy into a shell.

@@ -39,7 +39,7 @@ READ_BYTES: Final = 1 << 20
 
 
 class Batch(NamedTuple):
-    """One batch, identified by its header. Batches with equal CRCs count as having equal records."""
+    """One batch, which its header identifies. Batches with equal CRCs count as having equal records."""
 
     base_offset: int
     next_offset: int
@@ -118,7 +118,7 @@ class Committed:
         self._power_cuts_seen = 0
         self.excused: set[Place] = set()
 
-    # --- called by the world
+    # --- methods that the world calls
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
         """Handle power cuts immediately, while it is known which other brokers were running; and check the partitions

@@ -67,7 +67,7 @@ class Histories:
             await world.client("auditor").run(lambda: self._read(world))
         except TimeoutError:
             if self._committed.excused:
-                return found  # a coordinator that has lost its log cannot end its open transactions
+                return found  # A coordinator that has lost its log cannot end its open transactions.
             return [*found, f"{SETTLE_SECONDS:g} s after the calm transactions hold readers back: {self._held(world)}"]
         except KafkaError as error:
             return [*found, f"all could not be read in the end: {error}"]

@@ -54,7 +54,7 @@ _ByPrincipal = Mapping[str, tuple[AclEntry, ...]]
 
 
 class _Patterns:
-    """The patterns of one resource type. The patterns never change after the index is built."""
+    """The patterns of one resource type, indexed by name. The patterns never change after the index is built."""
 
     __slots__ = ("lengths", "literal", "prefixed")
 
@@ -84,7 +84,7 @@ NO_PATTERNS: Final = _Patterns({}, {})
 
 
 class AclIndex:
-    """ACLs by resource type, pattern type and name."""
+    """Indexes ACLs by resource type, pattern type and name."""
 
     __slots__ = ("_acls", "_by_type")
 
@@ -161,7 +161,7 @@ class AclIndex:
 
 
 class _Names(tuple[set[str], set[str]]):
-    """(names in literal patterns, names in prefixed patterns)."""
+    """Two sets of resource names: the names in literal patterns, and the names in prefixed patterns."""
 
     __slots__ = ()
 

@@ -1,4 +1,4 @@
-"""Quota usage and throttling for metrics: rates over the latest windows, as in Kafka. Pure.
+"""Records quota usage and throttling for the metrics: rates over the latest windows, as in Kafka. Pure.
 
 Clients choose their client ids, and each reported id becomes a time series that is stored for weeks. Therefore the
 number of reported entities is limited, and entities with a quota set by name come first. An entity without usage for an

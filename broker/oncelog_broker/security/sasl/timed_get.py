@@ -18,7 +18,7 @@ from urllib.request import FileHandler, HTTPHandler, HTTPRedirectHandler, HTTPSH
 
 
 class _Deadline:
-    """A deadline `seconds` from now."""
+    """A deadline, `seconds` from now."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds

@@ -89,7 +89,8 @@ async def _nodes_of_addresses(context: AccessContext, pause: Pause) -> OtherNode
 
 async def _changes(entity: QuotaEntity, entry: Entry, pause: Pause) -> Changes:
     """Return the changes of one entry; the removal of a key that is not a quota is ignored. Raises KafkaError
-    INVALID_REQUEST."""
+    INVALID_REQUEST for a repeated key or an invalid value.
+    """
     changes: Changes = {}
     keys, named = keys_of(entity), set()
     for op in entry.ops:

@@ -95,7 +95,7 @@ class Throttling:
                 self.observed.quotas = image.quotas
         return self if self._has_quotas else None
 
-    # --- called by the `dispatcher`
+    # --- methods for the `dispatcher`
 
     def context(
         self,
@@ -199,7 +199,7 @@ class Throttling:
         if self.observed is not None:
             self.observed.waits(key, limit.shared_by, seconds, self._clock.monotonic())
 
-    # --- called by fast lanes
+    # --- methods for fast lanes
 
     def known_limits(self, connection: BrokerConnection, client_id: str | None) -> ClientLimits | None:
         """Return the client's quotas if they were looked up already; None means that the usual way must do so."""
@@ -220,7 +220,7 @@ class Throttling:
         seconds, key, limit = self._count_produced(limits, request_bytes)
         return self._throttle(connection, limits, seconds, key, limit) if seconds > 0 else 0
 
-    # --- called by contexts
+    # --- methods for request contexts
 
     def wait(self, key: QuotaKey, limit: Limit) -> float:
         """Return the seconds that a client must wait at its current usage."""

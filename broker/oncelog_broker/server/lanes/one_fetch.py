@@ -85,7 +85,7 @@ class Asked:
         self.min_bytes = min(request.min_bytes, request.max_bytes)
         self.max_wait_seconds = min(request.max_wait_ms / 1000, fetch.MAX_WAIT_SECONDS)
         self.topic = NO_TOPIC
-        """The topic of the partition that such a request names."""
+        """The topic of the partition that a request with these bytes names."""
         if request.topics:
             self.topic = TopicName(request.topics[0].topic, request.topics[0].topic_id)
         self.partitions: dict[int, SessionPartition] = {}
@@ -348,7 +348,7 @@ class OneFetch:
         if self._started and ways.route.times is not None:
             ways.route.times.note_waited(self._started, self._waiting_since, answered, ways.monotonic())
 
-    # --- the usual way
+    # --- falling back to the usual way
 
     def _context(self) -> RecordContext:
         return RequestContext(

@@ -59,7 +59,7 @@ ELEMENTS_AT_ONCE: Final = 4_000
 
 @dataclass(slots=True)
 class Limits:
-    """The limits of one broker and their present usage."""
+    """The limits of one broker, and their current usage."""
 
     max_connections: int
     max_connections_per_ip: int

@@ -30,7 +30,7 @@ BEYOND_WINDOW_SECONDS: Final = 1.0
 
 NO_LIMIT: Final = -1
 UNLIMITED: Final = 2**63 - 1
-"""The size of a budget with NO_LIMIT."""
+"""The room in bytes of a holding whose budget has NO_LIMIT."""
 
 
 def _share(left: int) -> int:
@@ -61,7 +61,7 @@ class MemoryBudget:
 
     @property
     def total(self) -> int:
-        """All bytes in use."""
+        """The bytes of all holdings together."""
         return self.used + (0 if self.beyond is None else self.beyond.held)
 
     def _add(self, address: str, size: int) -> None:
@@ -136,8 +136,7 @@ class Holding:
 
     @property
     def is_short(self) -> bool:
-        """Whether another holding of the same budget was refused bytes, and half of the budget has not been free
-        since."""
+        """Whether another holding of this budget was refused bytes, and half of the budget has not been free since."""
         return self._budget.is_short
 
     def hold(self, size: int, needs: int = 0) -> bool:

@@ -161,7 +161,7 @@ class _Fetch:
         return then(self._context.in_slices(self._read()), self._answer)
 
     def _wait(self, read: FetchRead, missing_bytes: int) -> Answer[None]:
-        """Wait until `missing_bytes` more are available or the time is up."""
+        """Wait until `missing_bytes` more bytes are available, or until max_wait_ms has passed."""
         if read.is_outdated():
             return None
         if self._follower is not None:

@@ -20,7 +20,7 @@ class RecordServices(CommonServices, Protocol):
     replicas: Replicas
     logs: LogManager
     transactions: TransactionCoordinator
-    """Verifies that a partition is part of a transaction."""
+    """Verifies whether a partition is part of a transaction."""
     throttles: Throttles
     isr_keeper: IsrKeeper
     fetch_sessions: FetchSessions
