@@ -23,9 +23,9 @@ class Preview:
 
 
 class Change(ABC):
-    """A change of a cluster. `name_in_url` is also the name of the template of the change's form, if it `has_form`;
-    `section`: the page that the navigation highlights; `heading`: the heading of the empty form; `verb`: the button's
-    text.
+    """A change of a cluster. `name_in_url` is also the name of the template of the change's form, if the change
+    `has_form`. `section` is the page that the navigation highlights, `heading` the heading of the empty form,
+    `verb` the text of the button.
     """
 
     name_in_url: ClassVar[str]

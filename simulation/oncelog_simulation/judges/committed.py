@@ -141,7 +141,7 @@ class Committed:
             if seen.get(partition) != now:
                 self._opened_with.setdefault(partition, partition.log.log_end_offset)
                 if partition.log.state.is_truncating:
-                    continue  # the partition is checked when its loading is done
+                    continue  # the partition is checked when its truncation is done
                 seen[partition] = now
                 moved.add(_key(partition))
         return moved
