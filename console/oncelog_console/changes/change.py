@@ -24,8 +24,8 @@ class Preview:
 
 class Change(ABC):
     """A change of a cluster. `name_in_url` is also the name of the template of the change's form, if the change
-    `has_form`. `section` is the page that the navigation highlights, `heading` the heading of the empty form,
-    `verb` the text of the button.
+    `has_form`. `section` is the page that the navigation highlights, `heading` the heading of the empty form, `verb`
+    the text of the button.
     """
 
     name_in_url: ClassVar[str]

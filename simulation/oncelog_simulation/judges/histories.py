@@ -131,7 +131,7 @@ class Histories:
     def _judge(self) -> list[str]:
         excused = {place.topic for place in self._committed.excused}
         found = violations(self._notes.history)
-        if excused:  # including an internal topic, which has the state of transactions and groups
+        if excused:  # perhaps an internal topic, which has the state of transactions and groups
             found = [each for each in found if each.kind in STILL_JUDGED]
         wrong = [str(each) for each in found]
         return wrong if excused else [*wrong, *self._two_values()]

@@ -125,7 +125,7 @@ class Observed:
             place = self._places[key, labels] = _Place(self._span, is_named=is_named)
             place.last = now
             return place
-        # One such place for each kind of quota.
+        # All further entities share one place for each kind of quota.
         return self._places.setdefault((key, WITHOUT_PLACE), _Place(self._span, is_named=True))
 
     def _sweep(self, now: float) -> None:

@@ -234,7 +234,7 @@ class FetchSessions:
             and is_incremental
             and sum(len(topic.partitions) for topic in request.topics) > MAX_SESSION_PARTITIONS
         ):
-            # The old session is closed before any partition of the request is processed.
+            # The request is refused before any of its partitions is processed.
             self._give_up(request.session_id, owner)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         named: Named = {}

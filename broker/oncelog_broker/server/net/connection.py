@@ -440,7 +440,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _go_on(self) -> None:
         """Handle the next requests if no hold remains; called when a hold was removed."""
         if not self._lifecycle.holds:
-            # Otherwise no bytes are buffered, and none are lent.
+            # An open connection without received bytes has no frame to handle, and has lent none.
             if self._received.end or self._lifecycle.state is not State.OPEN:
                 self._handle_frames()
             if not self._lifecycle.holds:

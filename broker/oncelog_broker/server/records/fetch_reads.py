@@ -230,7 +230,7 @@ class ConsumerRead(FetchRead):
         first_version = FIRST_FETCH_VERSIONS.get(code)
         if first_version is None or self._version < first_version:
             return None
-        # This broker leads the partition in an epoch that the reader does not know.
+        # With FENCED_LEADER_EPOCH, this broker leads the partition in an epoch that the reader does not know.
         own = code is ErrorCode.FENCED_LEADER_EPOCH
         self.hints = self.hints or LeaderHints(self._context)
         hint = self.hints.of(*wanted.topic, wanted.request.partition, by_id=self._by_id, or_own=own)
