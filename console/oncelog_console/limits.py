@@ -55,7 +55,7 @@ MAX_SEARCHED_PARTITIONS: Final = 5_000
 MAX_TRANSACTIONS: Final = 100
 """Limit on the open transactions that are described."""
 MAX_EXPLAINED: Final = 100
-"""Partitions."""
+"""Limit on the partitions whose blocking transactions are explained."""
 MAX_HOLDS: Final = 50
 """Limit on the partitions that are shown of one transaction."""
 

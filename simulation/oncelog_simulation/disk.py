@@ -25,7 +25,7 @@ from oncelog_simulation.storage import Directory, Inode, Storage
 WRITE_SECONDS: Final = 0.00002
 READ_SECONDS: Final = 0.00001
 SYNC_SECONDS: Final = 0.0008
-"""Average duration of this call on a healthy disk, in seconds."""
+"""Average durations of a read, a change and a sync on a healthy disk, in seconds."""
 ROOM_BYTES: Final = 100 << 30
 """Free bytes on a disk that is not full."""
 
