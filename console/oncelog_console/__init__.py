@@ -1,26 +1,20 @@
 """`oncelog console`: a web page that shows a cluster and changes it. The console is an admin client, so it also works
 with Apache Kafka.
 
-command.py       the command
-configuration.py the file of several clusters
-application.py   the ASGI application: routes
-entrance.py      finds the console of a visitor before each page, or leads to the login
-pages/           requests to pages
-rendering.py     templates, and error pages
-site.py          all clusters and sessions
-clusters.py      a cluster as it is configured
-console.py       state shared by the pages of one cluster for one user
-login/           sessions, and the login at an identity provider
-lookups/         state of a cluster, read with the admin client; no HTML
-changes/         changes of a cluster, with the commands that do the same
-values/          values of records, read and searched in worker processes
-downloads.py     (pure) records as a file
-drawing/         (pure) coordinates of pictures
-link.py          the admin client shared by all pages
-guard.py         checks hosts, sites, tokens and headers before every page
-serving.py       uvicorn with limits
-addresses.py     parses the address of a listener
-urls.py          (pure) addresses of our pages
-visible_text.py  (pure) text from the cluster, control characters escaped
-limits.py        limits of requests and pages
+- `command` is the command line, and `configuration` reads the file of several clusters.
+- `application` is the ASGI application with its routes; `serving` runs it in uvicorn, with limits.
+- `guard` checks hosts, origins, tokens and headers before every page.
+- `entrance` finds the console of a visitor before each page, or redirects to the login.
+- `pages/` handles requests for pages; `rendering` has the templates' environment, and the error pages.
+- `site` has all clusters and sessions, `clusters` a cluster as it is configured, and `console` the state that the pages
+  of one cluster share for one user.
+- `login/` has the sessions, and the login at an identity provider.
+- `lookups/` reads the state of a cluster with the admin client; it contains no HTML.
+- `changes/` changes a cluster, and shows the equivalent commands.
+- `values/` decodes and searches values of records in worker processes.
+- `downloads` (pure) writes records as a file, and `drawing/` (pure) computes the coordinates of pictures.
+- `link` is the admin client that all pages share.
+- `addresses` parses the address of a listener, and `urls` (pure) builds the URLs of pages.
+- `visible_text` (pure) escapes control characters in text from the cluster.
+- `limits` has the limits on requests and pages.
 """

@@ -1,4 +1,4 @@
-"""The ASGI application: its routes, and the background work of its lifetime."""
+"""The ASGI application: its routes, and its background tasks."""
 
 from __future__ import annotations
 

@@ -129,9 +129,9 @@ def console(
 ) -> None:
     """Show clusters as web pages: brokers, topics, records as they come, groups, transactions, queries of Spark.
 
-    It is an admin client: it works with Apache Kafka, too. Without a login, everyone who can open the page has the
-    console's read access, and with --allow-changes all its rights: it listens on loopback by default.
-    With --login, or a login in the file of --config, each visitor is a user of the cluster.
+    The console is an admin client, so it also works with Apache Kafka. Without a login, everyone who can open the page
+    has the console's read access, and with --allow-changes all its rights; so the console listens on loopback by
+    default. With --login, or a login in the file of --config, each visitor is a user of the cluster.
     """
     host, port = address_of(listen)
     if configuration is not None and (queries_at or registry_at or schemas or connect_at or allow_changes or login):

@@ -1,4 +1,4 @@
-"""The limits of the console: a visitor can harm neither the cluster nor the console."""
+"""The limits of the console, so that a visitor can harm neither the cluster nor the console."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 MAX_CONNECTIONS: Final = 64
 """Limit on open connections, including live tails; a new connection closes the one that was idle longest."""
 HEAD_SECONDS: Final = 20.0
-"""Seconds from the opening of a connection, or the end of its last response, to a complete request head."""
+"""Seconds from the opening of a connection, or from the end of its last response, to a complete request head."""
 MAX_FORM_BYTES: Final = 256 * 1024
 FORM_SECONDS: Final = 10.0
 MAX_FORM_FIELDS: Final = 32
@@ -55,7 +55,7 @@ MAX_SEARCHED_PARTITIONS: Final = 5_000
 MAX_TRANSACTIONS: Final = 100
 """Limit on the open transactions that are described."""
 MAX_EXPLAINED: Final = 100
-"""Partitions."""
+"""Limit on the partitions whose blocking transactions are explained."""
 MAX_HOLDS: Final = 50
 """Limit on the partitions that are shown of one transaction."""
 
@@ -90,7 +90,7 @@ PAGE_BYTES: Final = 2 * 1024 * 1024
 """Bytes that are fetched for a page of records."""
 SCAN_BYTES: Final = 16 * 1024 * 1024
 SCAN_SECONDS: Final = 5.0
-"""Seconds of a search by key; then the page asks whether to continue."""
+"""Seconds after which a search by key pauses and the page asks whether to continue."""
 MAX_BATCH_BYTES: Final = 16 * 1024 * 1024
 """Limit in bytes on one batch after decompression."""
 MAX_BATCH_RECORDS: Final = 200_000
@@ -100,7 +100,7 @@ TAIL_BYTES: Final = 256 * 1024
 TAIL_RECORDS: Final = 100
 """Records in one message to the browser; further records are only counted."""
 
-# --- reading values
+# --- decoding values
 
 MAX_WORKERS: Final = 2
 """Limit on the worker processes that decode values."""

@@ -100,7 +100,7 @@ def environment() -> Environment:
 
 
 def render(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """Render a page. The page's console is in the scope; pages outside a cluster have none."""
+    """Render a template as a page. The page's console is in the scope; pages outside a cluster have none."""
     console: Console | None = request.scope.get("console")
     notice = None if console is None else console.notices.get(request.query_params.get("notice", ""))
     given = {"console": console, "notice": notice, "has_several": request.app.state.site.has_several} | values

@@ -145,7 +145,7 @@ def site_of(clusters: Iterable[Cluster], oidc: Provider | None = None, *, is_sec
         )
         if cluster.login is Login.NONE:
             link = Link(cluster.bootstrap, cluster.settings)
-            link.new_admin()  # report an invalid setting now
+            link.new_admin()  # report an invalid setting now, and not at the first request
             place.open = Console(cluster, link, place.values, place.queries, capacity)
         elif cluster.login is Login.OIDC and oidc is None:
             raise ValueError(f"{cluster.name}: login=oidc needs an identity provider: [oidc] in the file of --config")

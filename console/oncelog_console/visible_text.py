@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 KEPT: Final = frozenset(" \n\t")
 THOUSANDS: Final = "\u202f"
-"""A narrow space, which Python counts as unprintable. It is kept where `number` inserts it, and escaped elsewhere."""
+"""A narrow space, which Python counts as unprintable. The space is kept where `number` inserts it, and escaped
+elsewhere.
+"""
 _WITHIN_NUMBER: Final = re.compile(rf"(?<=[0-9]){THOUSANDS}(?=[0-9]{{3}})")
 NOTHING: Final = "–"
 HEX_BYTES: Final = 1024

@@ -63,9 +63,9 @@ def application(registry: Registry, hosts: frozenset[str] | None = None) -> Star
 
 
 class UndecodedPaths:
-    """ASGI middleware: routes are matched with the path as it was sent. A client sends the subject `orders/versions` as
-    `orders%2Fversions`; if the path were decoded earlier, a look-up of this subject would become a registration under
-    `orders`.
+    """ASGI middleware: matches routes with the path exactly as the client has sent it. A client sends the subject
+    `orders/versions` as `orders%2Fversions`; if the path were decoded earlier, a look-up of this subject would become a
+    registration under `orders`.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -142,7 +142,7 @@ class Calls:
             ("DELETE", "/mode/{subject:path}", self.remove_mode),
         ]
 
-    # --- about the registry
+    # --- calls about the registry itself
 
     async def root(self, _: Request) -> Any:
         return {}
@@ -161,7 +161,7 @@ class Calls:
     async def types(self, _: Request) -> Any:
         return list(TYPES)
 
-    # --- schemas by id
+    # --- calls for schemas by id
 
     async def schema_by_id(self, request: Request) -> Any:
         found = await self._registry.with_id(_id(request))
@@ -298,7 +298,7 @@ class Calls:
         return {"mode": await self._registry.remove_mode(_subject(request))}
 
 
-# --- parameters of a request
+# --- parsing the parameters of a request
 
 
 async def _body(request: Request) -> dict[str, Any]:

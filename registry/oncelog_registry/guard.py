@@ -1,8 +1,8 @@
 """Checks every call first, because a page that is open in a user's browser must not cause calls.
 
-A browser names the site of the page in `Origin` or `Sec-Fetch-Site` with each request that a page causes; programs send
-neither. A name that resolves to the registry today may resolve to another site's server tomorrow: a registry on
-loopback accepts only the names of loopback and the names that it was started with.
+A browser names the site of the page in `Origin` or `Sec-Fetch-Site` with each request that a page causes; other
+programs send neither. A name that resolves to the registry today may resolve to another site's server tomorrow: a
+registry on loopback accepts only the names of loopback and the names that it was started with.
 """
 
 from __future__ import annotations

@@ -62,8 +62,9 @@ class Journal:
         self._reading, self._writing = asyncio.Lock(), asyncio.Lock()
 
     async def start(self) -> None:
-        """Create the topic if it does not exist, and read it to its end. Raises KafkaError, UnusableTopic,
-        RegistryError."""
+        """Create the topic if it does not exist, and read it to its end. Raises KafkaError, UnusableTopic or
+        RegistryError.
+        """
         await self._admin.start()
         await self._make_topic()
         await self._consumer.start()

@@ -60,7 +60,7 @@ def mode_record(subject: str | None, mode: str | None) -> Record:
 
 def delete_subject_record(subject: str, last_version: int) -> Record:
     """Return the record that says: all versions up to this one are soft-deleted. The record is written together with
-    the records of the versions, for registries that read only this one.
+    the records of the versions, for registries that evaluate only this record.
     """
     key = {"keytype": DELETE_SUBJECT, "subject": subject, "magic": 0}
     return Record(_dumped(key), _dumped({"subject": subject, "version": last_version}))

@@ -41,7 +41,7 @@ PARSED_SCHEMAS: Final = 500
 
 
 class Registry:
-    """One registry on one cluster. Call `start`, then any number of concurrent calls, then `close`."""
+    """A schema registry on one cluster. Call `start`, then any number of concurrent calls, then `close`."""
 
     def __init__(self, bootstrap: str, settings: Mapping[str, Any], topic: str = TOPIC) -> None:
         self._state = State()

@@ -46,7 +46,7 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class SubjectVersion:
-    """One version of a subject. A soft-deleted version is kept for readers of old records."""
+    """One registered version of a subject. A soft-deleted version is kept for readers of old records."""
 
     subject: str
     version: int

@@ -25,7 +25,7 @@ LATEST: Final = "latest"
 
 
 class State:
-    """The subjects with their versions, the levels and the modes. Only `apply` changes this state."""
+    """The subjects with their versions, the compatibility levels and the modes. Only `apply` changes this state."""
 
     def __init__(self) -> None:
         self._subjects: dict[str, dict[int, SubjectVersion]] = {}
@@ -84,7 +84,7 @@ class State:
             yield from self.versions(subject, deleted=deleted)
 
     def same_schema(self, subject: str, print_of: str, *, deleted: bool = False) -> SubjectVersion | None:
-        """Return the newest version of a subject with this fingerprint."""
+        """Return the newest version of a subject with this fingerprint; None if there is none."""
         same = [each for each in self.versions(subject, deleted=deleted) if each.fingerprint == print_of]
         return same[-1] if same else None
 

@@ -1,5 +1,5 @@
-"""A whole cluster in one process, from one seed: real brokers and clients in a simulated world, and faults that strike
-them.
+"""An entire cluster in one process, determined by one seed: real brokers and clients in a simulated world, and faults
+that strike them.
 
 `loop` is the event loop with virtual time, `process` one process that runs in it; `clock` has the clocks of its hosts.
 The network is in `network`, `links` and `streams`, the disks in `storage` and `disk`, the metadata store in `ensemble`

@@ -1,7 +1,7 @@
 """The clocks of a simulated host: virtual time with an offset of the wall clock, and a rate at which it drifts.
 
-`HostClock` is a `runtime.clock.Clock`. The loop sets `virtual` before each iteration of the host's process; reading the
-time takes virtual time, so that code which loops until a deadline ends.
+`HostClock` implements `runtime.clock.Clock`. The loop sets `virtual` before each iteration of the host's process;
+reading the time takes virtual time, so that code which loops until a deadline ends.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from oncelog_simulation.storage import Directory, Inode, Storage
 WRITE_SECONDS: Final = 0.00002
 READ_SECONDS: Final = 0.00001
 SYNC_SECONDS: Final = 0.0008
-"""Average duration of this call on a healthy disk, in seconds."""
+"""Average durations of a read, a change and a sync on a healthy disk, in seconds."""
 ROOM_BYTES: Final = 100 << 30
 """Free bytes on a disk that is not full."""
 
@@ -99,7 +99,7 @@ class SimulatedDisk:
         doom: Callable[[], None],
         locks: dict[str, Process],
     ) -> None:
-        """`doom` kills the process. `locks`: the locks that processes of this machine have."""
+        """`doom` is a function that kills the process. `locks`: the locks that processes of this machine have."""
         self.storage = storage
         self.troubles = troubles
         self.open_files: WeakSet[SimulatedFile] = WeakSet()
@@ -110,7 +110,7 @@ class SimulatedDisk:
         self._doom = doom
         self._locks = locks
 
-    # --- before each call
+    # --- checks before each call
 
     def before_read(self, path: str) -> None:
         if _JUDGES.read:

@@ -67,7 +67,7 @@ class ZnodeStat(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """The response to the request with this number. `result` may be an exception."""
+    """The response to the request with this number. `result` is an exception if the request has failed."""
 
     number: int
     result: Any
@@ -248,14 +248,14 @@ class Connection:
 
 
 class Ensemble:
-    """The servers, their leader, and the sessions."""
+    """The simulated ZooKeeper ensemble: its servers, their leader, and the sessions."""
 
     def __init__(self, loop: SimulatedLoop, fabric: Fabric, random: Random, servers: int = 3) -> None:
         self.loop = loop
         self.fabric = fabric
         self.random = random
         self.tree = Tree()
-        """The tree of the leader."""
+        """The tree of the leader, with all committed writes."""
         self.zxid = 0
         self.sessions: dict[int, SessionRecord] = {}
         self.has_quorum = True
@@ -277,7 +277,7 @@ class Ensemble:
     def connect_string(self) -> str:
         return ",".join(f"{server.host.name}:2181" for server in self.servers)
 
-    # --- the leader
+    # --- methods of the leader
 
     def submit(self, server: Server, work: Callable[..., None], *args: Any) -> None:
         """Let the leader execute a request that a server has received. Without a quorum the request has no effect."""

@@ -80,7 +80,7 @@ def fault(
     return add
 
 
-# --- choice of the machine
+# --- functions that choose the machine
 
 
 def a_broker(random: Random, plan: Plan) -> tuple[str, ...]:
@@ -318,7 +318,7 @@ async def clock_drift(world: World, strike: Strike) -> bool:
     return True
 
 
-# --- the network
+# --- faults of the network
 
 
 async def _cut(world: World, pairs: list[tuple[str, str]], seconds: float) -> bool:
@@ -422,7 +422,7 @@ async def flapping(world: World, strike: Strike) -> bool:
     return True
 
 
-# --- the metadata store
+# --- faults of the metadata store
 
 
 @fault("session ends", "the session of a broker ends, and it does not know", a_broker, (0.0, 3.0))
@@ -493,8 +493,8 @@ async def store_without_quorum(world: World, strike: Strike) -> bool:
 
 @fault("store put back", "the metadata store is put back from a backup", the_store, (0.3, 4.0))
 async def store_put_back(world: World, strike: Strike) -> bool:
-    """Only if leaders and in-sync replicas are those of the backup, because otherwise records may be lost, as the guide
-    says.
+    """Strikes only if leaders and in-sync replicas are those of the backup, because otherwise records may be lost, as
+    the guide says.
     """
     if not is_whole(world):
         return False
@@ -580,7 +580,7 @@ async def slow_disk(world: World, strike: Strike) -> bool:
     return True
 
 
-# --- disks that lose their contents
+# --- faults that destroy the contents of disks
 
 
 def is_whole(world: World) -> bool:

@@ -32,7 +32,7 @@ class Link:
         self._late_share = late_share
         self.is_cut = False
         self.slowness = 1.0
-        """The factor by which all transfers take longer."""
+        """The factor by which all transfers on this link take longer."""
         self.waiting: dict[Stuck, None] = {}
         """Streams with packets that wait because the link is cut."""
 

@@ -41,7 +41,7 @@ slices end after a few steps.
 JOB_SECONDS: Final = 0.002
 """Mean seconds until a job of a worker thread is done."""
 SHARED_THREADS: Final = 32
-"""Worker threads of each process for jobs that name no executor."""
+"""Number of worker threads in each process for jobs that name no executor."""
 
 
 class NothingLeft(RuntimeError):
@@ -91,7 +91,7 @@ class _Handle(asyncio.Handle):
 
 
 class _Timer(asyncio.TimerHandle):
-    """A timer; it is in the loop's heap until its time, even if it is cancelled."""
+    """A timer, which stays in the loop's heap until its time, even if it is cancelled."""
 
     __slots__ = ("process",)
 
@@ -349,7 +349,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self._remains.append(process)
 
     def pause(self, process: Process) -> None:
-        """SIGSTOP: its callbacks wait until `resume`."""
+        """SIGSTOP: the callbacks of the process wait until `resume`."""
         process.is_paused = True
 
     def resume(self, process: Process) -> None:
@@ -385,7 +385,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         if threads is None:
             number = SHARED_THREADS if executor is None else int(getattr(executor, "_max_workers", 1))
             threads = self._threads[process, id(executor)] = [0.0] * number
-            self._remains.append(executor)  # keeps the executor alive, so that no other one gets its id
+            self._remains.append(executor)  # keeps the executor alive, so that no other executor gets its id
         free = min(range(len(threads)), key=threads.__getitem__)
         now = self.now + self._ahead
         threads[free] = max(now, threads[free]) + process.random.expovariate(1 / JOB_SECONDS)

@@ -36,7 +36,7 @@ class Killed(Exception):
 
 
 class Machine:
-    """A host with a clock and an address. `name` is unique in its world."""
+    """A host with a clock and an address. `name` is unique in the machine's world."""
 
     def __init__(self, world: Surroundings, name: str, address: str) -> None:
         self.world = world

@@ -1,7 +1,7 @@
 """The simulated network: hosts with addresses, links between them, and the faults of links.
 
 While a link is cut no packets arrive: they wait, as if TCP retransmitted them, and arrive after the repair; if the
-repair takes too long, the stream breaks at both ends. `links` has the links and `streams` the streams.
+repair takes too long, the stream breaks at both ends. `links` implements the links, and `streams` the TCP streams.
 
 `Fabric` knows all hosts and links, and implements the loop's `create_connection`. `HostNetwork` is a broker's
 implementation of `runtime.network`.
@@ -35,7 +35,7 @@ Factory = Callable[[], asyncio.BaseProtocol]
 
 
 class SimulatedListening:
-    """A bound port of a host: `runtime.network.Listening`."""
+    """A bound port of a host; implements `runtime.network.Listening`."""
 
     def __init__(self, fabric: Fabric, host: SimulatedHost, process: Process, port: int, factory: Factory) -> None:
         self._fabric = fabric

@@ -1,9 +1,9 @@
 """The operator of a simulated cluster, who follows the guides after the faults are over (docs/guides/operations.md).
 
 If some logs of a broker are offline, the operator restarts the broker once its disk works again, and once more if they
-are still offline. If a broker refuses to start with the remaining data of its disk, the operator tells it to accept
-them, because there is no backup to restore. A disk on which a bit has changed is replaced when all replicas are in
-sync, so that its broker copies all data from others.
+are still offline. If a broker refuses to start with the remaining data of its disk, the operator sets the setting with
+which the broker accepts these data, because there is no backup to restore. A disk on which a bit has changed is
+replaced when all replicas are in sync, so that its broker copies all data from others.
 """
 
 from __future__ import annotations

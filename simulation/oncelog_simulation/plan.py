@@ -10,7 +10,7 @@ from oncelog_simulation.links import LATE_SHARE
 
 @dataclass(frozen=True)
 class Strike:
-    """One fault: its time, machine, duration and strength."""
+    """One strike of a fault: its time, machine, duration and strength."""
 
     at: float
     """Virtual seconds since the workloads started."""
@@ -26,7 +26,7 @@ class Strike:
 
 @dataclass(frozen=True)
 class Plan:
-    """The workloads and faults of a run. The seed decides everything else."""
+    """The workloads and faults of a run. The seed determines everything else."""
 
     seed: int
     brokers: int = 3

@@ -1,8 +1,8 @@
 """A simulated process: its ready callbacks, its clock, and whether it is alive, paused or dead.
 
 Callbacks find their process by the context variable `PROCESS`, which tasks and timers inherit like any context
-variable. A dead process runs no more code. The objects of a dead process are kept in `remains` until the run is over,
-so that none of its `finally` blocks runs while other processes continue.
+variable. A dead process executes no more code. The objects of a dead process are kept in `remains` until the run is
+over, so that none of its `finally` blocks runs while other processes continue.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ProcessIsDead(BaseException):
 
 
 class Process:
-    """One process of a simulated host. `name` is unique in its run."""
+    """One process of a simulated host. `name` is unique in the process's run."""
 
     __slots__ = (
         "busy_until",

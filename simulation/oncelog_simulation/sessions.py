@@ -1,7 +1,7 @@
 """The client's side of a simulated ZooKeeper session: replaces kazoo for the broker's `ZooKeeperStore`.
 
 `EnsembleSession` replaces `zk_client.ZooKeeperSession`: the store above it, with its lease, its heartbeats and its
-watches, is the broker's real one. `EnsembleOpening` opens such a store.
+watches, is the broker's real one. `EnsembleOpening` opens a store over such a session.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 After a power cut, unsynced changes are in a state in which a journaling file system may leave them:
 
-    bytes that were appended      none, some, all, or all of their length with zeros in place of the last ones
-    bytes that were cut off       gone or back
-    names made, renamed, removed  the first few of the changes, in the order in which they were made
+- Of appended bytes there are none, some, all, or the full length with zeros in place of the last bytes.
+- Truncated bytes are gone or back.
+- Of the created, renamed and removed names, the first few changes are done, in the order in which they were made.
 
 `sync_directory` makes the changes of this directory durable, and the changes on which they depend. Syncing a file does
 not make its name durable. After a failed fsync the bytes count as clean, as on Linux: later fsyncs do not write them.

@@ -2,7 +2,7 @@
 
 Written bytes are cut into packets at any position, and arrive in order. At most `WINDOW_BYTES` bytes may be in flight
 or unread at the other end; further bytes stay with the writer, whose protocol is told to pause. The end of a stream, or
-a reset, is a packet, too: earlier bytes arrive first.
+a reset, is also a packet, so that earlier bytes arrive first.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ class StreamTransport(asyncio.Transport):
         self.pipe: Pipe
         """The pipe to the other end."""
         self.other: StreamTransport
-        """The other end."""
+        """The stream end of the peer."""
         self._protocol: _Buffered | None = None
         self._unread: deque[Packet] = deque()
         self._is_paused = False
@@ -201,7 +201,7 @@ class StreamTransport(asyncio.Transport):
         self._is_lost = False
         self._is_feeding = False
 
-    # --- the protocol
+    # --- driving the protocol
 
     def open(self, factory: Callable[[], asyncio.BaseProtocol]) -> None:
         """Connect the protocol, in the process of this end."""
@@ -244,7 +244,7 @@ class StreamTransport(asyncio.Transport):
         self._feed()
 
     def _feed(self) -> None:
-        """Give the protocol the result of one read of a socket."""
+        """Pass the result of one socket read to the protocol."""
         if not self._unread or self._is_lost or self._protocol is None:
             return
         packet = self._unread[0]

@@ -1,4 +1,4 @@
-"""The event log of a run: which event happened at which time on which machine, in order; and its hash.
+"""The event log of a run: which event happened at which time on which machine, in order; and the hash of the log.
 
 Two runs of one plan have identical timelines, byte for byte. Details are numbers, strings and bytes, never objects
 whose text contains a memory address.

@@ -48,7 +48,7 @@ class World(Surroundings):
                 BrokerMachine(self, number, settings, plan.directories) for number in range(1, plan.brokers + 1)
             )
         }
-        """Broker machines by name, "broker-1" first."""
+        """The broker machines by name, in the order of their numbers."""
         self.clients: dict[str, ClientHost] = {}
         self.calm = asyncio.Event()
         """Set when no more faults will strike and all brokers run again."""

@@ -42,7 +42,7 @@ class ApplicationHistory(History):
         group_id: str | None = None,
         application: str = "the application",
     ) -> None:
-        """Read both topics: each record in `source` must have one in `into`, in the same order.
+        """Read both topics, and check that each record in `source` has exactly one record in `into`, in the same order.
 
         `made_of` returns the input value of an output value; None means that the output has no input. Input values must
         be unique. `group_id`: expect outputs only for inputs that this group has committed; None expects outputs for

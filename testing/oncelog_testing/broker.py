@@ -148,7 +148,7 @@ class Broker:
         self._end()
 
     def restart(self) -> None:
-        """Restart the broker on the same port; a running broker is stopped in an orderly way. Faults are removed."""
+        """Restart the broker on the same port; a running broker stops in an orderly way. All faults are removed."""
         self.stop()
         self.start()
 

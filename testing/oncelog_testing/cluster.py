@@ -50,7 +50,7 @@ class Cluster:
 
     @property
     def bootstrap_servers(self) -> str:
-        """The addresses of all brokers, for any client."""
+        """The comma-separated addresses of all brokers, for any client."""
         return ",".join(broker.bootstrap_servers for broker in self.brokers.values())
 
     def __str__(self) -> str:
@@ -171,7 +171,7 @@ class Cluster:
 
 
 class ClusterFault:
-    """One fault in each broker of a cluster. As a context manager, it removes the fault at the end of the block."""
+    """One fault in each broker of a cluster. As a context manager, it is removed at the end of the block."""
 
     def __init__(self, faults: list[Fault]) -> None:
         self.faults = faults

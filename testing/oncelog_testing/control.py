@@ -59,7 +59,7 @@ class ControlledBroker(Protocol):
 
 
 class Fault:
-    """A fault in a broker. As a context manager, it removes the fault at the end of the block."""
+    """A fault in a broker. As a context manager, a Fault is removed at the end of the block."""
 
     def __init__(self, broker: ControlledBroker, number: int, order: dict[str, Any]) -> None:
         self._broker = broker

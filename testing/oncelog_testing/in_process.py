@@ -28,7 +28,9 @@ BROKERS: Final = 3
 WHOLE_SECONDS: Final = 60.0
 """Seconds until all brokers must see each other and all replicas must be in sync."""
 CALL_SECONDS: Final = 120.0
-"""Seconds that a call waits until the brokers' thread has finished a start, a stop or a fault. TimeoutError then."""
+"""Seconds that a call waits until the brokers' thread has finished a start, a stop or a fault. Afterwards the call
+raises TimeoutError.
+"""
 MAX_CONNECTIONS: Final = "200"
 """Connections of each broker: the brokers share file descriptors with the test."""
 
@@ -51,7 +53,7 @@ class MemoryBroker:
 
     @property
     def broker(self) -> Broker:
-        """The broker object, while it runs."""
+        """The broker object while it runs; raises an error otherwise."""
         assert self._broker is not None, f"broker {self.number} does not run"
         return self._broker
 

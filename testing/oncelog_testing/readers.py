@@ -1,4 +1,4 @@
-"""Reads the final content of topics, as a read_committed consumer."""
+"""Reads the final content of topics with a read_committed consumer."""
 
 from __future__ import annotations
 

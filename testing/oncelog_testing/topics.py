@@ -47,7 +47,9 @@ def wanted_topic(*positional: Any, **named: Any) -> tuple[int, Mapping[str, str]
 
 
 def run(work: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    """Run a coroutine in a new thread, because the test's thread may run an event loop. Returns its result."""
+    """Run a coroutine in a new thread, because the test's thread may run an event loop. Returns the result of the
+    coroutine.
+    """
     results: list[T] = []
     errors: list[BaseException] = []
 

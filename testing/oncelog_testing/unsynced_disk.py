@@ -1,4 +1,4 @@
-"""A disk that is never synced, for brokers that need not survive a power failure.
+"""A disk without syncs, for brokers that need not survive a power failure.
 
 Files are visible to every process of the machine, so a broker that is restarted finds all its data. Syncing takes most
 of the time of a broker's start.
@@ -14,7 +14,7 @@ __tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 
 class UnsyncedFile(RealFile):
-    """A file that is never synced."""
+    """A file whose sync does nothing."""
 
     __slots__ = ()
 
@@ -25,7 +25,7 @@ class UnsyncedFile(RealFile):
 
 
 class UnsyncedDisk(RealDisk):
-    """The machine's file system, without fsync."""
+    """The machine's file system, whose sync operations do nothing."""
 
     __slots__ = ()
 

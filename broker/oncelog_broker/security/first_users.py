@@ -1,4 +1,4 @@
-"""`sasl.scram.first.users`: users that a broker creates at startup, so that the first login is possible."""
+"""The setting `sasl.scram.first.users`: users that a broker creates at startup, so that a first login is possible."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ NONCE_BYTES: Final = 24
 
 
 class NoPrincipal(Exception):
-    """No rule of ssl.principal.mapping.rules maps the certificate's name to a principal."""
+    """Raised if no rule of ssl.principal.mapping.rules maps the certificate's name to a principal."""
 
 
 class Login(NamedTuple):

@@ -8,7 +8,7 @@ USER_TYPE: Final = "User"
 
 
 class Principal(NamedTuple):
-    """`User:alice`. Kafka has no other type, but its text form includes the type, as in ACLs."""
+    """`User:alice`. Kafka has only the type User, but the text form of a principal includes the type, as in ACLs."""
 
     type: str
     name: str

@@ -18,7 +18,7 @@ from oncelog_broker.security.tls.contexts import FILES_CHECK_SECONDS
 
 
 class _Users(NamedTuple):
-    """The users in the cluster image, and the login key."""
+    """The users in the cluster image, and the secret login key."""
 
     metadata: ImageView
     login_key: bytes
@@ -43,9 +43,9 @@ class Securities:
         }
 
     def begin(self, metadata: ImageView, login_key: bytes) -> None:
-        """Set the source of users and the secret of the cluster. A listener may serve only after this call: a listener
-        is bound, and its certificates are read, before the broker registers with its port, and the users are known only
-        after the registration.
+        """Set the source of the users, and the secret of the cluster. A listener may serve only after this call: a
+        listener is bound, and its certificates are read, before the broker registers with its port, and the users are
+        known only after the registration.
         """
         self._users = _Users(metadata, login_key)
 

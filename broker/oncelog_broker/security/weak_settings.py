@@ -29,7 +29,7 @@ class Weakness(NamedTuple):
 
     setting: str
     reason: str
-    """The risk, and the remedy."""
+    """The risk of the setting, and the remedy."""
     listener: str | None = None
 
 

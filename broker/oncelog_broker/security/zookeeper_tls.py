@@ -70,7 +70,7 @@ class _Settings:
             newest = config[zookeeper_keys.ZOOKEEPER_SSL_PROTOCOL]
             enabled = config[zookeeper_keys.ZOOKEEPER_SSL_ENABLED_PROTOCOLS]
             return tuple(version for version in enabled if version <= newest)
-        return key.default  # settings that ZooKeeper's clients do not have, such as inline keys
+        return key.default  # settings that ZooKeeper's clients do not have, such as inline keys, keep their defaults
 
     def _type(self, key: ConfigKey[str | None], location_key: ConfigKey[str | None]) -> str:
         location = self._config[location_key]

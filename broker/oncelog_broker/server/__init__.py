@@ -1,4 +1,4 @@
-"""The server: sockets in, requests dispatched to their handlers, responses out in order.
+"""The server: receives requests from sockets, dispatches them to their handlers, and sends the responses in order.
 
 `net/` has the connections, with all limits on the resources of a client. `dispatch/` leads from a request's header to
 its handler, and from the handler's response to bytes; `lanes/` (the fast lanes) serve repeated similar requests without
@@ -7,8 +7,8 @@ keeps state that outlives a request: fetch sessions and refused batches.
 
 The handlers are in subpackages by subject, one file for each API: `records/`, `groups/`, `shares/`, `transactions/`,
 `topics/`, `replicas/`, `access/` and `cluster/`; only Envelope is in `dispatch/`. In each file `handle(request,
-context)` returns the response, a future of it, or None for no response. In each subpackage, `services` declares the
-parts of the broker that the subpackage's handlers may use.
+context)` returns the response, a future of the response, or None for no response. In each subpackage, `services`
+declares the parts of the broker that the subpackage's handlers may use.
 
 `served` is the list of the APIs with their versions and each handler's subpackage.
 """

@@ -70,7 +70,8 @@ SERVED: Final[dict[int, Served]] = {
         _served("records", ApiKey.FETCH, 4, 18, has_lane=True),
         _served("records", ApiKey.LIST_OFFSETS, 1, 11),
         _served("topics", ApiKey.METADATA, 0, 13),
-        # Kafka's brokers with ZooKeeper serve it; before version 2 the request does not contain the broker epoch.
+        # Kafka's brokers with ZooKeeper serve ControlledShutdown; before version 2 the request does not contain the
+        # broker epoch.
         _served("replicas", ApiKey.CONTROLLED_SHUTDOWN, 2, 3, is_for_brokers=True),
         _served("groups", ApiKey.OFFSET_COMMIT, 2, 10),
         _served("groups", ApiKey.OFFSET_FETCH, 1, 10),
@@ -108,7 +109,7 @@ SERVED: Final[dict[int, Served]] = {
         _served("replicas", ApiKey.ALTER_PARTITION_REASSIGNMENTS, 0, 1),
         _served("replicas", ApiKey.LIST_PARTITION_REASSIGNMENTS, 0, 0),
         _served("groups", ApiKey.OFFSET_DELETE, 0, 0),
-        # Kafka's brokers with ZooKeeper advertise it; versions 0 and 1 name topics without their ids.
+        # Kafka's brokers with ZooKeeper advertise AlterPartition; versions 0 and 1 name topics without their ids.
         _served("replicas", ApiKey.ALTER_PARTITION, 2, 3, is_for_brokers=True),
         _served("access", ApiKey.DESCRIBE_CLIENT_QUOTAS, 0, 1),
         _served("access", ApiKey.ALTER_CLIENT_QUOTAS, 0, 1),

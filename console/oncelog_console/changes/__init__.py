@@ -1,12 +1,12 @@
-"""Changes of a cluster, each with the `oncelog` command that does the same. No HTML.
+"""Changes of a cluster, each with the `oncelog` command that makes the same change. No HTML.
 
-change.py      what all changes have in common; the fields of a form
-commands.py    (pure) commands to copy into a shell
-topics.py      topics created, changed and deleted
-records.py     records produced and deleted
-groups.py      groups and their offsets deleted
-acls.py        ACLs added and removed
-users.py       SCRAM users set and removed
-quotas.py      quotas set and removed
-kinds.py       all kinds of changes, by the name in their address
+- `change` is the base class of all changes, and reads the fields of a form.
+- `commands` (pure) builds commands to copy into a shell.
+- `topics` creates, changes and deletes topics.
+- `records` produces and deletes records.
+- `groups` deletes groups and their offsets.
+- `acls` adds and removes ACLs.
+- `users` sets and removes SCRAM users.
+- `quotas` sets and removes quotas.
+- `kinds` lists all kinds of changes, by their names in URLs.
 """

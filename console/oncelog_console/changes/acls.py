@@ -1,4 +1,4 @@
-"""ACLs added and removed."""
+"""Changes that add and remove ACLs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""(pure) Commands to copy into a shell."""
+"""(pure) Builds commands to copy into a shell."""
 
 from __future__ import annotations
 

@@ -30,8 +30,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar, with all positions in percent. `rest` is the width until the latest time of its abort;
-    `is_older`: the transaction began before the left end of the axis.
+    """A bar, with all positions in percent. `rest` is the width until the latest time of its abort; `is_older`: the
+    transaction began before the left end of the axis.
     """
 
     x: float

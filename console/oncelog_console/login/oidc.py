@@ -67,7 +67,7 @@ class OidcSettings:
 
 
 class Provider:
-    """The identity provider."""
+    """Client of the identity provider."""
 
     def __init__(self, settings: OidcSettings, clock: Callable[[], float] = time) -> None:
         """Raises ValueError."""

@@ -1,7 +1,7 @@
 """Sessions of users who have logged in: each has an unguessable token in a cookie, and their number and duration are
 limited.
 
-Invariants: a session begins with a login and has a new token after each further login. A session ends after
+Invariants: a session begins with a login, and gets a new token at each further login. A session ends after
 MAX_SESSION_SECONDS, or IDLE_SECONDS after its last request, or if more than MAX_SESSIONS are open and it has been idle
 longest.
 """

@@ -15,7 +15,7 @@ Directories = dict[int, dict[str, LogDirectory | KafkaError]]
 
 @dataclass(frozen=True, slots=True)
 class LaggingReplica:
-    """A replica that is behind its partition's leader."""
+    """A replica that is behind the leader of its partition."""
 
     topic: str
     partition: int
@@ -60,8 +60,9 @@ async def look(admin: Admin) -> BrokersView:
 
 
 async def all_topics(admin: Admin) -> dict[str, Topic]:
-    """Return all visible topics, including internal topics. Raises KafkaError, so that a failure is not shown as an
-    empty list."""
+    """Return all visible topics, including internal topics. Raises KafkaError, so that a failure does not look like an
+    empty list.
+    """
     names = await admin.list_topics(include_internal=True)
     if not names:
         return {}

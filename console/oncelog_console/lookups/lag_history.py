@@ -76,7 +76,7 @@ class LagHistory:
             await asyncio.sleep(SAMPLE_SECONDS)
 
     async def sample(self) -> None:
-        """Sample all groups. An older sample never replaces a newer one. Raises KafkaError."""
+        """Sample all groups. An older sample never replaces a newer sample. Raises KafkaError."""
         async with self._sampling:
             await self._sample()
 

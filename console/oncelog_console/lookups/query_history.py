@@ -1,6 +1,7 @@
 """Samples the metrics of Spark's streaming queries every few seconds. The samples are kept in memory, with limits.
 
-`serve_query_metrics` and `oncelog pipeline run --metrics` serve these metrics; the console is given their addresses.
+`serve_query_metrics` and `oncelog pipeline run --metrics` serve these metrics; the console's options have the
+addresses.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ def _ask(address: str) -> dict[tuple[str, str], dict[str, float]] | BadMetrics:
         if len(text) > MAX_METRICS_BYTES:
             return BadMetrics(f"its metrics have more than {MAX_METRICS_BYTES} bytes")
         return read_metrics(text.decode())
-    except OSError as error:  # network and HTTP errors
+    except OSError as error:  # a network or HTTP error
         return BadMetrics(f"it does not answer: {error}")
     except Exception as error:
         logger.debug("metrics of queries cannot be read from %s", address, exc_info=True)

@@ -69,7 +69,7 @@ async def _moved_on(
     admin: Admin, error: KafkaError, offsets: dict[TopicPartition, int], level: IsolationLevel
 ) -> dict[TopicPartition, int]:
     """Return the end offsets of partitions, at which to continue after logs were truncated, or compacted faster than
-    this tail reads. Raises any other error.
+    this tail reads. Raises `error` again if it has another cause.
     """
     errors = error.errors if isinstance(error, PartialFailure) else dict.fromkeys(offsets, error)
     others = [each for each in errors.values() if each.code is not ErrorCode.OFFSET_OUT_OF_RANGE]

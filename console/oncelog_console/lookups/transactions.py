@@ -106,7 +106,7 @@ class OpenTransactionView:
 
 @dataclass(slots=True)
 class TransactionsView:
-    """The open transactions, the oldest first."""
+    """All open transactions, the oldest first."""
 
     at_ms: int
     transactions: list[OpenTransactionView] = field(default_factory=list)

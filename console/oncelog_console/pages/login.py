@@ -57,8 +57,8 @@ async def login(request: Request) -> Response:
             return _form(request, place, describe(error, place.cluster.bootstrap), name, 503)
     token, session = await site.sessions.begin(f"sasl:{name}", request.cookies.get(COOKIE))
     before = session.consoles.get(place.cluster.name)
-    # There is no await since the session began, because a session that ends closes all the consoles that it has by
-    # then.
+    # Between the start of the session and this line there is no await, because a session that ends closes only the
+    # consoles that it has by then.
     session.consoles[place.cluster.name] = site.open_console(place, link, name)
     if before is not None:
         await before.close()

@@ -99,7 +99,7 @@ async def admin_of(request: Request) -> Admin:
 
 
 def done(request: Request, text: str, path: str, **query: object) -> Response:
-    """Redirect to a page that shows the result."""
+    """Redirect to a page that shows the result of a change."""
     return RedirectResponse(url(path, **query, notice=console_of(request).notices.add(text)), 303)
 
 

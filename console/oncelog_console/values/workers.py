@@ -32,7 +32,7 @@ class TaskFailed(Exception):
 
 
 class Workers:
-    """At most MAX_WORKERS processes; a task waits until one of them is free."""
+    """Runs tasks in at most MAX_WORKERS processes; a task waits until one of the processes is free."""
 
     def __init__(self, program: Sequence[str] = PROGRAM) -> None:
         self._program = tuple(program)

@@ -1,12 +1,12 @@
 """The formats of schemas: their parsers, and the check whether a schema can read data written with another schema.
 
-avro_schema.py  Avro, by Apache's library
-json_schema.py  JSON Schema: the check of a document by jsonschema, the comparison of two by rules of ours
-protobuf.py     Protobuf: the compiler in a process of its own, the comparison of two descriptors
-fingerprints.py what makes two schemas the same schema
-resolved.py     a schema with those that it refers to
-depth.py        how deep a document may nest
-time_limit.py   how long a comparison may take
+- `avro_schema` parses and compares Avro schemas, by Apache's library.
+- `json_schema` checks JSON Schema documents by the library jsonschema, and compares two schemas by its own rules.
+- `protobuf` compiles Protobuf files in a separate process, and compares two descriptors.
+- `fingerprints` decides whether two schemas are the same schema.
+- `resolved` is a schema with the schemas that it refers to.
+- `depth` limits how deep a document may nest.
+- `time_limit` limits how long a comparison may take.
 
 A schema is parsed together with the texts that it refers to; parsing and comparing may take long, so both run in a
 thread.

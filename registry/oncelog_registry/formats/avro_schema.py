@@ -1,4 +1,4 @@
-"""Avro, by Apache's library: its parser, and its rules which reader can read which writer."""
+"""Avro, by Apache's library: its parser, and its rules for which reader can read which writer."""
 
 from __future__ import annotations
 

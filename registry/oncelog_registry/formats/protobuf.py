@@ -152,7 +152,7 @@ def _collect(prefix: str, messages: Iterable[DescriptorProto], into: dict[str, D
         _collect(name, message.nested_type, into)
 
 
-# --- the compiler
+# --- running the compiler
 
 
 def _compiled_text(resolved: Resolved) -> tuple[FileDescriptorProto, list[FileDescriptorProto]]:

@@ -1,13 +1,13 @@
 """Seeded defects: lines of the real code that are removed or changed, to show that the simulation finds such bugs.
 
-`defect`        what a defect is, and how it is applied when its module is imported
-`replication`   high watermark, in-sync replicas, followers
-`logs`          sequences, snapshots, leader epochs, last stable offset, fsync, compaction
-`transactions`  the transaction coordinator, its markers, verification
-`groups`        committed offsets, members, the runtime of coordinators
-`control`       elections, reassignments, registration, producer ids
-`clients`       our own producer and consumer
-`catalogue`     all defects by name
-`hunt`          looks for the first seed that finds a defect, in separate processes
-`report`        the table for docs/simulation.md
+- `defect` has a defect's definition, and inserts a defect when its module is imported.
+- `replication` has defects of the high watermark, in-sync replicas and followers.
+- `logs` has defects of sequences, snapshots, leader epochs, the last stable offset, fsync and compaction.
+- `transactions` has defects of the transaction coordinator, its markers and the verification of partitions.
+- `groups` has defects of committed offsets, members and the runtime of coordinators.
+- `control` has defects of elections, reassignments, registration and producer ids.
+- `clients` has defects of oncelog's producer and consumer.
+- `catalogue` lists all defects by name.
+- `hunt` searches the first seed that finds a defect, in separate processes.
+- `report` writes the table for docs/simulation.md.
 """

@@ -1,8 +1,8 @@
-"""Looks for the first seed that finds a defect.
+"""Searches for the first seed that finds a defect.
 
 A defect is inserted at an import, so each defect is searched in a separate process: `python -m
-oncelog_simulation.defects.hunt NAME SEEDS SECONDS` runs one seed after another and prints one line of JSON. Where a
-seed finds something, the same plan is run once more without the defect, `... NAME SEED clean`: a violation that occurs
+oncelog_simulation.defects.hunt NAME SEEDS SECONDS` runs one seed after another and prints one line of JSON. If a seed
+finds a violation, the same plan is run once more without the defect, `... NAME SEED clean`: a violation that occurs
 without the defect, too, is no evidence.
 """
 
@@ -70,7 +70,7 @@ def _in_own_process(defect: Defect, seconds: float) -> Found:
 
 
 def _output(*arguments: str) -> str:
-    """Return the last line that such a process prints, or the end of its error output."""
+    """Run a hunt in a separate process; returns the last line that it prints, or the end of its error output."""
     environment = {**os.environ, "PYTHONHASHSEED": "0"}
     command = [sys.executable, "-m", "oncelog_simulation.defects.hunt", *arguments]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)

@@ -39,7 +39,7 @@ READ_BYTES: Final = 1 << 20
 
 
 class Batch(NamedTuple):
-    """One batch, identified by its header. The CRC represents its records."""
+    """One batch, which its header identifies. Batches with equal CRCs count as having equal records."""
 
     base_offset: int
     next_offset: int
@@ -116,7 +116,7 @@ class Committed:
         self._power_cuts_seen = 0
         self.excused: set[Place] = set()
 
-    # --- called by the world
+    # --- methods that the world calls
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
         """Handle power cuts immediately, while it is known which other brokers were running; and check the partitions
@@ -260,8 +260,8 @@ class Committed:
         )
 
     def _counts(self, broker: Running, partition: Partition) -> bool:
-        """Return whether this replica is in sync, and its broker has been registered without a break since this state
-        was written.
+        """Return whether this replica is in sync, and its broker has been registered without a break since the
+        partition's state was written.
         """
         state = self._truth.states.get(_key(partition))
         registered = self._truth.registered.get(broker.number)

@@ -1,9 +1,9 @@
 """The controller's writes: each write of a partition's state or replicas must follow from the previous one.
 
-    the leader epoch never goes back, and grows with each change of the leader and each replica that is taken away
-    a leader is one of the replicas in sync, and those are replicas
-    a leader that is elected was in sync before (unclean elections are off)
-    a reassignment ends when all of its target is in sync, or where it began
+- The leader epoch never decreases, and it increases with each change of the leader and each removal of a replica.
+- A leader is one of the in-sync replicas, and the in-sync replicas are replicas of the partition.
+- An elected leader was in sync before (unclean elections are off).
+- A reassignment ends when all target replicas are in sync, or when it is cancelled and the original replicas remain.
 
 The judge checks every write of the metadata store, in the order of the writes. After the store was restored from a
 backup, the judge starts again: the states in between do not count.

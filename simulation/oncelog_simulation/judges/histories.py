@@ -67,7 +67,7 @@ class Histories:
             await world.client("auditor").run(lambda: self._read(world))
         except TimeoutError:
             if self._committed.excused:
-                return found  # a coordinator that has lost its log cannot end its open transactions
+                return found  # A coordinator that has lost its log cannot end its open transactions.
             return [*found, f"{SETTLE_SECONDS:g} s after the calm transactions hold readers back: {self._held(world)}"]
         except KafkaError as error:
             return [*found, f"all could not be read in the end: {error}"]
@@ -131,7 +131,7 @@ class Histories:
     def _judge(self) -> list[str]:
         excused = {place.topic for place in self._committed.excused}
         found = violations(self._notes.history)
-        if excused:  # including an internal topic, which has the state of transactions and groups
+        if excused:  # perhaps an internal topic, which has the state of transactions and groups
             found = [each for each in found if each.kind in STILL_JUDGED]
         wrong = [str(each) for each in found]
         return wrong if excused else [*wrong, *self._two_values()]

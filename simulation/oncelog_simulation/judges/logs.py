@@ -1,10 +1,11 @@
 """The data that a log stores beside its batches must follow from its batches: checked at the end, in every replica.
 
-    producers           epoch, last sequence and open transaction of each, as a walk through all batches finds them
-    aborted             the transaction index has each transaction that an ABORT marker has ended
-    markers             each transaction has its marker before the producer writes in a later epoch
-    leader epochs       each batch lies in the epoch that it names
-    positions           a read from the first offset of a batch returns that batch
+- producers: the epoch, last sequence and open transaction of each producer are those that a walk through all batches
+  finds
+- aborted: the transaction index has each transaction that an ABORT marker has ended
+- markers: each transaction has its marker before its producer writes in a later epoch
+- leader epochs: each batch is in the range of the leader epoch that it names
+- positions: a read from the first offset of a batch returns this batch
 
 Without this judge, wrong data of a follower would become visible only when it leads, and a restart would repair some of
 it.

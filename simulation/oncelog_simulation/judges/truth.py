@@ -1,6 +1,6 @@
 """The content of the metadata store according to its leader: the in-sync replicas and the registered brokers.
 
-Brokers learn of changes later. The rules for in-sync replicas apply from the time of the write.
+Brokers learn of changes later than this judge. The rules for in-sync replicas apply from the time of the write.
 """
 
 from __future__ import annotations

@@ -119,8 +119,8 @@ class TopicMaker(ClientWorkload):
                 await pause(world, rng.expovariate(1))
 
     async def _make_again(self, world: World, admin: Admin) -> None:
-        """Delete the topic until it is deleted, and create another one. The response to a repeated request may say that
-        the work is already done.
+        """Repeat the deletion until the topic is deleted, and create another one. The response to a repeated request
+        may say that the work is already done.
         """
         while True:
             try:

@@ -99,7 +99,7 @@ class Story:
             ("committed and aborted", self._in_transactions),
         ]
 
-    # --- the stories
+    # --- the stories that a ghost plays
 
     async def _old_generation(self) -> None:
         """Another member joins, and the first member continues with the previous generation."""

@@ -58,7 +58,7 @@ class Notes:
         self.groups: dict[str, list[Place]] = {}
         """Groups that process each record of these partitions once, recorded by `history.derived`."""
         self.acceptances: set[tuple[Place, bytes]] = set()
-        """Values of records for which a member of the share group has sent an acceptance, whether it arrived or not."""
+        """Partition and value of records for which a member has sent an acceptance, whether it arrived or not."""
         self.confirmed: dict[tuple[Place, bytes], int] = {}
         """Number of confirmed acceptances by the record's partition and value."""
         self.progress: dict[str, int] = {}

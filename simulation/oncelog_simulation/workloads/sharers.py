@@ -38,7 +38,7 @@ RELEASED: Final = 0.2
 
 
 class Sharer(ClientWorkload):
-    """A member that accepts most records, and leaves repeatedly."""
+    """A member that accepts most records, and repeatedly leaves the group."""
 
     async def prepare(self, world: World) -> None:
         await make_topic(world, self.notes, LINES, PARTITIONS, SMALL_SEGMENTS)
@@ -88,8 +88,8 @@ async def sharer(world: World) -> AsyncIterator[ShareConsumer]:
 
 
 async def accept_some(notes: Notes, consumer: ShareConsumer, rng: Random | None) -> int:
-    """Poll once, and accept the records, or release some of them if `rng` draws so. Returns the number of records.
-    Raises KafkaError."""
+    """Poll once, and accept the records, or release some of them if `rng` draws so. Returns the number of records in
+    the poll. Raises KafkaError."""
     accepted: list[tuple[Place, bytes]] = []
     records = await consumer.poll(POLL_MS)
     for record in records:

@@ -100,7 +100,9 @@ class TransactionalWriter(ClientWorkload):
         self.notes.step(self.name)
 
     async def _begin_and_leave(self, producer: Producer, rng: Random) -> None:
-        """Leave a transaction open. Once its successor has started, the transaction is aborted, or its end unknown."""
+        """Begin a transaction, write to it, and leave it open. After its successor has started, the transaction is
+        aborted or its end unknown.
+        """
         producer.begin_transaction()
         transaction = self.notes.history.transaction(self.name)
         try:

@@ -111,7 +111,7 @@ async def make_topic(
 
 async def pause(world: World, seconds: float) -> None:
     """Wait for `seconds` multiplied by the pace of the plan. The end of the faults ends this wait, which may be longer
-    than `run.CALM_SECONDS`. After the faults, wait for CALM_PAUSE_SECONDS at most.
+    than `run.CALM_SECONDS`. After the faults, the wait is at most CALM_PAUSE_SECONDS.
     """
     seconds *= world.plan.pace
     if world.calm.is_set():

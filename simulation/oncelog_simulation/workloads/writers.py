@@ -27,8 +27,8 @@ SMALL_SEGMENTS: Final = {"segment.bytes": "4096", "segment.index.bytes": "1024"}
 
 
 class IdempotentWriter(ClientWorkload):
-    """Writes numbered lines. The outcome of an abandoned record is unknown: it may or may not be in the log, but must
-    not be there twice.
+    """Writes numbered lines to the topic. The outcome of an abandoned record is unknown: it may or may not be in the
+    log, but must not be there twice.
     """
 
     def __init__(self, notes: Notes, name: str, topic: str = LINES, partitions: int = PARTITIONS) -> None:

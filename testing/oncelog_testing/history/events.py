@@ -1,4 +1,4 @@
-"""The events in a history. `at` and similar fields are steps of the history's own clock, which only orders events.
+"""The events in a history. `at` and similar fields are ticks of the history's own clock, which only orders events.
 
 Each written record must have a unique value, by which the checks recognise it in every log.
 """
@@ -12,7 +12,7 @@ from typing import NamedTuple
 __tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 NOT_YET = -1
-"""The time of an event that has not happened, and an unknown offset."""
+"""The value of a time or offset that is not known: the event has not happened, or the offset is unknown."""
 
 
 ANY_PARTITION = -1
@@ -95,7 +95,9 @@ class Reading:
 
 @dataclass(slots=True, eq=False)
 class Commit:
-    """A commit of a group's offset. Members only commit forwards, as far as they know; a reset may set any offset."""
+    """A commit of a group's offset. Members commit only increasing offsets, as far as they know; a reset may set any
+    offset.
+    """
 
     group: str
     place: Place

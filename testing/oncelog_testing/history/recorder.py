@@ -112,7 +112,7 @@ class History:
         """
         self.offset_reads.append(OffsetRead(group, place, offset, asked, self.now()))
 
-    # --- the cluster
+    # --- observations of the cluster
 
     def led(self, place: Place, epoch: int, broker: int) -> None:
         self.leaders.add(Led(place, epoch, broker))
@@ -128,7 +128,7 @@ class History:
         """Record the final content of a partition, as a read_committed consumer reads it."""
         self.final[place], self.final_at[place] = list(records), self.now()
 
-    # --- queries of the checks
+    # --- queries for the checks
 
     def sends_by_value(self) -> dict[bytes, Send]:
         """Return the sends by value; raises ValueError if two sends have the same value, because they could not be

@@ -16,7 +16,7 @@ SHOWN: Final = 10
 
 
 class Verdict:
-    """Falsy if there are violations; `str` lists them."""
+    """The verdict is false in a boolean context if there are violations; `str` lists them."""
 
     def __init__(self, history: History, violations: list[Violation]) -> None:
         self.violations = violations

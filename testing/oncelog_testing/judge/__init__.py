@@ -1,6 +1,6 @@
 """Judges histories over HTTP, for tests in other languages: `oncelog judge`.
 
-document.py     (pure) a history as JSON, and a verdict as JSON
-http_judge.py   answers POST /verdict
-command.py      `oncelog judge`
+- `document` (pure) converts a history from JSON, and a verdict to JSON.
+- `http_judge` serves POST /verdict.
+- `command` is `oncelog judge`.
 """

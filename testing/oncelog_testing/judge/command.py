@@ -22,8 +22,8 @@ DEFAULT_LISTEN = "127.0.0.1:0"
 @click.option("--stop-at-eof", is_flag=True, help="Stop at the end of standard input: with whoever started it.")
 def judge(bootstrap: str, listen: str, stop_at_eof: bool) -> None:
     """Serve a judge of exactly once over HTTP, for tests in any language: POST /verdict takes the history that the test
-    has recorded as JSON, reads the topics, and responds whether every record is there exactly once, and with the
-    violations.
+    has recorded as JSON, reads the topics, and returns whether every record is there exactly once, and the violations
+    otherwise.
 
     The first line on standard output has the address.
     """

@@ -54,7 +54,7 @@ _ByPrincipal = Mapping[str, tuple[AclEntry, ...]]
 
 
 class _Patterns:
-    """The patterns of one resource type. The patterns never change after the index is built."""
+    """The patterns of one resource type, indexed by name. The patterns never change after the index is built."""
 
     __slots__ = ("lengths", "literal", "prefixed")
 
@@ -84,7 +84,7 @@ NO_PATTERNS: Final = _Patterns({}, {})
 
 
 class AclIndex:
-    """ACLs by resource type, pattern type and name."""
+    """Indexes ACLs by resource type, pattern type and name."""
 
     __slots__ = ("_acls", "_by_type")
 
@@ -134,7 +134,8 @@ class AclIndex:
         self, principal: str, host: str, operation: AclOperation, kind: ResourceType, *, default: Decision
     ) -> Decision:
         """Return whether the operation is allowed for any name at all (KIP-679): for at least one name that is allowed
-        and that no ACL denies entirely. As in Kafka, an ACL on an operation that implies this one does not count here.
+        and that no ACL denies entirely. As in Kafka, an ACL counts here only if it names this operation or ALL; an ACL
+        on another operation that implies this operation does not count.
         """
         if self.decide(principal, host, operation, kind, NAME_OF_NOTHING, default=default).is_allowed:
             return ALLOWED_BY_DEFAULT
@@ -160,7 +161,7 @@ class AclIndex:
 
 
 class _Names(tuple[set[str], set[str]]):
-    """(names in literal patterns, names in prefixed patterns)."""
+    """Two sets of resource names: the names in literal patterns, and the names in prefixed patterns."""
 
     __slots__ = ()
 

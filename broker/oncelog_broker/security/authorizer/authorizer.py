@@ -41,9 +41,9 @@ class Asker(NamedTuple):
 
 
 class Rights:
-    """The cached decisions on one principal and host, valid while `epoch` is the authorizer's. All connections of one
-    principal and host share this object. The keys are a rule's `kind` and a resource name; the name None means any
-    resource.
+    """The cached decisions on one principal and host; they are valid while `epoch` equals the authorizer's epoch. All
+    connections of one principal and host share this object. The keys are a rule's `kind` and a resource name; the name
+    None means any resource.
     """
 
     __slots__ = ("allowed", "asker", "denied", "epoch")
@@ -70,7 +70,7 @@ class StandardAuthorizer:
         """A new object whenever the cached decisions are dropped."""
 
     def use(self, acls: Acls) -> None:
-        """Decide by these ACLs from now on."""
+        """Use these ACLs for all decisions from now on."""
         self._index = self._index.of(acls)
         self._forget()
 
@@ -90,7 +90,7 @@ class StandardAuthorizer:
 
     def may(self, rights: Rights, rule: Rule, name: str | None, told: int = 0) -> bool:
         """Return whether the asker may, by a rule, use a resource that is not in `rights.allowed`; `name` None means
-        any resource of the rule's type. `told`: the number of denials of the same request logged so far.
+        any resource of the rule's type. `told`: the number of denials of the same request that are already logged.
         """
         key = (rule.kind, name)
         decision = rights.denied.get(key)
@@ -134,6 +134,6 @@ class StandardAuthorizer:
 
 
 def parse_super_users(text: str) -> frozenset[Principal]:
-    """Principals such as `User:admin;User:CN=broker,O=x`, separated by semicolons since certificate names have commas.
-    ValueError."""
+    """Parse principals such as `User:admin;User:CN=broker,O=x`; semicolons separate them, because certificate names
+    contain commas. ValueError."""
     return frozenset(parse_principal(each.strip()) for each in text.split(";") if each.strip())

@@ -1,4 +1,4 @@
-"""The configured authorizer, which follows the ACLs of the cluster image."""
+"""The configured authorizer, which gets the ACLs of each cluster image."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A token bucket, kept as a virtual clock: usage advances the clock by amount / rate; a client whose clock is ahead of
-now waits for the difference. After a pause the clock is set to one window before now at the earliest, which allows a
-burst.
+"""A token bucket, implemented as a virtual clock: usage advances the clock by amount / rate; a client whose clock is
+ahead of now waits for the difference. After a pause the clock is set to one window before now at the earliest, which
+allows a burst.
 
 So the rate is enforced over any long time, and the wait equals Kafka's: the excess divided by the rate. A bucket that
 was idle for a window equals a new bucket, whatever its quota was, and can be dropped.

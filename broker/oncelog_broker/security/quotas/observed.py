@@ -1,4 +1,4 @@
-"""Quota usage and throttling for metrics: rates over the latest windows, as in Kafka. Pure.
+"""Records quota usage and throttling for the metrics: rates over the latest windows, as in Kafka. Pure.
 
 Clients choose their client ids, and each reported id becomes a time series that is stored for weeks. Therefore the
 number of reported entities is limited, and entities with a quota set by name come first. An entity without usage for an
@@ -26,8 +26,8 @@ WITHOUT_PLACE: Final = ("", "")
 
 
 class Recent:
-    """A sum over the latest `span` seconds. The previous span counts with the fraction of it that is still inside, as
-    if its amounts had been evenly distributed. Times are monotonic seconds.
+    """A sum over the latest `span` seconds. The previous span counts in proportion to its part that is still inside the
+    latest `span` seconds, as if its amounts had been evenly distributed. Times are monotonic seconds.
     """
 
     __slots__ = ("_before", "_now", "_number", "_span")
@@ -125,7 +125,7 @@ class Observed:
             place = self._places[key, labels] = _Place(self._span, is_named=is_named)
             place.last = now
             return place
-        # One such place for each kind of quota.
+        # All further entities share one place for each kind of quota.
         return self._places.setdefault((key, WITHOUT_PLACE), _Place(self._span, is_named=True))
 
     def _sweep(self, now: float) -> None:

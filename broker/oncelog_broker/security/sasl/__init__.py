@@ -1,4 +1,4 @@
-"""SASL mechanisms as state machines without I/O: token in, token or verdict out.
+"""SASL mechanisms as state machines without I/O: a client's token goes in, and a response token or a verdict comes out.
 
 `exchange` selects the mechanism and decides which requests are allowed in each phase; `mechanism` is the common
 protocol of `plain`, `scram` and `oauthbearer`. `jaas` reads their settings, `credentials` is the stored form of a SCRAM

@@ -51,7 +51,7 @@ class Decoys:
     """Creates the decoys of one mechanism."""
 
     def __init__(self, mechanism: ScramMechanism, key: Callable[[], bytes]) -> None:
-        """`key` returns a secret of the cluster, of KEY_BYTES bytes."""
+        """`key` returns a secret of the cluster, KEY_BYTES bytes long."""
         self._mechanism = mechanism
         self._key = key
         self._users: UserConfigs = {}

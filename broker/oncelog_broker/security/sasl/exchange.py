@@ -1,8 +1,8 @@
 """The SASL exchange of one connection: the mechanism, and which requests are allowed in which phase (T22).
 
-Handshake v1 is followed by SaslAuthenticate requests, v0 by raw tokens. If the listener requires re-authentication
-(KIP-368), the client must use the same mechanism and principal again; during re-authentication no other request is
-allowed, and after the end of the session only the handshake of a re-authentication.
+After SaslHandshake v1 the client sends SaslAuthenticate requests, after v0 raw tokens. If the listener requires
+re-authentication (KIP-368), the client must use the same mechanism and principal again; during re-authentication no
+other request is allowed, and after the end of the session only the handshake of a re-authentication.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE})
 
 
 class Phase(Enum):
-    """What the client must send next."""
+    """The phases of an exchange, by what the client must send next."""
 
     HANDSHAKE = auto()
     TOKENS = auto()
@@ -33,7 +33,7 @@ class Phase(Enum):
 
 
 class Progress(NamedTuple):
-    """The response to a token. `principal` is set when the exchange is done."""
+    """The server's response to a token. `principal` is set when the exchange is complete."""
 
     token: bytes
     principal: Principal | None = None
@@ -69,7 +69,7 @@ class SaslExchange:
         return self._session_ends is not None and now > self._session_ends
 
     def allows(self, api_key: int, now: float) -> bool:
-        """Whether a request of this API is allowed now; `now` is in seconds of `Clock.uptime`."""
+        """Return whether a request of this API is allowed now; `now` is in seconds of `Clock.uptime`."""
         if self.phase is Phase.DONE:
             return api_key == ApiKey.SASL_HANDSHAKE or not self.is_expired(now)
         if self.phase is Phase.TOKENS:

@@ -40,7 +40,7 @@ class Jwks:
 
     def age_seconds(self, now: float) -> float:
         """Return the seconds since the last successful reading or, before the first success, since the first attempt.
-        `now` is loop time.
+        `now` is the event loop's time in seconds.
         """
         return 0.0 if self._current_since is None else now - self._current_since
 

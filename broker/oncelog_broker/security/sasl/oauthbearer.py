@@ -41,7 +41,7 @@ class TokenRules(NamedTuple):
 
 
 class OAuthExchange:
-    """One exchange: a single token and, if it is refused, the client's response to the error."""
+    """One exchange: a single token and, if the token is refused, the client's response to the error."""
 
     def __init__(self, rules: TokenRules) -> None:
         self._rules = rules

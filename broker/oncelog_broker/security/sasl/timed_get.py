@@ -18,7 +18,7 @@ from urllib.request import FileHandler, HTTPHandler, HTTPRedirectHandler, HTTPSH
 
 
 class _Deadline:
-    """A deadline `seconds` from now."""
+    """A deadline, `seconds` from now."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -86,7 +86,7 @@ class _Https(HTTPSHandler):
 
 
 class _Redirects(HTTPRedirectHandler):
-    """Follows a redirect if the first URL could have been its target."""
+    """Follows a redirect only if its target would have been allowed as the first URL."""
 
     def __init__(self, check: Callable[[str], None]) -> None:
         self._check = check

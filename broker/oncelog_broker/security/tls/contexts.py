@@ -101,7 +101,8 @@ class _Followed(ABC):
 
 class TlsContext(_Followed):
     """The contexts of one listener: `server` for its clients and, on the inter-broker listener, `client` for this
-    broker's connections to others. Raises InvalidConfig."""
+    broker's connections to other brokers. Raises InvalidConfig.
+    """
 
     def __init__(self, config: TlsSettings, *, is_inter_broker: bool = False) -> None:
         self._is_inter_broker = is_inter_broker

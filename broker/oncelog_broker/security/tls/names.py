@@ -19,7 +19,7 @@ _SHORT: Final = {
     "domainComponent": "DC",
     "userId": "UID",
 }
-"""The short names of RFC 2253; other attributes keep OpenSSL's names."""
+"""Maps attributes to the short names of RFC 2253; other attributes keep OpenSSL's names."""
 _RULE: Final = re.compile(
     r"\s*(?:(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))\s*"
     r"(?:,|$)"

@@ -49,7 +49,7 @@ class CreationFields(Protocol):
 
 
 def filter_of(fields: FilterFields) -> AclFilter:
-    """Raises KafkaError INVALID_REQUEST for an unknown number."""
+    """Return the filter; raises KafkaError INVALID_REQUEST for an unknown number."""
     return AclFilter(
         PatternFilter(
             _known(ResourceType, fields.resource_type_filter),

@@ -41,7 +41,7 @@ async def _alter_all(request: AlterClientQuotasRequest, context: AccessContext) 
     wanted: list[tuple[QuotaEntity, Changes, Result]] = []
     for entry in request.entries:
         await pauses.here()
-        # One part more than there are types: a type is repeated or unknown.
+        # One part more than there are types suffices to find that a type is repeated or unknown.
         named_parts = entry.entity[: len(TYPES) + 1]
         parts = [(part.entity_type, part.entity_name) for part in named_parts]
         shown = [Part(entity_type=kind, entity_name=name) for kind, name in in_order(parts)]
@@ -89,7 +89,8 @@ async def _nodes_of_addresses(context: AccessContext, pause: Pause) -> OtherNode
 
 async def _changes(entity: QuotaEntity, entry: Entry, pause: Pause) -> Changes:
     """Return the changes of one entry; the removal of a key that is not a quota is ignored. Raises KafkaError
-    INVALID_REQUEST."""
+    INVALID_REQUEST for a repeated key or an invalid value.
+    """
     changes: Changes = {}
     keys, named = keys_of(entity), set()
     for op in entry.ops:

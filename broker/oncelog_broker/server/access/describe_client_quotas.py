@@ -51,7 +51,7 @@ def handle(request: DescribeClientQuotasRequest, context: AccessContext) -> Answ
 
 
 def _filter(request: DescribeClientQuotasRequest) -> Filter:
-    """Return the conditions on an entity, by entity type. Raises KafkaError INVALID_REQUEST, UNSUPPORTED_VERSION."""
+    """Return the conditions on an entity, by entity type. Raises KafkaError INVALID_REQUEST or UNSUPPORTED_VERSION."""
     wanted: Filter = {}
     for component in request.components:
         kind = component.entity_type

@@ -1,4 +1,6 @@
-"""DescribeUserScramCredentials (50), v0: which users can log in by SCRAM, and with how many iterations (KIP-554)."""
+"""DescribeUserScramCredentials (50), v0: the users who can log in by SCRAM, with the iterations of each credential
+(KIP-554).
+"""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from oncelog_broker.server.request.context import CommonServices, RequestContext
 
 
 class AccessServices(CommonServices, Protocol):
-    """The parts of the broker that handlers of users, ACLs and quotas may use, in addition to the common ones."""
+    """The parts of the broker that handlers of users, ACLs and quotas may use, in addition to CommonServices."""
 
     configs: ConfigController
     acls: AclController

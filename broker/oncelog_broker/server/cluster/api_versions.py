@@ -1,4 +1,4 @@
-"""ApiVersions (18), v0-4: the APIs that this broker serves, and its features.
+"""ApiVersions (18), v0-4: the APIs that this broker serves, and the broker's features.
 
 Versions: v3 is flexible and has the features in tagged fields. The response header always has version 0 (T1). A request
 with an unknown version gets the v0 response with UNSUPPORTED_VERSION and the range of versions that this broker serves
@@ -32,7 +32,7 @@ FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
 transaction.version 2 on, clients use Kafka's transactions V2 (T6).
 """
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
-"""The characters that a client may use in its software name and version (KIP-511); both become metric labels."""
+"""The characters that a client may use in its software name and version (KIP-511), as in Kafka."""
 
 
 @cache
@@ -77,7 +77,7 @@ def served_versions(
 
 @cache
 def unsupported_version() -> ApiVersionsResponse:
-    """The v0 response to an unknown version: the error, and the range of ApiVersions itself."""
+    """Return the v0 response to an unknown version: the error, and the version range of ApiVersions itself."""
     versions = SERVED[ApiKey.API_VERSIONS].versions
     return ApiVersionsResponse(
         error_code=ErrorCode.UNSUPPORTED_VERSION,

@@ -2,7 +2,7 @@
 
 - `listener` accepts connections, and closes idle ones.
 - `dispatcher` reads the header, finds one of the `routes` (decoder, handler and encoder of an API in one version), and
-  sends the answer. `envelope` handles requests that another broker forwards: it dispatches the request inside the
+  sends the response. `envelope` handles requests that another broker forwards: it dispatches the request inside the
   Envelope.
 - `throttling` enforces the quotas of clients; the `metered` context of a request counts the resources that the request
   uses.

@@ -34,7 +34,9 @@ logger = logging.getLogger(__name__)
 
 
 class PassedOnContext(AnyContext):
-    """The context of a request in an Envelope: the broker that received it has already checked ACLs and quotas."""
+    """The context of a request inside an Envelope: the broker that forwarded the request has already checked ACLs and
+    quotas.
+    """
 
     __slots__ = ()
 

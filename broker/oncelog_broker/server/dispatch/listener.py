@@ -32,7 +32,7 @@ DRAIN_SECONDS: Final = 2.0
 
 
 class Listeners:
-    """All listening sockets of a broker and the connections they accepted."""
+    """All listening sockets of a broker and the connections that they have accepted."""
 
     def __init__(self, host: Host, connections: Connections) -> None:
         self._network = host.network

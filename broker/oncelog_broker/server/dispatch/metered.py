@@ -74,7 +74,7 @@ class MeteredContext(AnyContext):
         its time is not counted.
         """
 
-    # --- the processor's time
+    # --- processor time
 
     def begins_late(self) -> bool:
         """Whether the work on a request that was decoded in slices begins only now; `handled` ends this work."""
@@ -142,7 +142,7 @@ class MeteredContext(AnyContext):
         result: R = await _awaited(self._timed(work))
         return result
 
-    # --- other limits
+    # --- limits other than processor time
 
     def may_as_broker(self, rule: Rule) -> bool:
         may = super().may_as_broker(rule)

@@ -40,7 +40,7 @@ from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, 
 NO_OFFSET: Final = -1
 NO_NODE: Final = -1
 FIRST_NULL_PROTOCOL: Final = 7
-"""From this version of JoinGroup on, a response without a generation has a null protocol (KIP-559)."""
+"""From this version on, a JoinGroup response without a generation has a null protocol (KIP-559)."""
 FIRST_FIND_OF_MANY: Final = 4
 FIRST_FETCH_OF_MANY: Final = 8
 FIRST_DELETE_BY_ID: Final = 6

@@ -4,18 +4,18 @@ A client that has exceeded its quota gets its response immediately, with the tim
 broker handles no further request of this connection until the time is over. A Fetch beyond the quota reads nothing and
 gets an empty response.
 
-While other connections of the same client have exceeded a quota, a connection that has not used this quota yet delays
-its first request that does: the request stays unread until the debt is paid (S95). So a client gains nothing by opening
-a new connection for each request. A Produce request that is delayed is charged to the quota at the start of the delay.
+While other connections that share a quota have exceeded it, a connection that has not used this quota yet delays its
+first request that does: the request stays unread until the debt is paid (S95). So a client gains nothing by opening a
+new connection for each request. A Produce request that is delayed is charged to the quota at the start of the delay.
 Such a Produce request waits once, for earlier usage; clients that use the quota all the time do not extend this wait.
 The debt of many concurrent requests is bounded by `MAX_DEBT_WINDOWS`. A connection that has waited for a window or
 longer is checked again like a new one, so that the rate is still enforced. The rate at which an address may open
 connections is a separate quota, connection_creation_rate.
 
-    producer_byte_rate        the bytes of Produce requests
-    consumer_byte_rate        the bytes of records in Fetch responses, except responses to followers
-    request_percentage        processor time (`metered`), except for requests that brokers send as brokers
-    controller_mutation_rate  the partitions that are created and deleted
+- producer_byte_rate limits the bytes of Produce requests.
+- consumer_byte_rate limits the bytes of records in Fetch responses, except responses to followers.
+- request_percentage limits processor time (`metered`), except for requests that brokers send as brokers.
+- controller_mutation_rate limits the partitions that are created and deleted.
 
 Each quota is a token bucket (`security/quotas/bucket.py`). While no client has a quota, the `dispatcher` has no
 Throttling object. A changed quota applies from the next request on.
@@ -95,7 +95,7 @@ class Throttling:
                 self.observed.quotas = image.quotas
         return self if self._has_quotas else None
 
-    # --- called by the `dispatcher`
+    # --- methods for the `dispatcher`
 
     def context(
         self,
@@ -199,7 +199,7 @@ class Throttling:
         if self.observed is not None:
             self.observed.waits(key, limit.shared_by, seconds, self._clock.monotonic())
 
-    # --- called by fast lanes
+    # --- methods for fast lanes
 
     def known_limits(self, connection: BrokerConnection, client_id: str | None) -> ClientLimits | None:
         """Return the client's quotas if they were looked up already; None means that the usual way must do so."""
@@ -220,7 +220,7 @@ class Throttling:
         seconds, key, limit = self._count_produced(limits, request_bytes)
         return self._throttle(connection, limits, seconds, key, limit) if seconds > 0 else 0
 
-    # --- called by contexts
+    # --- methods for request contexts
 
     def wait(self, key: QuotaKey, limit: Limit) -> float:
         """Return the seconds that a client must wait at its current usage."""

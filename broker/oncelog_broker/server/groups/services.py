@@ -12,7 +12,7 @@ from oncelog_broker.server.request.context import CommonServices, RequestContext
 
 
 class GroupServices(CommonServices, Protocol):
-    """The parts of the broker that handlers of consumer groups may use, in addition to the common ones."""
+    """The parts of the broker that handlers of consumer groups may use, in addition to CommonServices."""
 
     groups: GroupCoordinator
     replicas: Replicas

@@ -12,7 +12,7 @@ sent to the client. The epoch counts the requests of a session, so that a lost o
 
 The cache is bounded by `max.incremental.fetch.session.cache.slots` and by the partitions in it. A client for whose
 session there is no room fetches without a session, which costs bytes but is equally correct. A client whose session
-outgrows the bounds gets the error for an unknown session, as after an eviction. Each follower has one session of its
+outgrows these bounds gets the error for an unknown session, as after an eviction. Each follower has one session of its
 own: followers take no slots from clients, nor clients from followers.
 
 A session belongs to the principal that created it. A session contains topic names, and its epoch is its owner's
@@ -46,7 +46,7 @@ MAX_SESSION_ID: Final = 2**31 - 1
 MAX_SESSION_PARTITIONS: Final = 10_000
 """Limit on the partitions of one session: the number of partitions for which a broker is designed."""
 MAX_CACHED_PARTITIONS: Final = 100_000
-"""Limit on the partitions of all sessions together; each costs some 500 bytes."""
+"""Limit on the partitions of all sessions together; each partition takes some 500 bytes."""
 PARTITIONS_PER_STEP: Final = 100
 """Number of partitions that one slice handles, which takes some 0.1 ms."""
 EVICTION_SECONDS: Final = 120.0
@@ -99,7 +99,7 @@ class SessionPartition:
 
 Key = tuple[TopicName, int]
 Named = dict[Key, SessionPartition]
-"""The partitions that a request names, in its order."""
+"""The partitions that a request names, in the request's order."""
 
 
 class FetchSession:
@@ -131,7 +131,7 @@ class FetchSession:
 
 
 class FetchPlan:
-    """The partitions that one request reads, and how its response is built from the reads."""
+    """The partitions that one request reads, and the way to build the response from what was read."""
 
     __slots__ = ("_incremental", "_session", "wanted")
 
@@ -141,7 +141,7 @@ class FetchPlan:
         self._incremental = incremental
 
     def has_news(self, answers: list[PartitionResponse]) -> bool:
-        """Whether one of the `answers` has another high watermark than the last one that was sent."""
+        """Return whether one of the `answers` has another high watermark than the one that was last sent."""
         session = self._session
         if session is None or not self._incremental:
             return True
@@ -234,7 +234,7 @@ class FetchSessions:
             and is_incremental
             and sum(len(topic.partitions) for topic in request.topics) > MAX_SESSION_PARTITIONS
         ):
-            # The old session is closed before any partition of the request is processed.
+            # The request is refused before any of its partitions is processed.
             self._give_up(request.session_id, owner)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         named: Named = {}
@@ -325,7 +325,7 @@ class FetchSessions:
                 return session_id
 
     def _fits(self, session: FetchSession, now: float) -> bool:
-        """Whether the changed `session` is within the bounds, if necessary after evicting idle sessions."""
+        """Return whether the changed `session` is within the bounds, if necessary after evicting idle sessions."""
         if len(session.partitions) > MAX_SESSION_PARTITIONS:
             return False
         while self._cached_partitions > self._max_partitions:

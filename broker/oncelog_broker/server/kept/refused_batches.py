@@ -1,7 +1,7 @@
 """Remembers each producer's first batch that was refused for a retriable reason: the producer will retry this batch,
 and the broker must append it before all later batches.
 
-Clients send several batches without waiting for answers. If a broker learns a moment later than the producers that it
+Clients send several batches without waiting for responses. If a broker learns a moment later than the producers that it
 leads a partition, it refuses the first batches, and already is the leader when the next batches of the same pipeline
 arrive. Kafka refuses those later batches with OUT_OF_ORDER_SEQUENCE_NUMBER. librdkafka then continues with a new epoch,
 and renumbers even batches that the previous leader had appended and replicated without sending a response: these
@@ -59,7 +59,7 @@ class RefusedBatches:
     def note(
         self, where: Destination, producer: ProducerIdAndEpoch, sequence: int, reason: ErrorCode, now: float
     ) -> None:
-        """Note that a batch of `producer` that begins with `sequence` was refused for this temporary `reason`."""
+        """Note that a batch of `producer` that begins with `sequence` was refused for the retriable `reason`."""
         if len(where.topic) > MAX_TOPIC_NAME_CHARS:
             return  # a topic of this name cannot exist
         key = where, producer.producer_id

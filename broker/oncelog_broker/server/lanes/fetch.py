@@ -82,7 +82,7 @@ class FetchLane:
         self._numbers = tuple(
             field.name for field in fields_of(FetchPartition) if version in field.versions and field.tag is None
         )
-        """The fields of a partition in a request, all of them numbers."""
+        """The number fields of a partition in a request."""
         self._layouts: dict[int, Struct] = {}
         """By the frame's size: which bytes of a request are compared, and which are numbers."""
         self._known: dict[tuple[bytes, ...], Asked] = {}
@@ -92,8 +92,9 @@ class FetchLane:
         self._is_known = False
         """Whether the present request equals an earlier one except for the numbers."""
         self._will_learn = False
-        """Whether the connection has sent a request that the lane could learn: the lane learns from the second one
-        on."""
+        """Whether the connection has already sent a request that the lane could learn: the lane learns from the second
+        such request on.
+        """
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
         """See `Lane`."""

@@ -33,7 +33,7 @@ class _Template:
         packed = Struct(">ii" + layout)
         self.pack, self.kept, self.tail = packed.pack, kept, tail
         self.fixed_bytes = packed.size - 4 + len(tail)
-        """The frame size in bytes, without the records and without the varying part of their length field."""
+        """The value of the frame's size field in bytes, without the records and their length field."""
 
 
 class FetchAnswers:

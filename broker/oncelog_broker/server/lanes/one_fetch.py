@@ -2,8 +2,8 @@
 ends.
 
 A partition has news if it has records to return, or if its high watermark or log start offset differs from the value
-last sent in the session. If one partition has news, the lane reads it and responds; if too few bytes are available, the
-request waits. All other cases are read again and served in the usual way.
+last sent in the session. If exactly one partition has news, the lane reads it and responds; if too few bytes are
+available, the request waits. All other cases are read again and served in the usual way.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class Asked:
         self.min_bytes = min(request.min_bytes, request.max_bytes)
         self.max_wait_seconds = min(request.max_wait_ms / 1000, fetch.MAX_WAIT_SECONDS)
         self.topic = NO_TOPIC
-        """The topic of the partition that such a request names."""
+        """The topic of the partition that a request with these bytes names."""
         if request.topics:
             self.topic = TopicName(request.topics[0].topic, request.topics[0].topic_id)
         self.partitions: dict[int, SessionPartition] = {}
@@ -130,7 +130,7 @@ class OneFetch:
         self._told: list[SessionPartition] = []
         """The partitions with news for the client."""
         self._readable: list[SessionPartition] = []
-        """The partitions among them that have records to return."""
+        """The partitions in `_told` that have records to return."""
         self._epoch = 0
         """The session's epoch when this request was counted; a different epoch later means that another request uses
         the session, too.
@@ -291,7 +291,8 @@ class OneFetch:
         high_watermark, log_start_offset = partition.high_watermark, partition.log.state.log_start_offset
         if session is not None:
             told.high_watermark, told.log_start_offset = high_watermark, log_start_offset
-            if size:  # a partition that returned records goes to the end: the others come first next time
+            # A partition that returned records goes to the end, so that the other partitions come first next time.
+            if size:
                 session.partitions.move_to_end((wanted.topic, wanted.request.partition))
         offsets = high_watermark, partition.last_stable_offset, log_start_offset
         self._connection.respond(
@@ -347,7 +348,7 @@ class OneFetch:
         if self._started and ways.route.times is not None:
             ways.route.times.note_waited(self._started, self._waiting_since, answered, ways.monotonic())
 
-    # --- the usual way
+    # --- falling back to the usual way
 
     def _context(self) -> RecordContext:
         return RequestContext(

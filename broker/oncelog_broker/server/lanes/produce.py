@@ -54,7 +54,8 @@ MAX_DESTINATIONS: Final = 64
 """Limit on the destinations that a lane remembers: combinations of partition, acks and transactional id."""
 MAX_HEAD_BYTES: Final = 2048
 """Bytes of the longest head (the bytes before the records) that a lane remembers. A transactional id alone may have 32
-kB, and each connection may have many."""
+kB, and a connection may use many transactional ids.
+"""
 MAX_LENGTHS: Final = 4
 """Limit on the different head lengths that a lane remembers: topic names differ in length."""
 ANSWER_FIELDS: Final = ("base_offset", "log_append_time_ms", "log_start_offset")

@@ -146,7 +146,7 @@ class AnswerQueue:
 
     @property
     def sent(self) -> int:
-        """The number of bytes that the client has received since the connection began."""
+        """Bytes sent to the client since the connection began, without the bytes in this broker's buffers."""
         return self._written - self._unsent_bytes()
 
     @property
@@ -209,7 +209,7 @@ class AnswerQueue:
         the queue.
         """
         if self._is_closed:
-            return  # the client has stopped reading: bytes counted now would never be subtracted
+            return  # the client has stopped reading: bytes that are counted now would never be subtracted
         slot.is_ready, slot.waits_for = True, None
         slots = self._slots
         if len(slots) == 1 and slots[0] is slot:
@@ -247,7 +247,7 @@ class AnswerQueue:
         pieces = parts if len(parts) == 1 else coalesce(parts)
         first = pieces[0]
         is_small = len(pieces) == 1 and type(first) is bytes and len(first) <= self._write_buffer.portion_bytes
-        if is_small and not is_leaving:  # the usual case
+        if is_small and not is_leaving:  # the usual case: one small response
             self._heap_bytes += len(first)
             self._written += len(first)
             transport.write(first)
@@ -263,7 +263,7 @@ class AnswerQueue:
         self._weigh()
         on_room()
 
-    # --- clients that do not read
+    # --- clients that do not read their responses
 
     def stall(self, now: float) -> None:
         """Note that the client has left more than WRITE_HIGH_WATER_BYTES unread, until `flow` is called. `now` is the

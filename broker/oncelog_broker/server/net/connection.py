@@ -176,7 +176,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.at_end: dict[str, Callable[[], None]] = {}
         """Callbacks for the end of the connection, by the name of their owner."""
 
-    # --- the transport's callbacks
+    # --- callbacks from the transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -282,7 +282,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.last_active = self._loop.time()
         self._go_on()
 
-    # --- frames in
+    # --- handling received frames
 
     def _handle_frames(self) -> None:
         """Handle complete frames in the buffer until a hold is set or the loop budget is spent. Responses that are
@@ -374,7 +374,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._unthrottle = self._loop.call_at(self._throttled_until, self._end_throttling)
 
     def _end_throttling(self) -> None:
-        """Lift the throttle. The throttle time does not count as a delay by the client."""
+        """End the throttling of this connection. The throttle time does not count as a delay by the client."""
         if self._unthrottle is not None:
             self._unthrottle.cancel()
         now, self._unthrottle, self._throttled_until = self._loop.time(), None, 0.0
@@ -440,7 +440,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _go_on(self) -> None:
         """Handle the next requests if no hold remains; called when a hold was removed."""
         if not self._lifecycle.holds:
-            # Otherwise no bytes are buffered, and none are lent.
+            # An open connection without received bytes has no frame to handle, and has lent none.
             if self._received.end or self._lifecycle.state is not State.OPEN:
                 self._handle_frames()
             if not self._lifecycle.holds:
@@ -540,7 +540,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         else:
             self.close("the broker stops")
 
-    # --- the end
+    # --- closing the connection
 
     def close(self, reason: str) -> None:
         """Abort the connection and log why. No further request is handled."""
@@ -554,7 +554,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._end()
 
     def close_after_answer(self) -> None:
-        """Make the request being handled the last one. The connection closes when all answers are sent."""
+        """Make the request being handled the last one. The connection closes when all responses are sent."""
         self._lifecycle.on(Event.LAST_REQUEST_TAKEN)
 
     def authenticated(self, principal: Principal, *, may_expire: bool) -> None:

@@ -1,9 +1,10 @@
 """Limits the rate of new connections: to each listener, to all listeners together, and from each address (KIP-402,
 KIP-612).
 
-Connections that arrive too fast for a listener wait in its backlog. The inter-broker listener has its own rate: many
-clients do not delay a broker. A connection from an address beyond its quota is accepted, because the address is not
-known before, and is closed after a delay; a client that waits for this connection opens no other one meanwhile.
+Connections that arrive faster than a listener's rate wait in the listener's backlog. The inter-broker listener has its
+own rate, so that many clients do not delay connections between brokers. A connection from an address beyond its quota
+is accepted, because the address is not known before, and is closed after a delay; a client that waits for this
+connection opens no other one meanwhile.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""When a connection handles its next request: a lifecycle of five states, and a set of holds. Pure.
+"""Decides when a connection handles its next request: by a lifecycle of five states, and a set of holds. Pure.
 
 The lifecycle is a table, TRANSITIONS: every change of a connection's state is caused by an event in it. `make
-reference` draws it (docs/reference/connections.md).
+reference` draws the lifecycle (docs/reference/connections.md).
 
 A hold is a named reason for not handling the next request. Several holds may be set simultaneously, and the code that
 sets a hold also removes it: a connection that is throttled while it queues with a large request waits for both. Each
@@ -17,7 +17,7 @@ from typing import Final
 
 
 class State(Enum):
-    """The state of a connection. The value of a state describes it."""
+    """The state of a connection. The value of each state describes the state."""
 
     OPEN = "Requests are handled in order."
     LAST_REQUEST = "The request being handled is the last one. When all answers are written the connection drains."
@@ -74,7 +74,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
 
 
 HANDLING: Final = frozenset({State.OPEN, State.CLIENT_GONE})
-"""The states in which requests are handled."""
+"""The states in which a connection handles requests."""
 
 
 class Hold(IntEnum):

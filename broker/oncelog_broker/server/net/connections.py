@@ -62,7 +62,7 @@ class Connections:
         return True
 
     def admit(self, connection: OpenConnection, host: str) -> str | None:
-        """Admit the connection. Returns a description of the limit that forbids it, or None."""
+        """Admit the connection. Returns a description of the limit that forbids the connection, or None."""
         refused = self.limits.admit(host)
         if refused is None:
             self._open[connection] = None

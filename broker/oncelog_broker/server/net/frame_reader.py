@@ -94,7 +94,7 @@ class ReceiveBuffer:
         self._max_frame_bytes, self._min_frame_bytes = self._limits.request_max_bytes, MIN_FRAME_BYTES
         self.memory = self.memory.moved_to(self._limits.requests)
 
-    # --- bytes in
+    # --- receiving bytes
 
     def room(self) -> memoryview:
         """The buffer's free part, into which the next bytes are written."""
@@ -127,11 +127,11 @@ class ReceiveBuffer:
         """Received bytes of the incomplete frame."""
         return self.end - self.begin
 
-    # --- frames out
+    # --- returning frames
 
     @property
     def has_whole_frame(self) -> bool:
-        """Whether the next frame is complete; False if its size is invalid."""
+        """Whether the next frame is complete; False if the frame's size is invalid."""
         available = self.end - self.begin - SIZE.size
         if available < self._min_frame_bytes:
             return False
@@ -161,11 +161,13 @@ class ReceiveBuffer:
         self.begin -= SIZE.size + len(frame)
 
     def lend(self) -> None:
-        """Keep the last frame's bytes unchanged until the request that reads it drops it."""
+        """Keep the last frame's bytes unchanged until the request has dropped the frame."""
         self._is_lent = True
 
     def rewind(self) -> bool:
-        """Move to the front of the empty buffer. Returns False if that is not possible or not enough to make room."""
+        """Move to the front of the empty buffer. Returns False if that is not possible, because bytes remain, the last
+        frame is lent, or the buffer has grown.
+        """
         if self.begin != self.end or self._is_lent or self.memory.held:
             return False
         self.begin = self.end = 0

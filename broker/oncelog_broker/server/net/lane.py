@@ -12,7 +12,7 @@ VARIABLE: Final = "ONCELOG_FAST_LANES"
 
 
 def are_open(environment: Mapping[str, str] = os.environ) -> bool:
-    """Whether requests may take lanes."""
+    """Return whether fast lanes are on in this process."""
     return environment.get(VARIABLE) != "off"
 
 
@@ -20,7 +20,7 @@ class UsualWay(Protocol):
     """The parts of the dispatcher that lanes use: its quotas, and its methods for responses that no lane builds."""
 
     throttling: Any
-    """Enforces the quotas of clients (`dispatch.throttling`); None while there are no quotas."""
+    """Enforces the quotas of clients (`dispatch.throttling`); None while no client has a quota."""
 
     def respond(self, response: Any, route: Any, context: Any, slot: Any = None, /) -> Any:
         """Encode and send the response to a request, immediately; with a slot, encode in slices, and the caller

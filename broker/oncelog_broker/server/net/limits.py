@@ -46,8 +46,8 @@ are copied in one step, 0.6 ms for each MB. Records are not copied, so only requ
 socket.request.max.bytes.
 """
 LOGIN_BYTES: Final = 16 * 1024 * 1024
-"""Limit on the request bytes of all connections together that have not logged in yet. A connection before its login
-counts only with tokens larger than its first buffer.
+"""Limit on the request bytes of all connections together that have not logged in yet. Before its login, a connection
+counts here only with tokens that do not fit into its first buffer.
 """
 LARGE_REQUEST_BYTES: Final = 4 * 1024
 """Size in bytes above which a request may cost some milliseconds. Above this size, the requests of many connections do
@@ -59,7 +59,7 @@ ELEMENTS_AT_ONCE: Final = 4_000
 
 @dataclass(slots=True)
 class Limits:
-    """The limits of one broker and their present usage."""
+    """The limits of one broker, and their current usage."""
 
     max_connections: int
     max_connections_per_ip: int

@@ -20,17 +20,17 @@ from collections import Counter
 from typing import Final
 
 TURNOVER_SECONDS: Final = 30.0
-"""While others wait for memory, a connection must receive or send bytes at a rate that would complete its request or
-response within this many seconds.
+"""While others wait for memory, a connection must move as many bytes as it uses within this many seconds: receive bytes
+of a request, or send bytes of a response.
 """
 PROGRESS_WINDOW_SECONDS: Final = 5.0
 """Seconds for which progress is measured: a shorter pause of a client means nothing."""
 BEYOND_WINDOW_SECONDS: Final = 1.0
-"""Seconds for which progress is measured while a holding exceeds its share: it must be faster."""
+"""Seconds for which progress is measured while a holding exceeds its share: this connection must be faster."""
 
 NO_LIMIT: Final = -1
 UNLIMITED: Final = 2**63 - 1
-"""The size of a budget with NO_LIMIT."""
+"""The room in bytes of a holding whose budget has NO_LIMIT."""
 
 
 def _share(left: int) -> int:
@@ -61,7 +61,7 @@ class MemoryBudget:
 
     @property
     def total(self) -> int:
-        """All bytes in use."""
+        """The bytes of all holdings together."""
         return self.used + (0 if self.beyond is None else self.beyond.held)
 
     def _add(self, address: str, size: int) -> None:
@@ -136,8 +136,7 @@ class Holding:
 
     @property
     def is_short(self) -> bool:
-        """Whether another holding of the same budget was refused bytes, and half of the budget has not been free
-        since."""
+        """Whether another holding of this budget was refused bytes, and half of the budget has not been free since."""
         return self._budget.is_short
 
     def hold(self, size: int, needs: int = 0) -> bool:

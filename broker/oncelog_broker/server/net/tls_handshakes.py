@@ -7,7 +7,7 @@ newest client starts first: if more clients come than can be served, an old clie
 could start.
 
 While MAX_AT_ONCE handshakes run, an address that has more of them than a waiting address aborts its oldest handshake.
-If both have equally many, a handshake without progress for LEFT_SECONDS is aborted.
+If no waiting address has fewer handshakes, a handshake that has not ended LEFT_SECONDS after its start is aborted.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from oncelog_broker.runtime.round_robin import RoundRobin
 MAX_AT_ONCE: Final = 256
 """Limit on concurrent handshakes, each of which uses some 50 KB."""
 LEFT_SECONDS: Final = 0.5
-"""Seconds without progress after which a handshake may be aborted in favour of another."""
+"""Seconds after its start at which an unfinished handshake may be aborted in favour of another."""
 HOSTS_LOOKED_AT: Final = 8
 """Limit on the waiting addresses that are searched for one with fewer handshakes than another address."""
 HANDSHAKE_SECONDS: Final = 10.0
@@ -95,8 +95,8 @@ class TlsHandshakes:
             self._round_robin.join(self)
 
     def take_slice(self) -> bool:
-        """Take one step of one handshake. Returns False, because this object rejoins the round robin itself, even if
-        the step raises.
+        """Take one step of one handshake. Returns False, because this object itself rejoins the round robin, even if
+        the step raises an exception.
         """
         self._is_member = False
         try:

@@ -1,10 +1,10 @@
 """TLS between a socket and a `BrokerConnection`: the event loop uses it as a protocol, the connection uses it as its
 transport.
 
-It replaces the loop's `start_tls` for four reasons: a connection must be counted before anything is computed for it;
-handshakes must be scheduled (`tls_handshakes`); encrypted bytes must be counted together with the bytes in the socket's
-buffer; and a client that has ended its stream must still get its responses. So TLS behaves like TCP, and
-`BrokerConnection` sees no difference.
+This class replaces the loop's `start_tls` for four reasons: a connection must be counted before anything is computed
+for it; handshakes must be scheduled (`tls_handshakes`); encrypted bytes must be counted together with the bytes in the
+socket's buffer; and a client that has ended its stream must still get its responses. With this class TLS behaves like
+TCP, so that `BrokerConnection` sees no difference.
 
 All connections receive through one shared buffer, because received bytes are decrypted immediately into the buffer of
 the connection, which the memory budget counts. Each read of a socket takes at most as many bytes as the connection's
@@ -100,7 +100,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._told_of_end: bool | None = None
         """Whether the transport stays open after the client's end, as the connection decided; None before the end."""
 
-    # --- the socket's callbacks
+    # --- callbacks from the socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._raw = cast(asyncio.Transport, transport)
@@ -156,7 +156,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if self._app is not None:
             self._app.resume_writing()
 
-    # --- the handshake
+    # --- during the handshake
 
     def _receive_handshake(self, received: bytes) -> None:
         if self._tls is None:
@@ -357,7 +357,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._app.close(reason)
         self.abort()
 
-    # --- as an open connection, until the handshake is done
+    # --- the interface of an open connection, until the handshake is done
 
     def shut(self) -> None:
         """Close the connection: the broker is stopping."""
@@ -385,7 +385,7 @@ def _read_into(
             read = tls.read(space - size, cast(Any, room[size:] if size else room))
         except ssl.SSLWantReadError:
             if received is not None:
-                continue  # the record had no data
+                continue  # the TLS record contained no data
             return size, None, False
         except ssl.SSLZeroReturnError:
             return size, received, True

@@ -125,7 +125,8 @@ def _failed(index: int, code: ErrorCode) -> PartitionResult:
 
 
 def _delete(topic: str, partition: Partition, offset: int) -> int:
-    """Delete the records before an offset; returns the new log start offset. Raises KafkaError."""
+    """Delete the records before an offset; returns this offset, with -1 resolved to the high watermark. Raises
+    KafkaError."""
     if is_internal(topic):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{topic} is the broker's own: its records are not deleted")
     if "delete" not in partition.log.config.cleanup_policy:

@@ -1,7 +1,7 @@
 """DescribeProducers (61), v0: the active producers of a partition, from any replica (KIP-664).
 
-Clients send it to the leader, unless the user names a broker (`kafka-transactions find-hanging --broker-id`): this
-broker then responds from its own log, which may be behind the leader's.
+Clients send this request to the leader, unless the user names a broker (`kafka-transactions find-hanging --broker-id`):
+this broker then responds from its own log, which may be behind the leader's.
 """
 
 from __future__ import annotations

@@ -55,8 +55,8 @@ def handle(request: FetchRequest, context: RecordContext) -> Answer[FetchRespons
 def read_again(
     request: FetchRequest, context: RecordContext, follower: Follower | None, plan: FetchPlan, *, may_wait: bool
 ) -> Answer[FetchResponse]:
-    """Return the response to a request that is already planned, after a follower's position was noted; `request` counts
-    except for its partitions.
+    """Return the response to a request that is already planned, after a follower's position was noted; the partitions
+    come from `plan`, all other fields from `request`.
     """
     fetch = _Fetch(request, context, follower)
     return fetch.read_again(plan, may_wait=may_wait)
@@ -161,7 +161,7 @@ class _Fetch:
         return then(self._context.in_slices(self._read()), self._answer)
 
     def _wait(self, read: FetchRead, missing_bytes: int) -> Answer[None]:
-        """Wait until `missing_bytes` more are available or the time is up."""
+        """Wait until `missing_bytes` more bytes are available, or until max_wait_ms has passed."""
         if read.is_outdated():
             return None
         if self._follower is not None:

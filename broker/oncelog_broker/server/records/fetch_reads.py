@@ -1,7 +1,7 @@
 """One pass of a Fetch over its partitions, for a consumer or a follower.
 
 A consumer reads below the high watermark or the last stable offset, at the leader or at a nearer replica. A follower
-reads to the log's end, and its fetch offset reports its progress, which moves the high watermark.
+reads to the log's end, and its fetch offset reports its progress, which can advance the high watermark.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class FetchRead(ABC):
         self._version = context.version
         self._copies_left = context.connection.copied_answer_bytes
         self.partitions: list[Partition] = []
-        """The partitions that were read without an error."""
+        """The partitions that this pass has read without an error."""
         self._sizes: list[int] = []
         """The number of bytes read from each of `partitions`."""
         self.is_urgent = False
@@ -230,7 +230,7 @@ class ConsumerRead(FetchRead):
         first_version = FIRST_FETCH_VERSIONS.get(code)
         if first_version is None or self._version < first_version:
             return None
-        # This broker leads the partition in an epoch that the reader does not know.
+        # With FENCED_LEADER_EPOCH, this broker leads the partition in an epoch that the reader does not know.
         own = code is ErrorCode.FENCED_LEADER_EPOCH
         self.hints = self.hints or LeaderHints(self._context)
         hint = self.hints.of(*wanted.topic, wanted.request.partition, by_id=self._by_id, or_own=own)
@@ -284,8 +284,8 @@ class ReplicaRead(FetchRead):
         return None
 
     def _divergence(self, partition: Partition, asked: PartitionRequest) -> tuple[int, int] | None:
-        """None if the follower may read from its offset; otherwise the point where it diverged from this log. Raises
-        KafkaError."""
+        """Return None if the follower may read from its offset; otherwise the point where the follower's log diverged
+        from this one. Raises KafkaError."""
         position = FetchPosition(asked.fetch_offset, asked.last_fetched_epoch, asked.current_leader_epoch)
         divergence = partition.check_follower(self._broker_id, position)
         if divergence is None and self._notes:

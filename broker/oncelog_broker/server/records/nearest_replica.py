@@ -24,7 +24,7 @@ FIRST_VERSION: Final = 11
 
 
 def chooses(context: AnyContext) -> bool:
-    """Whether this broker sends readers to replicas other than the leader, and serves readers as a follower."""
+    """Return whether this broker directs readers to replicas other than the leader, and serves reads as a follower."""
     return context.version >= FIRST_VERSION and context.services.config[REPLICA_SELECTOR_CLASS] in RACK_AWARE_SELECTORS
 
 

@@ -1,10 +1,10 @@
 """OffsetForLeaderEpoch (23), v2-4: the end offset of a leader epoch (KIP-101, KIP-320).
 
-After a leader change, consumers send it to find out whether records that they have read were truncated.
+After a leader change, consumers send this request to find out whether records that they have read were truncated.
 
-Unlike in Kafka, the controller also sends it before an election, to learn the log end offsets of brokers, whether they
-lead or not (`asks_for_log_ends`, for brokers only). A broker that does not know this field responds as to any client,
-without `are_log_ends`.
+Unlike in Kafka, the controller also sends this request before an election, to learn the log end offsets of brokers,
+whether they lead or not (`asks_for_log_ends`, for brokers only). A broker that does not know this field responds as to
+any client, without `are_log_ends`.
 """
 
 from __future__ import annotations

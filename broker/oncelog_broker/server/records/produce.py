@@ -1,4 +1,4 @@
-"""Produce (0), v3-13: append one batch per partition.
+"""Produce (0), v3-13: append one batch to each partition.
 
 Behaviour: batches are opaque bytes; they are patched and written directly from the receive buffer. All partitions of a
 request are appended before the response. With acks=all the request waits in the partition's purgatory
@@ -277,9 +277,9 @@ class _Produce:
         led: Partition | None = None,
         walked_for: LogConfig | None = None,
     ) -> Answer[None]:
-        """Append one batch, and complete its response. `led`: the batch's partition if it was already looked up.
-        `walked_for`: the log's settings under which the batch's records were already walked; if the settings have
-        changed since, the records are walked again.
+        """Append one batch, and fill in the result of its partition. `led`: the batch's partition if it was already
+        looked up. `walked_for`: the log's settings under which the batch's records were already walked; if the settings
+        have changed since, the records are walked again.
         """
         request, context = self._request, self._context
         partition = None
@@ -392,7 +392,7 @@ class _Produce:
 
     @property
     def is_replicated(self) -> bool:
-        """Whether no append waits for other replicas."""
+        """Whether no append is waiting for other replicas."""
         return self._unreplicated is None
 
     def when_replicated(self, _: None) -> Answer[ProduceResponse | None]:

@@ -15,12 +15,12 @@ from oncelog_broker.server.request.context import CommonServices, RequestContext
 
 
 class RecordServices(CommonServices, Protocol):
-    """The parts of the broker that handlers of records may use, in addition to the common ones."""
+    """The parts of the broker that handlers of records may use, in addition to CommonServices."""
 
     replicas: Replicas
     logs: LogManager
     transactions: TransactionCoordinator
-    """Verifies that a partition is part of a transaction."""
+    """Verifies whether a partition is part of a transaction."""
     throttles: Throttles
     isr_keeper: IsrKeeper
     fetch_sessions: FetchSessions

@@ -105,7 +105,7 @@ def append_in_transaction(
     """Like `Partition.append`, if the partition is in the open transaction; under transactions V2 the partition is
     added to the transaction (T7). `verification`: the verdicts for the entire request, or None. The records have been
     walked, if the log requires it; they are walked again if the log's settings have changed when the coordinator
-    responds. Raises KafkaError for some errors, and returns others.
+    responds. Some errors are raised as KafkaError instead of being returned.
     """
     is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
     version = TRANSACTIONS_V2 if is_v2 else 0

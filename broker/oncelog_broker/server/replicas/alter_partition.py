@@ -1,8 +1,9 @@
 """AlterPartition (56), v2-3: a leader proposes a new ISR to the controller (KIP-497). Only brokers may send
 AlterPartition.
 
-A replica outside the ISR sends it to request a new leader epoch. A replica whose log has a newer leader epoch than the
-partition state sends it to request an epoch above its log's. `controller/alter_partition.py` explains both cases.
+A replica outside the ISR sends AlterPartition to request a new leader epoch. A replica whose log has a newer leader
+epoch than the partition state sends AlterPartition to request an epoch above its log's. `controller/alter_partition.py`
+explains both cases.
 
 Behaviour: all proposals of a request are written together; each proposal is granted or refused independently. A broker
 that is not the controller returns NOT_CONTROLLER. If the outcome of the writes is unknown, the response is

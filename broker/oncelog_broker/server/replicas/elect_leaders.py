@@ -72,7 +72,7 @@ def _kind(request: ElectLeadersRequest) -> ElectionType:
 
 
 class Asked(NamedTuple):
-    """The partitions of a request."""
+    """The partitions of an ElectLeaders request."""
 
     in_order: list[PartitionKey]
     """The requested partitions, including repeated ones."""

@@ -54,7 +54,7 @@ async def _answer(
 
 def _list(request: ListPartitionReassignmentsRequest, view: ClusterView) -> Steps[ListPartitionReassignmentsResponse]:
     if request.topics is None:
-        # The view may change between two steps.
+        # The list is a copy, because the view may change between two steps.
         keys: Iterable[PartitionKey] = (key for name in list(view.topics) for key in view.keys_of((name,)))
     else:
         named = yield from by_topic((topic.name, topic.partition_indexes) for topic in request.topics)

@@ -11,7 +11,7 @@ from oncelog_broker.server.request.forwarding import ForwardingServices
 
 
 class ReplicaServices(ForwardingServices, Protocol):
-    """The parts of the broker that handlers about replicas and leaders may use, in addition to the common ones."""
+    """The parts of the broker that handlers about replicas and leaders may use, in addition to CommonServices."""
 
     replicas: Replicas
     logs: LogManager

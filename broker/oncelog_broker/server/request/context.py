@@ -131,7 +131,7 @@ class RequestContext(Generic[S]):
         config = self.services.config
         return not has_brokers_only_listener(config) or self.connection.listener == inter_broker_listener(config)
 
-    # --- the rights of the sender, in terms of `security/authorizer/rules.py`
+    # --- the rights of the sender, by the rules of `security/authorizer/rules.py`
 
     def may(self, rule: Rule, name: str | None = CLUSTER_NAME) -> bool:
         """Return whether the sender may use the resource with this name, by a rule of the request's API. A name of None
@@ -220,7 +220,7 @@ class RequestContext(Generic[S]):
         async with self.services.at_work:
             return await work
 
-    # --- what may run meanwhile
+    # --- concurrency with other requests
 
     def begins(self) -> None:
         """Note that the handler gets the request: from now on a disconnect of the client may cancel it."""
@@ -252,7 +252,7 @@ class RequestContext(Generic[S]):
 
 
 AnyContext: TypeAlias = RequestContext[CommonServices]
-"""The context of a handler that needs only the services common to all handlers."""
+"""The context of a handler that needs only CommonServices."""
 
 
 def level_in_force(context: AnyContext) -> int:

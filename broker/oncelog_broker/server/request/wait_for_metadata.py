@@ -16,8 +16,8 @@ MAX_WAIT_SECONDS: Final = 60.0
 
 
 async def wait_until_shown(cache: MetadataCache, shows: Callable[[ClusterImage], bool], timeout_ms: int) -> None:
-    """Return when the image shows the change. Raises KafkaError REQUEST_TIMED_OUT if the image does not show the change
-    in time, although the change was made.
+    """Return when the cluster image shows the change. Raises KafkaError REQUEST_TIMED_OUT if the image does not show
+    the change in time, although the change was made.
     """
     await _within(timeout_ms, cache.wait_for(shows))
 

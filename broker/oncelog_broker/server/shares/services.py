@@ -11,7 +11,7 @@ from oncelog_broker.sharing.share_partitions import SharePartitions
 
 
 class ShareServices(CommonServices, Protocol):
-    """The parts of the broker that handlers of share partitions may use, in addition to the common ones."""
+    """The parts of the broker that handlers of share partitions may use, in addition to CommonServices."""
 
     replicas: Replicas
     shares: ShareCoordinator

@@ -1,8 +1,8 @@
 """One pass of a ShareFetch over the partitions of its session: reads their logs, and acquires records.
 
-First the pass reads the logs from the first available record on. It acquires records only if the read bytes suffice,
-because acquired records must be sent. Another member may have acquired some of these records in between; they are
-skipped.
+First the pass reads the logs from the first available record on. The pass acquires records only if the read bytes
+suffice, because acquired records must be sent. Another member may have acquired some of these records in between; they
+are skipped.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ def broker_of(name: str, context: TopicContext) -> int | None:
 
 
 def check_may_change(rules: Rules, resource_type: int, name: str, context: TopicContext) -> None:
-    """Raises the KafkaError that the rules of the API name, unless the client may change the resource."""
+    """Raises the KafkaError of the API's rule, unless the client may change the resource."""
     if resource_type == ResourceType.TOPIC:
         context.require(rules.topic, name)
     elif resource_type == ResourceType.GROUP:

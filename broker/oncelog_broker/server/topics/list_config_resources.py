@@ -1,7 +1,7 @@
 """ListConfigResources (74), v0-1: the resources that DescribeConfigs can describe (KIP-1142).
 
-These are topics, brokers, brokers' loggers, and groups that have their own settings. oncelog has no configuration for
-client metrics, so none is listed; v0 lists only client metrics.
+The resources are topics, brokers, brokers' loggers, and groups that have their own settings. oncelog has no
+configuration for client metrics, so none is listed; v0 lists only client metrics.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from oncelog_broker.server.request.forwarding import ForwardingServices
 
 
 class TopicServices(ForwardingServices, Protocol):
-    """The parts of the broker that handlers of topics and settings may use, in addition to the common ones."""
+    """The parts of the broker that handlers of topics and settings may use, in addition to CommonServices."""
 
     replicas: Replicas
     topics: TopicController

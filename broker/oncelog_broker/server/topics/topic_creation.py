@@ -75,7 +75,7 @@ class TopicCreation:
         except KafkaError as error:
             if error.code is ErrorCode.NOT_CONTROLLER:
                 raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE, "the controller has moved") from error
-            # Another connection or broker has created the topic first.
+            # TOPIC_ALREADY_EXISTS means that another connection or broker has created the topic first.
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
         await wait_until_usable(self._metadata, self._replicas, name, 1, TIMEOUT_MS)

@@ -1,4 +1,5 @@
-"""AddPartitionsToTxn (24), v0-5: adds partitions to a transaction, or verifies that they are in it (S36).
+"""AddPartitionsToTxn (24), v0-5: adds partitions to a transaction, or verifies that the transaction contains them
+(S36).
 
 Behaviour: all partitions of a transaction are added, or none; if one does not exist or is internal, the others get
 OPERATION_NOT_ATTEMPTED. verify_only adds nothing and returns a result for each partition. Versions: v0-3 have one
