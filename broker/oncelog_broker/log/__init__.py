@@ -5,14 +5,14 @@ The interface: `partition_log` appends, `reader` reads, `trimmer` shortens a log
 truncation), and `flusher` syncs. These four modules share `log_content` (segments, leader epochs, producers) and
 `log_state` (offline flag, log start, recovery point). `validation` checks a batch before the append, and
 `record_validation` checks the records of the batch (`unpacking` decompresses them). `internal_batches` joins several
-batches into one append, `leader_epochs` remembers where each leader epoch began, `header_fields` names the fields of a
-batch header, `pending_flush` is an fsync in three steps, `new_directory` is the directory of a new log until that
-directory is synced, `checkpoints` reads and writes Kafka's small text files, and `config` has the settings that storage
-needs.
+batches into one append, `leader_epochs` remembers where each leader epoch began, and `header_fields` names the fields
+of a batch header. `pending_flush` is an fsync in three steps, and `new_directory` is the directory of a new log until
+that directory is synced. `checkpoints` reads and writes Kafka's small text files, and `config` has the settings that
+storage needs.
 
-The subpackages, from the bottom up: `segments` (files, indexes, roll, retention, recovery) and `producers` (duplicate
-detection, open and aborted transactions) are below the interface; `compaction` and `directories` (all the logs of a
-broker) are above it.
+Two subpackages are below the interface: `segments` (files, indexes, roll, retention, recovery) and `producers`
+(duplicate detection, open and aborted transactions). Two are above it: `compaction`, and `directories` with all the
+logs of a broker.
 
 All functions are synchronous and belong to one thread; functions that may run in another thread say so
 (`PendingFlush.sync`).

@@ -5,8 +5,8 @@ completely.
 - The second line has the number of entries.
 - Each further line has an entry: `orders 0 1201` means topic orders, partition 0, offset 1201.
 
-The caller that reads a checkpoint decides what to do about a corrupt file: `LogManager` ignores each of the three
-offset checkpoints, with the consequences named there, and `recovery` rebuilds the leader epochs from the batches.
+The caller that reads a checkpoint decides what to do about a corrupt file. `LogManager` ignores each of the three
+offset checkpoints, with the consequences named there; `recovery` rebuilds the leader epochs from the batches.
 Source: Kafka's CheckpointFile, OffsetCheckpointFile.
 """
 

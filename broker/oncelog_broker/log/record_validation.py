@@ -1,9 +1,10 @@
 """Checks each record of a producer's batch, in steps, before a leader appends the batch; `validation` checks only the
 batch as a unit.
 
-The records are checked if a setting demands it (`record.validation=full`, as Kafka's LogValidator does), if the topic
-is compacted and so accepts no record without a key (T20), or to find the records with a wrong timestamp for the error
-message. A job for another thread decompresses the records, the check pauses every few hundred records, and
+The records are checked in three cases: if a setting demands it (`record.validation=full`, as Kafka's LogValidator
+does); if the topic is compacted, because such a topic accepts no record without a key (T20); and to find the records
+with a wrong timestamp for the error message. A job for another thread decompresses the records, the check pauses every
+few hundred records, and
 MAX_RECORDS_NAMED limits the response.
 
 An error lists the invalid records (KIP-467), so that a client can fail these records and send the others again.

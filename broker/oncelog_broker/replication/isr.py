@@ -29,9 +29,9 @@ def lags(follower: FollowerProgress, log_end_offset: int, now: float, lag_second
 
 
 def may_join(follower: FollowerProgress, high_watermark: int, epoch_start_offset: int, log_start_offset: int) -> bool:
-    """Whether a replica may join the ISR. There are three conditions: the replica has all acknowledged records of this
-    leader epoch and earlier ones; it has deleted the records that the leader has deleted (`log_start_offset` is the
-    leader's); and it has fetched since it was last removed.
+    """Whether a replica may join the ISR. There are three conditions. The replica must have all acknowledged records of
+    this leader epoch and earlier ones; it must have deleted the records that the leader has deleted (`log_start_offset`
+    is the leader's); and it must have fetched since it was last removed.
 
     The high watermark of a new leader may be lower than records that the previous leader acknowledged. All these
     records are below the start of the new epoch, so `epoch_start_offset` is checked, too.

@@ -124,7 +124,7 @@ class IsrKeeper:
 
     def ask_for_new_epochs(self, partitions: Collection[tuple[str, int]]) -> None:
         """Request new leader epochs for partitions that other brokers lead, so that their offline logs may be reopened
-        here (`offline_log_recovery`); the request proposes the present ISR, and comes from a replica outside the ISR.
+        here (`offline_log_recovery`). The request proposes the present ISR, and comes from a replica outside the ISR.
         """
         if self._asking_for_epochs is not None and not self._asking_for_epochs.done():
             return

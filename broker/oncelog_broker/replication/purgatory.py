@@ -31,7 +31,7 @@ WOKEN_PER_TURN: Final = 32
 """The maximum number of waiting fetches, or of appends, that one event completes in one iteration of the event loop."""
 NEWS_SECONDS: Final = 0.01
 """Seconds for which a new high watermark, or a new partition, waits in a follower's fetch for records to be sent with
-it; without this delay, a producer that writes rarely would cause two responses for each record.
+it. Without this delay, a producer that writes rarely would cause two responses for each record.
 """
 NEWS_SECONDS_PER_PARTITION: Final = 0.001
 """Additional seconds until a follower's next early response, for each partition that the fetch reads; about fifty times

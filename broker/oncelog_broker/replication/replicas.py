@@ -302,7 +302,7 @@ class Replicas:
 
     def fetch_no_failed(self) -> None:
         """Stop fetching for logs whose disk failed. Fetches for such logs would report the old log end to the leader,
-        although nothing is written any more; the leader would rely on records that reopening discards, and propose the
+        although nothing is written any more. The leader would rely on records that reopening discards, and propose the
         replica for the ISR.
         """
         for partition in self._hosts.values():

@@ -95,8 +95,8 @@ class VerificationGuards:
 
     def check(self, guard: Guard) -> None:
         """Raises KafkaError for an invalid guard: INVALID_TXN_STATE if the transaction has ended;
-        NOT_LEADER_OR_FOLLOWER, after which the client retries, if the leader epoch has changed, so that it is unknown
-        whether the transaction has ended.
+        NOT_LEADER_OR_FOLLOWER if the leader epoch has changed, so that it is unknown whether the transaction has ended,
+        and the client must retry.
         """
         if guard.is_of_former_leader:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "the leader epoch changed during the verification")

@@ -1,14 +1,14 @@
 """The broker's access to the outside (time, network, disk) and its background work; tests and simulations replace each
 part.
 
-The modules: `clock` reads wall and monotonic time, `network` makes connections, `accepting` accepts connections, `disk`
-accesses files, `tasks` runs background tasks and deadlines, `entropy` returns random bytes, `parent` ends the process
-together with its parent process, and `host` combines the clock, disk, network and background work of one broker in one
-value. `descriptors` divides the file descriptors, `open_files` closes idle files, and `mappings` limits memory
+The modules: `clock` reads wall and monotonic time, `network` makes connections, `accepting` accepts connections, and
+`disk` accesses files. `tasks` runs background tasks and deadlines, `entropy` returns random bytes, and `parent` ends
+the process together with its parent process. `host` combines the clock, disk, network and background work of one broker
+in one value. `descriptors` divides the file descriptors, `open_files` closes idle files, and `mappings` limits memory
 mappings. `disk_troubles` limits the log lines about a failing disk, `addresses` normalises host addresses, and
 `private_files` sets file modes.
 
 For waiting and long work: `answers` has the type of a value or a future of a value, `steps` is long work as a
-generator, `slices` runs such work in slices, `round_robin` gives waiting work its slices in turn, and `loop_budget`
+generator, and `slices` runs such work in slices. `round_robin` gives waiting work its slices in turn, and `loop_budget`
 limits the work in one iteration of the event loop. `garbage` keeps full garbage collections short.
 """

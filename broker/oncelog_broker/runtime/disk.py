@@ -27,8 +27,9 @@ Buffer = bytes | bytearray | memoryview
 T = TypeVar("T")
 
 SMALL_READ_SIZE: Final = 128 * 1024
-"""Reads of up to this many bytes are copied by pread, which costs less than the page faults of a mapping, and reports a
-bad sector as OSError; with a mapping, a bad sector would kill the process with SIGBUS. Larger reads return slices of a
+"""Reads of up to this many bytes are copied by pread, which costs less than the page faults of a mapping. A bad sector
+is then reported as OSError; with a mapping, a bad sector would kill the process with SIGBUS. Larger reads return slices
+of a
 mapping, without a copy.
 """
 
@@ -208,7 +209,7 @@ class RealFile:
         return self._fd
 
     def append(self, *buffers: Buffer) -> int:
-        # Use pwrite at `size` instead of O_APPEND: if the truncation below fails, the next append still overwrites the
+        # Use pwrite at `size` instead of O_APPEND. If the truncation below fails, the next append still overwrites the
         # rest of the failed write, so that none of its bytes can remain between two complete writes.
         position = self.size
         self.is_used = True

@@ -112,9 +112,10 @@ class CleanedSegment:
         """Write and sync the new segment; the next startup then completes the replacement, even after a crash. Raises
         OSError.
 
-        Returns False if the segment is no longer wanted, and leaves its files for the next startup to remove: the topic
-        may have been deleted and re-created before the files were created, so that they are in the directory of the new
-        topic. The check of `is_wanted` comes last, because the topic could be re-created after an earlier check.
+        Returns False if the segment is no longer wanted, and leaves its files for the next startup to remove. In that
+        case the topic was deleted, and may have been re-created before the files were created, so that the files are in
+        the directory of the new topic. The check of `is_wanted` comes last, because the topic could be re-created after
+        an earlier check.
         """
         self.write()
         segment = self.segment

@@ -197,7 +197,7 @@ class LogOpening:
             if returning.must_begin_anew:
                 if not self._disk.exists(returning.path):  # the disk may be missing, and a new log would hide that
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), returning.path)
-                # Remove the recovery point before the log is cut: if another fault or a kill interrupts the cut, a log
+                # Remove the recovery point before the log is cut. If another fault or a kill interrupts the cut, a log
                 # that ends below its recovery point would count as damaged, and would never be opened again.
                 returning.home.forget_recovery_point(wanted.key)
                 recovery_point = min(recovery_point, returning.log_start_offset)

@@ -12,7 +12,7 @@ compaction first waits for a flush, which moves the recovery point. A gap above 
 end of a segment, even if the next segment reached the disk, and the log is truncated before the gap. There are two
 exceptions. First, a log from another broker, such as Kafka's, may have been compacted beyond its recovery point.
 Second, a follower copies the gaps of its leader. A gap is within one segment if index entries can express the offsets
-after it; before a larger gap, everything is synced before the next segment is created, so that no end can be lost
+after it. Before a larger gap, everything is synced before the next segment is created, so that no end can be lost
 there.
 
 A truncation is synced immediately, because otherwise a power cut could bring removed batches back after new ones.

@@ -80,8 +80,9 @@ def is_log_tail_kept(trace: Trace | None, boot: str, *, was_closed_cleanly: bool
 
 
 def trace_directory(disk: Disk, directories: Sequence[str]) -> str:
-    """Return the data directory that contains the file of the previous process: the first directory if none has it; if
-    several have it, because log.dirs had another order before, the one whose file was written last. Raises OSError.
+    """Return the data directory that contains the file of the previous process. That is the first directory if none has
+    the file. If several have it, because log.dirs had another order before, it is the one whose file was written last.
+    Raises OSError.
     """
     found = [each for each in directories if disk.exists(os.path.join(each, SESSION_FILE))]
     return max(found, key=lambda each: disk.modified_ms(os.path.join(each, SESSION_FILE)), default=directories[0])

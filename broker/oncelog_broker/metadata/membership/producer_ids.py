@@ -224,7 +224,7 @@ class ProducerIdManager:
 
     async def _write(self, wanted: ProducerIdBlock, version: int) -> bool:
         """Write the block; returns whether this broker owns `wanted` now. A write whose outcome is unknown counts as
-        failed, whatever the node contains afterwards: the node names a broker id, but a paused process and its
+        failed, whatever the node contains afterwards. The node names a broker id, but a paused process and its
         replacement have the same id and write the same data. If that write did not happen, the next attempt may be for
         the same block: of two writes on one version of the node, at most one succeeds, however late it arrives.
         """

@@ -45,7 +45,7 @@ class BrokerRegistration:
     """The node `/brokers/ids/<id>`, version 5. `features` maps a feature name to the (min_version, max_version) that
     the broker supports.
 
-    Kafka does not have these three fields: `previous_epoch` is the broker epoch of the previous registration, -1 if
+    Kafka does not have the last three fields. `previous_epoch` is the broker epoch of the previous registration, -1 if
     there was none; `boot` identifies the machine's last start; `is_log_tail_kept` is False if the broker's last writes
     may be missing from its logs.
     """
