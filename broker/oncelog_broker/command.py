@@ -1,7 +1,7 @@
 """`oncelog serve`: start a broker and keep it running until a signal.
 
-One line on standard output says where to connect, in which mode, and where the data is; everything else is log output
-on standard error, from level WARNING on by default.
+One line on standard output has the addresses, the mode, and the place of the data. All other output is log output on
+standard error, by default from level WARNING on.
 """
 
 from __future__ import annotations
@@ -88,12 +88,12 @@ def serve(
 ) -> None:
     """Start a broker.
 
-    By default it listens on 127.0.0.1:9092 and keeps its metadata in the data directory: no ZooKeeper, unless
-    zookeeper.connect says where one is. One line on standard output says when it is ready, and where; Ctrl-C or SIGTERM
-    stops it: in a cluster, after other brokers have taken over its partitions; a second signal stops it at once.
+    By default the broker listens on 127.0.0.1:9092 and stores its metadata in the data directory. ZooKeeper is used
+    only if zookeeper.connect is set. When the broker is ready, one line on standard output has its addresses. Ctrl-C or
+    SIGTERM stops the broker, in a cluster after other brokers have taken over its partitions; a second signal stops the
+    broker immediately.
 
-    \b
-    On any free port, as tests like it:
+    \b Listen on any free port, for tests:
       oncelog serve --data /tmp/test --set listeners=PLAINTEXT://127.0.0.1:0
     """
     from oncelog_broker.config.declared import InvalidConfig
@@ -122,7 +122,7 @@ def serve(
 
 
 async def _run(broker: object, startup_options: StartupOptions) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code."""
+    """Serve until SIGTERM or SIGINT; returns the exit code."""
     from oncelog_broker.broker import Broker, BrokerStartError
     from oncelog_broker.config.declared import InvalidConfig
     from oncelog_broker.identity.note import NoteError
@@ -155,7 +155,7 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
     )  # fmt: skip
     signalled, starting = loop.create_task(stop.wait()), loop.create_task(broker.start())
     await asyncio.wait((signalled, starting), return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done():  # it may be waiting for ZooKeeper
+    if not starting.done():  # the start may be waiting for ZooKeeper
         starting.cancel()
         await asyncio.wait([starting])
         return 0
@@ -166,7 +166,7 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
         click.echo(f"oncelog: cannot start: {error}", err=True)
         return 1
     keep_collections_short()
-    await asyncio.to_thread(flush_logs)  # log lines of the start come before the line that ends it
+    await asyncio.to_thread(flush_logs)  # log lines of the start are written before the ready line
     addresses = ", ".join(f"{listener.host}:{listener.port}" for listener in broker.advertised)
     directories = ", ".join(str(Path(directory).absolute()) for directory in broker.config.log_dirs)
     metadata = described_store(broker.config)
@@ -188,7 +188,8 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
 
 
 async def _leave(broker: Broker, *unless: asyncio.Task[Any]) -> None:
-    """Let other brokers take over, `unless` one of these futures completes first (a second signal, for example)."""
+    """Let other brokers take over, until one of the futures in `unless` completes, for example because of a second
+    signal."""
     leaving = asyncio.get_running_loop().create_task(broker.leave())
     await asyncio.wait((leaving, *unless), return_when=asyncio.FIRST_COMPLETED)
     if not leaving.done():
@@ -201,6 +202,7 @@ async def _leave(broker: Broker, *unless: asyncio.Task[Any]) -> None:
 
 
 def _raise_open_files_limit() -> None:
-    """Raise the limit of open files as far as the system allows: each partition keeps its active segment open."""
+    """Raise the limit of open files as far as the system allows, because each partition keeps its active segment
+    open."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,4 +1,4 @@
-"""`oncelog dump`: prints the items of files; faults go to standard error and make the exit code 1."""
+"""`oncelog dump`: prints the contents of files. Faults are printed on standard error and make the exit code 1."""
 
 from __future__ import annotations
 
@@ -41,12 +41,13 @@ def dump(
 ) -> None:
     """Show the contents of the files of a log.
 
-    FILE is a .log, .index, .timeindex, .txnindex or .snapshot, a checkpoint, meta.properties, partition.metadata, or a
-    directory: then all such files in it and below it. The lines have the format of Kafka's kafka-dump-log.sh. Each
-    corruption is named on standard error with its position in the file; the exit code is then 1.
+    FILE is a .log, .index, .timeindex, .txnindex or .snapshot file, a checkpoint, meta.properties, partition.metadata,
+    or a directory, which means all such files in the directory and its subdirectories. The lines have the format of
+    Kafka's kafka-dump-log.sh. Each corruption is named on standard error with its position in the file; the exit code
+    is then 1.
 
-    --print-data-log decodes the records of the two internal topics where the name of their directory tells which they
-    are; the two decoders say so for a file that lies elsewhere.
+    --print-data-log decodes the records of the two internal topics, which are recognized by the name of the directory.
+    For a file in another directory, use one of the two decoder options.
     """
     from oncelog_broker.dump.decoders import Decoder
     from oncelog_broker.dump.files import DumpOptions, known_files
@@ -78,7 +79,7 @@ def dump(
 
 
 def _split(names: str | None) -> tuple[Path, ...]:
-    """Raises BadParameter."""
+    """The paths of --files. Raises BadParameter if a path does not exist."""
     paths = tuple(Path(name) for name in (names or "").split(",") if name)
     for path in paths:
         if not path.exists():
@@ -91,7 +92,7 @@ def _print_file(path: Path, options: DumpOptions, *, is_json: bool) -> bool:
     from oncelog_broker.dump.files import dump_file
     from oncelog_broker.dump.rows import Fault, Message, Notice, Row
 
-    write = sys.stdout.write  # click.echo flushes each line, which takes most of the time for a large log
+    write = sys.stdout.write  # click.echo flushes each line, which would take most of the time of a large dump
     shown = visible if sys.stdout.isatty() else str  # a pipe gets the text of Kafka's tool
     is_sound = True
     if not is_json:

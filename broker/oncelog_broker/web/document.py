@@ -61,6 +61,6 @@ def table_of(families: list[Family]) -> str:
 
 
 def document() -> str:
-    """The page's text."""
+    """The text of docs/metrics.md."""
     sections = [f"## {title}\n\n{table_of(families.declared)}\n" for title, families in SECTIONS]
     return "\n".join([INTRODUCTION, *sections])
