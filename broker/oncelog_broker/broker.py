@@ -73,7 +73,7 @@ class Broker:
         self._settings = Settings(config, self._host.clock)
         self._opening = store
         self._undo = AsyncExitStack()
-        """The steps of `stop`, in reverse order of the start."""
+        """The steps that `stop` runs, in reverse order of the start."""
         self._parts: Parts | None = None
         self.failed = asyncio.Event()
         """Set when the broker cannot continue and must be stopped; the reason is logged. An unreachable ZooKeeper does

@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
     metavar="FILE",
     help="A properties file or a .toml file with Kafka's keys, such as num.partitions=3.",
 )
-@click.option("--data", metavar="DIRECTORY", help="Where the data is kept; short for --set log.dirs=DIRECTORY.")
+@click.option("--data", metavar="DIRECTORY", help="The data directory; short for --set log.dirs=DIRECTORY.")
 @click.option(
     "--set",
     "assignments",
@@ -61,19 +61,22 @@ logger = logging.getLogger(__name__)
     type=click.Choice(LEVELS),
     default="warning",
     show_default=True,
-    help="The least that is logged to standard error.",
+    help="The lowest level of messages that are logged to standard error.",
 )
-@click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True, help="How log lines look.")
+@click.option(
+    "--log-format", type=click.Choice(FORMATS), default="text", show_default=True, help="The format of log lines."
+)
 @click.option(
     "--stop-at-eof",
     is_flag=True,
-    help="Stop when standard input ends: with the process that holds its other end, however that one dies.",
+    help="Stop when standard input ends, that is, when the process at the other end of the pipe ends for any reason.",
 )
 @click.option(
     "--fail-control",
     metavar="[HOST:]PORT",
-    help="For tests: take orders over HTTP to fail, on loopback unless a host is given; the second line on standard "
-    "output says where. Never in production: everyone who reaches it can kill the broker. docs/testing.md",
+    help="For tests: accept commands over HTTP that make the broker fail, on loopback unless a host is given. The "
+    "second line on standard output has the address. Never use it in production: every client that can connect can "
+    "kill the broker. See docs/testing.md.",
 )
 def serve(
     config_file: Path | None,

@@ -1,4 +1,4 @@
-"""The five parts of which a broker is assembled, in the order in which they start; each uses the parts before it.
+"""The five parts of a broker, in the order in which the parts start; each part uses the earlier parts.
 
 storage.py        the data directories, the metadata store and the logs
 membership.py     this broker's registration in its cluster, the controller role, and the image of the cluster
@@ -11,8 +11,8 @@ bound before the broker registers, since the registration names their ports, and
 is ready.
 
 The arguments of a part's `start` are everything that the part needs. `start` returns a working part; if `start` fails,
-it closes everything that it has opened, and raises an exception. `close` ends the part. Only `Broker._start` has the
-order of starting and closing.
+it closes everything that it has opened, and raises an exception. `close` ends the part. Only `Broker._start` knows the
+order in which the parts start and close.
 
 Two parts are completed after their creation, because each needs a later part: `LogEndCalls.begin` (a broker may be
 controller before it has replicas) and `SocketServer.learn_users` (sockets are bound before the broker can register).

@@ -2,7 +2,7 @@
 
 Start: reserve producer ids above the producer ids in the logs -> find missing logs, and set stray logs aside -> create
 the replicas, the fetchers, the ISR keeper and the recovery of offline logs -> follow the image -> open the gate of the
-membership. Close: call `resign` first.
+membership. `resign` must be called before `close`.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ async def _producer_ids(
 
 
 async def _look_at_logs(settings: Settings, storage: Storage, membership: ClusterMembership) -> None:
-    """Note the logs that are missing, and set aside the stray logs, which no partition of this broker needs."""
+    """Note which logs are missing, and set aside the stray logs, which no partition of this broker needs."""
     node_id, data, logs, image = settings.node_id, storage.data, storage.logs, membership.metadata.image
     expected = {
         (topic.name, index): len(state.replicas) > 1

@@ -47,7 +47,7 @@ class Serving:
             replication.replicas,
             membership.elector.topics,
             replication.peers,
-            may_degrade=not membership.is_clustered,  # an embedded store has no more brokers than this one
+            may_degrade=not membership.is_clustered,  # with an embedded store, this broker is the only one
         )
         self._settings = settings
         self._services = Services(

@@ -86,8 +86,8 @@ class SocketServer:
 
 
 def divide_descriptors(config: BrokerConfig, disk: Disk) -> int:
-    """Set how many file descriptors the logs and mappings of this process may use. Returns the number of descriptors
-    that remain for connections."""
+    """Set the number of file descriptors that the logs and mappings of this process may use. Returns the number of
+    descriptors that remain for connections."""
     max_connections = config[keys.MAX_CONNECTIONS]
     connections = disk.divide_descriptors(max_connections)
     if connections < max_connections // 2:  # a small difference needs no warning

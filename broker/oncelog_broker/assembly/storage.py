@@ -1,8 +1,8 @@
 """The storage of one broker: its data directories, its metadata store and its logs.
 
 Start: lock the directories -> open the store -> compare both, and refuse or continue (`starting/`) -> open the logs ->
-end the session of the previous process. A refused start changes nothing. Close: first the logs, which marks the clean
-shutdown and unlocks the directories, then the store, which ends the session.
+end the session of the previous process. A refused start changes nothing. Close: the logs are closed first, which writes
+the mark of a clean shutdown and unlocks the directories. Then the store is closed, which ends the session.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ Changes = Mapping[str, ConfigChange]
 
 
 def check_topic_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]:
-    """Check the settings of CreateTopics, the complete overrides of the topic.
+    """Check the settings in CreateTopics, which are the complete overrides of the new topic.
 
     Raises KafkaError(INVALID_CONFIG).
     """
@@ -215,7 +215,7 @@ def _parsed(key: ConfigKey[Any], current: str | None) -> Any:
 
 
 def _checked(key: ConfigKey[Any], value: str | None) -> str:
-    """`value` in its stored form. Raises KafkaError INVALID_CONFIG for an invalid value."""
+    """`value` in the form that is stored. Raises KafkaError INVALID_CONFIG for an invalid value."""
     if value is None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Configuration {key.name} has no value: expected {key.expected}")
     try:

@@ -1,4 +1,4 @@
-"""The broker's authorization keys. `BROKER_KEYS` in `broker_keys` includes them."""
+"""The broker's authorization keys. `BROKER_KEYS` in `broker_keys` includes these keys."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class BrokerConfig:
         return cast(T, self._values[key.name])
 
     def with_dynamic(self, dynamic: Mapping[str, object], dynamic_default: Mapping[str, object]) -> BrokerConfig:
-        """This startup configuration with other dynamic settings (typed values)."""
+        """A configuration with the same startup settings and these dynamic settings (typed values)."""
         static = self._layers[-1][1]
         return BrokerConfig(static, dynamic=dynamic, dynamic_default=dynamic_default, overrides=self.overrides)
 
@@ -87,7 +87,7 @@ class BrokerConfig:
 
     @property
     def node_id(self) -> int:
-        """`node.id`, or `broker.id` if only that is set."""
+        """The value of `node.id`, or of `broker.id` if only `broker.id` is set."""
         broker_id = self[BROKER_ID]
         return broker_id if broker_id is not None and not self.is_set(NODE_ID) else self[NODE_ID]
 

@@ -65,7 +65,7 @@ class UpdateMode(IntEnum):
 
 
 class InvalidConfig(ValueError):
-    """An invalid key or value. The message names both, and the allowed values."""
+    """A key or value is invalid. The message names key, value and the allowed values."""
 
 
 def unknown_key(name: str, known: Iterable[str]) -> str:
@@ -128,7 +128,7 @@ _TYPE_WORDS: Final = {
 }
 
 
-@dataclass(frozen=True, eq=False)  # no slots: in Python 3.11 they do not combine with frozen and Generic
+@dataclass(frozen=True, eq=False)  # no slots: Python 3.11 does not support slots with frozen and Generic
 class ConfigKey(Generic[T_co]):
     """A configuration key. A `default` of None means that the key is not set. Values of type LIST are tuples of
     strings, values of type PASSWORD are secrets."""
@@ -179,7 +179,7 @@ def _parse(config_type: ConfigType, text: str) -> object:
     if config_type is ConfigType.BOOLEAN:
         return {"true": True, "false": False}.get(text.lower())
     if "_" in text and config_type in (*_INTEGER_BITS, ConfigType.DOUBLE):
-        return None  # 1_000 is a number in Python only
+        return None  # 1_000 is a number only in Python
     if config_type in _INTEGER_BITS:
         number = int(text)
         limit = 1 << (_INTEGER_BITS[config_type] - 1)

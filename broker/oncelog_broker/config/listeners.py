@@ -45,8 +45,8 @@ class SecurityProtocol(StrEnum):
 
 
 class Listener(NamedTuple):
-    """One address to listen on or to advertise. In the setting `listeners`, an empty host means every interface, and
-    port 0 means any free port."""
+    """An address on which the broker listens, or an address that the broker advertises. In the setting `listeners`, an
+    empty host means every interface, and port 0 means any free port."""
 
     name: str
     security_protocol: SecurityProtocol
@@ -59,7 +59,7 @@ class Listener(NamedTuple):
 
 
 def listeners(config: BrokerConfig) -> tuple[Listener, ...]:
-    """The addresses to bind. Raises InvalidConfig."""
+    """The addresses on which the broker listens. Raises InvalidConfig."""
     parsed = _parse_all(LISTENERS.name, config[LISTENERS], _protocols(config))
     ports = [(listener.host, listener.port) for listener in parsed if listener.port]
     if len(set(ports)) < len(ports):
@@ -93,7 +93,7 @@ def advertised_listeners(config: BrokerConfig, local_hostname: str) -> tuple[Lis
 
 
 def with_bound_ports(advertised: Iterable[Listener], bound: Mapping[str, int]) -> tuple[Listener, ...]:
-    """`advertised` with each port 0 replaced by the port bound for that listener name (`bound`)."""
+    """`advertised` with each port 0 replaced by the bound port of the listener with the same name (`bound`)."""
     return tuple(listener if listener.port else listener._replace(port=bound[listener.name]) for listener in advertised)
 
 

@@ -4,8 +4,8 @@
 - Environment: `ONCELOG_NUM_PARTITIONS=3`, the key in capitals with underscores instead of dots. Variables such as
   `KAFKA_NUM_PARTITIONS`, as in Kafka's container image, are read, too, with lower precedence. KAFKA_ variables that
   name no key, such as KAFKA_OPTS, are ignored.
-- File: Java properties (`server.properties`), or TOML if the name ends in `.toml`; nested tables are joined with dots,
-  so that `[log.retention]` and `hours = 24` set `log.retention.hours`.
+- File: Java properties (`server.properties`), or TOML if the name ends in `.toml`; the names of nested tables are
+  joined with dots, so that `[log.retention]` and `hours = 24` set `log.retention.hours`.
 
 An ONCELOG_ variable that names no key is refused if its name resembles a key. Other ONCELOG_ variables are ignored with
 a warning, because other programs use this prefix, too: Kubernetes sets variables for each service of a namespace, such

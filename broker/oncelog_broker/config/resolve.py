@@ -48,7 +48,7 @@ class DescribedConfig(NamedTuple):
 
 
 def resolve_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, object]:
-    """The typed value of every topic key for a topic with these `overrides` on this broker. The module `stored`
+    """Topic key -> effective typed value, for a topic with these `overrides` on this broker. The module `stored`
     replaces unreadable values."""
     overrides = readable_topic_overrides(overrides)
     return {

@@ -49,7 +49,7 @@ def unreadable_topic_overrides(overrides: Mapping[str, str]) -> list[Unreadable]
 
 
 def readable_broker_overrides(overrides: Mapping[str, str]) -> dict[str, object]:
-    """The typed values of a broker's dynamic settings, without unknown and read-only keys."""
+    """Key -> typed value of a broker's dynamic settings, without unknown and read-only keys."""
     readable = _readable(overrides, {fault.name: fault for fault in unreadable_broker_overrides(overrides)})
     return {name: BROKER_KEYS[name].parse(text) for name, text in readable.items() if _broker_key(name) is not None}
 

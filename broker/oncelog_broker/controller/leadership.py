@@ -40,8 +40,8 @@ class Controllership:
 
     @property
     def fence(self) -> Check:
-        """The first operation of each `multi` of the controller. It fails with BadVersion at CONTROLLER_EPOCH once
-        another broker has become controller, however late the write arrives (KAFKA-6082)."""
+        """The first operation of each `multi` of the controller. This operation fails with BadVersion at
+        CONTROLLER_EPOCH after another broker has become controller, however late the write arrives (KAFKA-6082)."""
         return Check(paths.CONTROLLER_EPOCH, self.epoch_version)
 
 

@@ -1,4 +1,5 @@
-"""The small text files: checkpoints (a row per entry), meta.properties and partition.metadata (one row each)."""
+"""Dumps the small text files: checkpoints with a row per entry, meta.properties and partition.metadata with one row per
+file."""
 
 from __future__ import annotations
 

@@ -60,7 +60,7 @@ def known_files(paths: tuple[Path, ...]) -> list[Path]:
 
 
 def dump_file(path: Path, options: DumpOptions) -> Iterator[Item]:
-    """The items of a file. An unreadable or unknown file yields a fault; raises nothing."""
+    """The items of a file. An unreadable or unknown file yields a fault instead of raising an error."""
     try:
         with path.open("rb") as file:
             yield from _dump(path, file, options)

@@ -71,7 +71,7 @@ def dump_time_index(
     """Yields a row for each entry, and a fault for each entry that is out of order or contradicts the batch whose last
     offset is the entry's offset.
 
-    The entries' offsets never decrease, so one pass over the batch headers checks all entries.
+    The offsets of the entries never decrease, so one pass over the batch headers is enough to check all entries.
     """
     batches = iter(()) if log is None else log.batches()
     batch: BatchLocation | None = None

@@ -40,7 +40,7 @@ LOOPBACK: Final = "127.0.0.1"
 MAX_BODY_BYTES: Final = 64 * 1024
 MAX_WAIT_MS: Final = 60_000
 IDLE_SECONDS: Final = 90.0
-"""Seconds after which an idle connection is closed; longer than any wait for a fault to strike."""
+"""Seconds after which an idle connection is closed; longer than the longest wait for a strike (MAX_WAIT_MS)."""
 MAX_CONNECTIONS: Final = 64
 JSON_TYPE: Final = "application/json"
 

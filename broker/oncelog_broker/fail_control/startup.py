@@ -1,4 +1,4 @@
-"""The options of `oncelog serve` for tests: end with the parent process, and serve the fail control."""
+"""The options of `oncelog serve` for tests: end together with the parent process, and serve the fail control."""
 
 from __future__ import annotations
 

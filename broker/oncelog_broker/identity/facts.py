@@ -77,13 +77,13 @@ class Past(Enum):
     """The owner of the data directories before this start."""
 
     NEW = auto()
-    """The directories are empty: no broker has used them yet."""
+    """The directories are empty, because no broker has used the directories yet."""
     ALONE = auto()
-    """A broker with an embedded store."""
+    """A broker with an embedded store used the directories."""
     MEMBER = auto()
-    """A member of a cluster with ZooKeeper."""
+    """A broker of a cluster with ZooKeeper used the directories."""
     UNKNOWN = auto()
-    """The directories have no notes: they belong to Apache Kafka, or to an earlier release."""
+    """The directories have no notes, so Apache Kafka or an earlier release has used the directories."""
 
 
 class Adoption(Enum):
@@ -121,7 +121,7 @@ class Age(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether and how the start continues."""
+    """The result of the comparison: whether and how the start continues."""
 
     past: Past
     refusals: tuple[Refusal, ...] = ()

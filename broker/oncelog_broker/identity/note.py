@@ -8,8 +8,8 @@ A *nonce* is a random id that each process creates at its start. The broker's in
 in the directory both have the nonce of the process that registered last. So a directory is current if its note has the
 same nonce as the store. The nonce is written in two steps:
 
-- before a process registers, it writes its nonce as `pending` into every directory, durably;
-- when it has registered, it writes its nonce as `process`, with the number of the registration.
+- before a process registers, the process durably writes its nonce as `pending` into every directory;
+- after the registration, the process writes its nonce as `process`, with the number of the registration.
 
 A process that is killed between these two writes leaves both nonces in the notes, and the store may have either nonce.
 """
@@ -52,7 +52,7 @@ class StoreKind(Enum):
 
 
 class LostDirectory(NamedTuple):
-    """A data directory that the broker once had and does not have now."""
+    """A data directory that the broker had earlier and does not have now."""
 
     path: str
     process: str

@@ -76,7 +76,7 @@ DEFAULT_PORT: Final = 9092
 
 
 class LocalCluster:
-    """The cluster in `directory`. `tell` is called with each progress message, one sentence."""
+    """The cluster in `directory`. `tell` is called with each progress message, which is one sentence."""
 
     def __init__(self, directory: Path, tell: Callable[[str], None]) -> None:
         self.directory = directory.absolute()
@@ -149,7 +149,7 @@ class LocalCluster:
             self._running(state, name).resume()
 
     def start(self, name: str) -> None:
-        """Start a killed member, and wait until it serves. Raises ClusterError and the errors of `up`."""
+        """Start a killed member, and wait until the member serves. Raises ClusterError and the errors of `up`."""
         with self._existing() as state:
             member = find_member(state, name)
             if member.process is not None and member.process.is_running:
@@ -200,7 +200,7 @@ class LocalCluster:
         )
 
     def _until_in_sync(self, state: ClusterState) -> None:
-        """Wait until all running brokers see all replicas in sync. Raises ClusterError."""
+        """Wait until all replicas are in sync according to every running broker. Raises ClusterError."""
         deadline = time.monotonic() + SYNC_SECONDS
         for broker in state.brokers:
             while state_of(broker) == "running" and (missing := asyncio.run(out_of_sync_for(broker))) != []:

@@ -24,7 +24,7 @@ data_option: Final = click.option(
     default=Path("cluster-data"),
     show_default=True,
     metavar="DIRECTORY",
-    help="Where the cluster keeps its data, its logs and its state.",
+    help="The directory with the data, the logs and the state of the cluster.",
 )
 name_argument: Final = click.argument("name", metavar="NAME")
 
@@ -49,10 +49,14 @@ def cluster() -> None:
 @cluster.command()
 @data_option
 @click.option(
-    "--brokers", type=click.IntRange(min=1), help="Number of brokers; more than before adds some. Default: 3."
+    "--brokers",
+    type=click.IntRange(min=1),
+    help="Number of brokers; a larger number than before adds brokers. Default: 3.",
 )
 @click.option(
-    "--port", type=click.IntRange(1, 65_000), help="Port of the first broker; the others follow. Default: 9092."
+    "--port",
+    type=click.IntRange(1, 65_000),
+    help="Port of the first broker; the other brokers get the following ports. Default: 9092.",
 )
 @click.option("--zookeepers", type=click.IntRange(min=1), help="Number of ZooKeeper servers. Default: 1.")
 @click.option(
@@ -61,7 +65,7 @@ def cluster() -> None:
     type=KEY_VALUE,
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting of all brokers that are started from now on; repeatable. KEY= removes it.",
+    help="A setting of all brokers that are started from now on; repeatable. KEY= removes the setting.",
 )
 def up(
     data: Path,

@@ -99,7 +99,7 @@ class LocalProcess:
         with child.stdin as told:
             process = cls(child.pid, started_at(child.pid) or "ended at once")
             note(process)
-            with suppress(BrokenPipeError):  # the process was killed meanwhile
+            with suppress(BrokenPipeError):  # the new process was killed meanwhile
                 told.write(b"\n")
         return process
 

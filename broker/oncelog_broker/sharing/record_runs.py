@@ -193,7 +193,7 @@ class RecordRuns:
         return max(0, bisect_right(self.runs, offset, key=lambda run: run.first) - 1)
 
     def _divide(self, offset: int) -> None:
-        """Divide the run that contains `offset`, so that a run begins there."""
+        """Divide the run that contains `offset`, so that a run begins at `offset`."""
         if not self.start < offset < self.end:
             return
         index = self._index(offset)

@@ -2,7 +2,7 @@
 
     AVAILABLE --acquire, deliveries + 1--> ACQUIRED --accept--> ACKNOWLEDGED
     ACQUIRED --reject, gap--> ARCHIVED
-    ACQUIRED --release, lock ran out, session closed--> AVAILABLE, or ARCHIVED after the last delivery
+    ACQUIRED --release, lock expired, session closed--> AVAILABLE, or ARCHIVED after the last delivery
     ACQUIRED --renew--> ACQUIRED with a new lock
 
 An acknowledgement by a member is a *transition*: the run keeps its state until the share coordinator has written the

@@ -1,7 +1,7 @@
 """Locks the data directories at a start, opens the metadata store, compares directories and store, and notes the
 registration.
 
-The order, which `broker.py` keeps:
+`broker.py` calls the steps in this order:
 
 1. lock the directories, and read their notes;
 2. open the store, and read its id and the last registration of this broker;
@@ -54,9 +54,9 @@ from oncelog_protocol.uuids import uuid_to_string
 logger = logging.getLogger(__name__)
 
 MOVED_SUFFIX: Final = ".moved"
-"""Appended to the name of an embedded store whose broker has moved to ZooKeeper."""
+"""The suffix that is appended to the name of an embedded store after its broker has moved to ZooKeeper."""
 DOUBTED_STORES: Final = (Kind.NEW_STORE, Kind.ALONE, Kind.OLDER_STORE, Kind.OTHER_STORE)
-"""Accepted differences after which the metadata store may not know all partitions that this broker had."""
+"""Kinds of accepted differences after which the metadata store may lack partitions that this broker had."""
 
 
 class DataStart:
@@ -87,7 +87,7 @@ class DataStart:
         self.facts: StartFacts
         self.verdict: Verdict
         self._copy = self._newest_copy()
-        """The newest copy of the cluster's metadata. Used only if the store is empty."""
+        """The newest copy of the cluster's metadata. The copy is used only if the store is empty."""
         self.kind = opening.kind
         self.home = self._store_home()
         """The data directory that has the embedded store, or in which the store will be created."""

@@ -11,7 +11,7 @@ Condition = Callable[[], str | None]
 
 @dataclass(slots=True)
 class Readiness:
-    """Whether this broker is ready to serve all its partitions, from its start to its stop.
+    """The readiness of this broker to serve its partitions, from the broker's start to its stop.
 
     A broker with out-of-sync replicas, or without leaderships, is ready, because the broker serves requests and catches
     up.

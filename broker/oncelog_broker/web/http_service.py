@@ -49,7 +49,7 @@ class HttpService:
         self._readiness.doing = None
 
     def stop(self) -> None:
-        """Stop serving metrics; health is still served."""
+        """Stop serving metrics; health checks are still served."""
         self.report_doing("the broker stops")
         parts, self._parts = self._parts, None
         if parts is not None:

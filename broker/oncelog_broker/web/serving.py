@@ -1,4 +1,4 @@
-"""Assembles metrics and health of one broker."""
+"""Assembles the pages for metrics and health of one broker."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class TransactionCoordinator:
         )
 
     def on_image(self, image: ClusterImage) -> None:
-        """Apply a new cluster image. Call it after `Replicas.on_image`."""
+        """Apply a new cluster image. Call this method after `Replicas.on_image`."""
         self.runtime.on_image(image)
         self._markers.on_image()
 

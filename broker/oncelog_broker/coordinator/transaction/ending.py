@@ -1,4 +1,4 @@
-"""The effect of EndTxn on a transactional id (S38, S120, T7). Pure.
+"""Decides the effect of EndTxn on a transactional id (S38, S120, T7). Pure.
 
 Before transactions V2 the epoch does not change between transactions. So a repeated request cannot be distinguished
 from a request to end a next transaction that was never begun, and only the state decides. Under V2 the epoch rises with

@@ -45,7 +45,8 @@ class Subject(NamedTuple):
 
 
 class Question:
-    """One transaction of a request, with the partitions and the future of each caller that waits for the answer."""
+    """A question to a coordinator: one transaction in a request, with the partitions and the future of each waiting
+    caller."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
