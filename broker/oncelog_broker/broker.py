@@ -132,16 +132,20 @@ class Broker:
         undo.push_async_callback(host.tasks.close)
         membership = await ClusterMembership.start(settings, storage, advertised, host)
         undo.push_async_callback(membership.close)
-        undo.push_async_callback(host.tasks.close)  # tasks end before the parts that the tasks use
+        # Tasks end before the parts that the tasks use.
+        undo.push_async_callback(host.tasks.close)
         await sockets.learn_users(storage.store, membership.member, membership.metadata)
 
         says("logs are loaded")
         replication = await Replication.start(settings, storage, membership, sockets.securities, host)
         undo.push_async_callback(replication.close)
-        undo.push_async_callback(host.tasks.close)  # fetchers must end before the high watermarks are written
+        # Fetchers must end before the high watermarks are written, because fetchers move the high watermarks.
+        undo.push_async_callback(host.tasks.close)
         undo.callback(replication.peers.close)
-        undo.push_async_callback(sockets.close)  # while handlers can still send requests to other brokers
-        undo.callback(replication.resign)  # before connections close, so that no append is acknowledged
+        # Connections close before the peers, because handlers may still send requests to other brokers.
+        undo.push_async_callback(sockets.close)
+        # Leadership ends before connections close, so that no further append is acknowledged.
+        undo.callback(replication.resign)
 
         coordinators = Coordinators.start(settings, membership, replication, host)
         undo.callback(coordinators.close)

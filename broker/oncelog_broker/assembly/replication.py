@@ -100,7 +100,8 @@ class Replication:
             epochs = EpochRaiser(settings.node_id, replicas, metadata, calls.alter_partition, host)
             if is_store_older:
                 epochs.doubt_all()
-            if not membership.is_clustered:  # in a cluster, other brokers may have to answer, and wait for this broker
+            # In a cluster, raising epochs may need answers of other brokers, which wait until this broker has started.
+            if not membership.is_clustered:
                 await epochs.until_raised(back.until_current)
             epochs.start()
             membership.member.follow(back)

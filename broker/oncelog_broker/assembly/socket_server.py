@@ -90,7 +90,8 @@ def divide_descriptors(config: BrokerConfig, disk: Disk) -> int:
     descriptors that remain for connections."""
     max_connections = config[keys.MAX_CONNECTIONS]
     connections = disk.divide_descriptors(max_connections)
-    if connections < max_connections // 2:  # a small difference needs no warning
+    # A warning is logged only if less than half of max.connections is possible.
+    if connections < max_connections // 2:
         logger.warning(
             "the limit of open files is much lower than max.connections needs",
             extra={"limit": descriptor_limit(), "connections": connections},

@@ -128,7 +128,8 @@ _TYPE_WORDS: Final = {
 }
 
 
-@dataclass(frozen=True, eq=False)  # no slots: Python 3.11 does not support slots with frozen and Generic
+# The class has no slots, because Python 3.11 does not support slots together with frozen and Generic.
+@dataclass(frozen=True, eq=False)
 class ConfigKey(Generic[T_co]):
     """A configuration key. A `default` of None means that the key is not set. Values of type LIST are tuples of
     strings, values of type PASSWORD are secrets."""

@@ -99,7 +99,8 @@ def decide(
     if proposal.is_log_offline and set(isr) == set(state.isr) and len(view.replicas(key)) > 1:
         return _given_up(view, key, proposal, controller_epoch)
     if set(isr) == set(state.isr) and proposal.leader_recovery_state == state.leader_recovery_state:
-        return known  # proposed again, after a lost response
+        # The leader has repeated the proposal after a lost response.
+        return known
     if proposal.partition_epoch < known.version:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
     _check_form(view.replicas(key), isr, proposal, state.leader_recovery_state)

@@ -115,7 +115,8 @@ class CandidateQuestions:
                 await self._look(term)
             except (StoreUnavailable, Deposed) as error:
                 logger.info("elections wait", extra={"reason": error})
-            except Exception:  # the other partitions wait, too
+            # The elections of other partitions must continue after any exception.
+            except Exception:
                 logger.exception("candidates could not be asked")
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
@@ -198,7 +199,8 @@ class CandidateQuestions:
             await term.note_log_ends(await self._ask_one(asked))
         except (StoreUnavailable, Deposed) as error:
             logger.info("elections wait", extra={"reason": error})
-        except Exception:  # the broker is asked again
+        # The broker is asked again after RETRY_SECONDS.
+        except Exception:
             logger.exception("a candidate could not be asked")
         finally:
             self._under_way.difference_update(asked)

@@ -177,7 +177,8 @@ class Elector:
             except (StoreUnavailable, Unsettled) as error:
                 logger.warning("a change by the controller failed and will be tried again", extra={"reason": error})
                 await asyncio.sleep(RETRY_SECONDS)
-                if self._store.session is not SessionState.LOST:  # a reconnected store wakes this task
+                # After a lost session, the new connection to the store wakes this task.
+                if self._store.session is not SessionState.LOST:
                     self._wake_up.set()
             except Exception:
                 logger.exception("the controller failed; everything is read again from the store")

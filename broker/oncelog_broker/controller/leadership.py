@@ -65,7 +65,8 @@ async def claim_controllership(store: MetadataStore, broker_id: int, now_ms: int
     try:
         await store.multi([Create(paths.CONTROLLER, registration, ephemeral=True), raise_epoch])
     except (NodeExists, BadVersion):
-        return await own_controllership(store)  # an earlier claim of this session may have been written late
+        # An earlier claim of this session may have been written late.
+        return await own_controllership(store)
     except ConnectionLost:
         await store.sync()
         return await own_controllership(store)

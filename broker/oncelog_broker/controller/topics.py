@@ -192,7 +192,8 @@ class TopicController:
         if name in term.view.doomed:
             logger.info("going on with the deletion of a topic", extra={"topic": name})
             await self.delete_topic(name, term.view.topics[name].topic_id)
-        else:  # the mark was written late: its topic is deleted, a new topic may have the name
+        # The mark was written after its topic was deleted; a new topic may have the same name now.
+        else:
             path = paths.deletion(name)
             await self._commit(term, [Delete(path)], partial(self._lacks, path))
 

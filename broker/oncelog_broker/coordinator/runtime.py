@@ -279,7 +279,8 @@ class CoordinatorRuntime(Generic[M]):
             effects.reply(waiter, query(shard.machine))
         except KafkaError as error:
             return failed(error.as_value())
-        except Exception as error:  # nothing was changed
+        # A query changes nothing, so the state of the key need not be restored.
+        except Exception as error:
             return failed(self._unthought_of(shard, key, error))
         self._carry_out(shard, effects)
         return waiter.outcome()
@@ -518,7 +519,8 @@ class CoordinatorRuntime(Generic[M]):
         try:
             self.step(shard, lambda machine: machine.on_timer(timer), shard.machine.key_of(timer))
         except StepFailed:
-            return  # the timers of the key have been restored with its state
+            # The timers of the key have been restored together with its state.
+            return
         except KafkaError as error:
             logger.error("timer failed", extra={"partition": shard.partition.log.name, "timer": timer, "reason": error})
             shard.timers.set(timer, self._clock.monotonic() + TIMER_RETRY_SECONDS)

@@ -237,7 +237,8 @@ class _Handler(BaseHTTPRequestHandler):
             status, answer = HTTPStatus.OK, self._answer()
         except Refused as error:
             status, answer = error.status, {"error": str(error)}
-            self.close_connection = True  # the request body may be unread
+            # The connection is closed, because the request body may not have been read.
+            self.close_connection = True
         body = json.dumps(answer, indent=2).encode() + b"\n"
         self.send_response(status)
         self.send_header("Content-Type", JSON_TYPE)

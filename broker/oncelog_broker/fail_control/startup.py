@@ -43,7 +43,8 @@ class StartupOptions:
             from oncelog_broker.runtime.parent import at_end_of_input
 
             def ended() -> None:
-                self.end()  # because a paused broker could not react
+                # The fail control is closed first, because a paused broker could not react to `stop`.
+                self.end()
                 loop.call_soon_threadsafe(stop.set)
 
             at_end_of_input(ended)

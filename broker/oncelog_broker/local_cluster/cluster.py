@@ -96,7 +96,8 @@ class LocalCluster:
             with_data = [broker for broker in state.brokers if self._has_data(broker)]
             for broker in with_data:
                 self._start_broker(state, broker)
-            if with_data:  # a new broker must not found the cluster before a broker that brings data
+            # Brokers with data start first, so that no new broker founds an empty cluster.
+            if with_data:
                 self._wait_for(with_data, state)
             for broker in state.brokers:
                 self._start_broker(state, broker)
@@ -366,7 +367,8 @@ def planned(state: ClusterState | None, wanted: Wanted) -> ClusterState:
         state.settings = {key: value for key, value in merged.items() if value}
         try:
             BrokerConfig.of(state.settings)
-        except InvalidConfig as error:  # checked before saving: no broker could start with invalid settings
+        # The settings are checked before they are saved, because no broker could start with invalid settings.
+        except InvalidConfig as error:
             raise ClusterError(f"--set: {error}") from error
     there = len(state.brokers)
     first = state.brokers[0].port if there else wanted.port or DEFAULT_PORT

@@ -206,7 +206,8 @@ class HostedSharePartition:
 
     def _on_deadline(self, at: float) -> None:
         if at != self._wakes_at or self.is_dropped:
-            return  # an earlier deadline was scheduled since, and has scheduled a new one
+            # An earlier deadline was scheduled since, and its call schedules the following deadline.
+            return
         self._wakes_at = NO_DEADLINE
         self._expire(self._clock.monotonic())
         self._wake_in_time()
@@ -245,7 +246,8 @@ class HostedSharePartition:
         error: KafkaError | None = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         try:
             error = await self._calls.write(self.key, write)
-        finally:  # also if the broker stops
+        # The transitions are finished also if the write is cancelled because the broker stops.
+        finally:
             now, limit = self._clock.monotonic(), self.settings().delivery_limit
             for transition, kept in transitions:
                 share.finish(transition, is_kept=error is None, now=now, delivery_limit=limit)

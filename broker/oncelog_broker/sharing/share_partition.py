@@ -134,7 +134,8 @@ class SharePartition:
         ]
         for run in self.runs.runs:
             if run.becomes is not None and run.deadline <= now:
-                run.deadline = 0.0  # the lock has expired; the write of the transition decides
+                # The lock has expired, but the outcome of the write still decides about the run.
+                run.deadline = 0.0
         return self._give_back(over, delivery_limit)
 
     def move_log_start(self, log_start_offset: int) -> bool:

@@ -124,7 +124,7 @@ class DataStart:
             for each in self.directories:
                 each.close(clean=False)
 
-    # --- the store
+    # --- opening the store
 
     async def open_store(self) -> MetadataStore:
         """Open the metadata store, compare it with the directories, and log the differences.
@@ -132,7 +132,8 @@ class DataStart:
         Raises StartRefused, MetaPropertiesError; StoreFileError, StoreUnavailable, InvalidConfig, MalformedPayload.
         """
         if self.kind is StoreKind.EMBEDDED and not os.path.exists(self.place):
-            self._judge(StoreFacts(self.kind, self.place))  # before an empty store is created
+            # The verdict comes before an empty store is created.
+            self._judge(StoreFacts(self.kind, self.place))
             return await self._opening.open(self.home, self._clock)
         store = await self._opening.open(self.home, self._clock)
         try:
@@ -246,7 +247,7 @@ class DataStart:
         for each in self.verdict.unused:
             logger.info("start.accept=%s matches no difference of this start and was ignored", each)
 
-    # --- the logs
+    # --- opening the logs
 
     def open_logs(self, open_locked: Callable[[Sequence[DataDirectory]], LogManager]) -> LogManager:
         """Open the logs with `open_locked`. From now on the LogManager owns the directories and their locks."""
@@ -291,7 +292,7 @@ class DataStart:
             paths = [each.path for each in self.directories]
             await adopt_unknown(store, found_topics(logs, paths, self._disk, needed), self._config.node_id)
 
-    # --- the notes
+    # --- writing the notes
 
     async def note_pending(self) -> None:
         """Write this process's nonce as `pending` into all notes. Call this method before the first registration.

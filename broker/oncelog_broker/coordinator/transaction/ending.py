@@ -68,8 +68,8 @@ def completed_state(commits: bool) -> TransactionState:
 
 
 def _is_retry(metadata: TransactionMetadata, asking: ProducerIdAndEpoch) -> bool:
-    """Whether a request of this pair has already ended the last transaction, so that this request repeats it after a
-    lost response."""
+    """Whether a request with this producer id and epoch has already ended the last transaction, so that this request
+    repeats it after a lost response."""
     has_ended = metadata.state.is_prepared or metadata.state in (
         TransactionState.COMPLETE_COMMIT,
         TransactionState.COMPLETE_ABORT,
