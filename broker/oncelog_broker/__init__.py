@@ -1,13 +1,14 @@
-"""The broker: one process that speaks Kafka's protocol and keeps its data in Kafka's files.
+"""The broker: one process that speaks Kafka's protocol and stores its data in Kafka's file formats.
 
-`broker` is one broker: it starts the parts in `assembly/` in order, and stops them in the reverse. `command` is
-`oncelog serve`, `dump/` is `oncelog dump`. From the edge inwards: `server/` takes requests from sockets to their
-handlers; `sharing/` has the records of share groups at the leader of a partition; `coordinator/` has groups,
-transactions and the state of share partitions, `controller/` decides which broker leads which partition; `replication/`
-has partitions, the high watermark and the requests that wait for it; `log/` stores one partition on disk, `metadata/`
-knows the cluster; `identity/` records what a data directory belongs to, and `starting/` compares that record with what
-a start finds. `security/` authenticates clients and authorizes requests. `upkeep/` cleans and flushes between requests.
-`config/` has Kafka's keys; `runtime/` is time, disk, network and tasks, `observability/` the broker's own log and its
+`broker` is one broker: it starts the parts in `assembly/` in order, and stops them in reverse order. `command` is
+`oncelog serve`, `dump/` is `oncelog dump`. The other packages, from the network to the disk: `server/` passes requests
+from sockets to handlers. `sharing/` has the in-flight records of share groups at the leader of a partition.
+`coordinator/` has groups, transactions and the state of share partitions. `controller/` decides which broker leads
+which partition. `replication/` has partitions, the high watermark and the requests that wait for it. `log/` stores one
+partition on disk. `metadata/` reads and follows the metadata of the cluster. `identity/` records the cluster and the
+store of a data directory, and `starting/` compares this record with the facts at a start. `security/` authenticates
+clients and authorizes requests. `upkeep/` cleans and flushes logs between requests. `config/` has the settings with
+Kafka's keys. `runtime/` provides time, disk, network and tasks. `observability/` has the broker's log output and
 counters, `metrics/` the metrics for Prometheus, `web/` the HTTP listener for metrics and health. `local_cluster/` runs
-several brokers and their ZooKeeper on one machine, `fail_control/` lets a test cause faults.
+several brokers and their ZooKeeper on one machine, and `fail_control/` lets a test cause faults.
 """

@@ -1,9 +1,9 @@
-"""One broker: its parts (`assembly/`) started in order, and stopped in the reverse.
+"""One broker: starts its parts (`assembly/`) in order, and stops them in reverse order.
 
-Start: lock the data directories -> open the metadata store -> compare the two, refuse or continue (`starting/`) -> open
-the logs -> bind the listeners (port 0 becomes a real port) -> register, claim the controller role, elect leaders ->
-read the cluster image, open the partitions that it assigns to this broker -> serve. Nothing is served before the image
-is complete.
+Start: lock the data directories -> open the metadata store -> compare directories and store, refuse or continue
+(`starting/`) -> open the logs -> bind the listeners (port 0 becomes an actual port) -> register, claim the controller
+role, elect leaders -> read the cluster image, open the partitions that the image assigns to this broker -> serve. No
+request is served before the image is complete.
 """
 
 from __future__ import annotations
@@ -39,12 +39,13 @@ __all__ = ["Broker", "BrokerStartError"]
 logger = logging.getLogger(__name__)
 
 DOUBT_SECONDS: Final = 2.0
-"""How long a stopping broker waits until its session is confirmed: a broker with the only in-sync copy of a partition
-must not stop just because ZooKeeper answered late. Without ZooKeeper, the stop is delayed by this time."""
+"""Seconds for which a stopping broker waits until its session is confirmed, because a broker with the only in-sync
+replica of a partition must not stop just because ZooKeeper responded late. If ZooKeeper is unreachable, the stop is
+delayed by this time."""
 
 
 class Parts(NamedTuple):
-    """The parts of a broker that serves."""
+    """The parts of a started broker."""
 
     advertised: tuple[Listener, ...]
     storage: Storage
@@ -55,7 +56,7 @@ class Parts(NamedTuple):
 
 
 class Broker:
-    """One broker. `await start()`, then serve until `await stop()`."""
+    """One broker, which serves from `await start()` until `await stop()`."""
 
     def __init__(
         self,
@@ -66,22 +67,22 @@ class Broker:
         network: Network | None = None,
         store: StoreOpening | None = None,
     ) -> None:
-        """Clock, disk, network and tasks that are not given are the real ones; the metadata store is then the one that
-        the configuration names. `store`: how it is opened; several brokers of one process may share a `MemoryTree`."""
+        """`clock`, `disk`, `network`: None means those of the operating system. `store`: opens the metadata store; None
+        means the store that the configuration names. Several brokers of one process may share a `MemoryTree`."""
         self._host = Host.of(clock, disk, network)
         self._settings = Settings(config, self._host.clock)
         self._opening = store
         self._undo = AsyncExitStack()
-        """The steps of `stop`, in reverse order of the start."""
+        """The steps that `stop` runs, in reverse order of the start."""
         self._parts: Parts | None = None
         self.failed = asyncio.Event()
-        """Set when the broker can go on no more and must be stopped; the log says why. An unreachable ZooKeeper does
-        not fail the broker: the gate shuts, and opens again when ZooKeeper is back."""
+        """Set when the broker cannot continue and must be stopped; the reason is logged. An unreachable ZooKeeper does
+        not set this event: the broker stops leading until ZooKeeper is reachable again."""
         self.http_service = HttpService()
 
     @property
     def config(self) -> BrokerConfig:
-        """The configuration as it is now."""
+        """The present configuration."""
         return self._settings.current()
 
     @property
@@ -90,13 +91,13 @@ class Broker:
 
     @property
     def parts(self) -> Parts:
-        """The parts of the broker, once it has started."""
+        """The parts of the broker, available after `start`."""
         assert self._parts is not None, "the broker has not started"
         return self._parts
 
     @property
     def advertised(self) -> tuple[Listener, ...]:
-        """Where clients and other brokers reach this broker, once it has started."""
+        """The listeners at which clients and other brokers can connect to this broker, available after `start`."""
         return self.parts.advertised
 
     async def start(self) -> None:
@@ -108,7 +109,8 @@ class Broker:
             raise
 
     async def _start(self) -> Parts:
-        """Start each part, and register how to stop it before the next one starts: `stop` goes in reverse order."""
+        """Start the parts. Before the next part starts, the stop of the previous part is registered, so that `stop`
+        runs in reverse order."""
         settings, host, undo, says = self._settings, self._host, self._undo, self.http_service.report_doing
         config = settings.current()
         opening = self._opening or configured_opening(config, tls_to_zookeeper(config))
@@ -130,16 +132,20 @@ class Broker:
         undo.push_async_callback(host.tasks.close)
         membership = await ClusterMembership.start(settings, storage, advertised, host)
         undo.push_async_callback(membership.close)
-        undo.push_async_callback(host.tasks.close)  # before the parts that the tasks use
+        # Tasks end before the parts that the tasks use.
+        undo.push_async_callback(host.tasks.close)
         await sockets.learn_users(storage.store, membership.member, membership.metadata)
 
         says("logs are loaded")
         replication = await Replication.start(settings, storage, membership, sockets.securities, host)
         undo.push_async_callback(replication.close)
-        undo.push_async_callback(host.tasks.close)  # fetchers move the high watermarks, written later
+        # Fetchers must end before the high watermarks are written, because fetchers move the high watermarks.
+        undo.push_async_callback(host.tasks.close)
         undo.callback(replication.peers.close)
-        undo.push_async_callback(sockets.close)  # while its requests can still ask other brokers
-        undo.callback(replication.resign)  # before connections close: no append is acknowledged now
+        # Connections close before the peers, because handlers may still send requests to other brokers.
+        undo.push_async_callback(sockets.close)
+        # Leadership ends before connections close, so that no further append is acknowledged.
+        undo.callback(replication.resign)
 
         coordinators = Coordinators.start(settings, membership, replication, host)
         undo.callback(coordinators.close)
@@ -150,12 +156,11 @@ class Broker:
         return Parts(advertised, storage, membership, replication, coordinators, serving)
 
     async def leave(self) -> None:
-        """Move the leadership of this broker's partitions, and the controller role, to other brokers, as far as
-        possible. The caller does this before `stop`, while this broker still serves, and may cancel it. A step that
-        fails is logged."""
+        """Move this broker's leaderships and the controller role to other brokers, as far as possible. Call this method
+        before `stop`, while this broker still serves; the call may be cancelled. A failed step is logged."""
         membership, replication = self.parts.membership, self.parts.replication
         if not membership.is_clustered or not await membership.member.is_back(DOUBT_SECONDS):
-            return  # there is no other broker, or the others take over anyway
+            return  # there is no other broker, or other brokers lead already
         self.http_service.report_doing("the broker stops: others take over")
         config = self.config
         if config[leadership_keys.CONTROLLED_SHUTDOWN_ENABLE]:
@@ -169,13 +174,13 @@ class Broker:
         await membership.give_up_control()
 
     async def stop(self) -> None:
-        """Stop serving, flush everything, and leave the mark of a clean shutdown. Harmless when it has stopped."""
+        """Stop serving, flush everything, and write the mark of a clean shutdown. Has no effect on a stopped broker."""
         self.http_service.stop()
         await self._undo.aclose()
 
     def _on_session(self, state: SessionState) -> None:
-        """The store of a broker alone is lost (a failed fsync, say): the leaders of partitions can no longer be known,
-        so serving ends. Not called when the broker stops by itself."""
+        """Let a broker without a cluster fail when its store is lost, for example by a failed fsync, because the
+        leaders of partitions can then no longer be determined. Not called when the broker closes the store itself."""
         if state is SessionState.LOST:
             logger.error("the metadata store is lost: the broker stops")
             self.failed.set()

@@ -1,7 +1,7 @@
 """`oncelog serve`: start a broker and keep it running until a signal.
 
-One line on standard output says where to connect, in which mode, and where the data is; everything else is log output
-on standard error, from level WARNING on by default.
+One line on standard output has the addresses, the mode, and the place of the data. All other output is log output on
+standard error, by default from level WARNING on.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ logger = logging.getLogger(__name__)
     metavar="FILE",
     help="A properties file or a .toml file with Kafka's keys, such as num.partitions=3.",
 )
-@click.option("--data", metavar="DIRECTORY", help="Where the data is kept; short for --set log.dirs=DIRECTORY.")
+@click.option("--data", metavar="DIRECTORY", help="The data directory; short for --set log.dirs=DIRECTORY.")
 @click.option(
     "--set",
     "assignments",
@@ -61,19 +61,22 @@ logger = logging.getLogger(__name__)
     type=click.Choice(LEVELS),
     default="warning",
     show_default=True,
-    help="The least that is logged to standard error.",
+    help="The lowest level of messages that are logged to standard error.",
 )
-@click.option("--log-format", type=click.Choice(FORMATS), default="text", show_default=True, help="How log lines look.")
+@click.option(
+    "--log-format", type=click.Choice(FORMATS), default="text", show_default=True, help="The format of log lines."
+)
 @click.option(
     "--stop-at-eof",
     is_flag=True,
-    help="Stop when standard input ends: with the process that holds its other end, however that one dies.",
+    help="Stop when standard input ends, that is, when the process at the other end of the pipe ends for any reason.",
 )
 @click.option(
     "--fail-control",
     metavar="[HOST:]PORT",
-    help="For tests: take orders over HTTP to fail, on loopback unless a host is given; the second line on standard "
-    "output says where. Never in production: everyone who reaches it can kill the broker. docs/testing.md",
+    help="For tests: accept commands over HTTP that make the broker fail, on loopback unless a host is given. The "
+    "second line on standard output has the address. Never use it in production: every client that can connect can "
+    "kill the broker. See docs/testing.md.",
 )
 def serve(
     config_file: Path | None,
@@ -88,12 +91,12 @@ def serve(
 ) -> None:
     """Start a broker.
 
-    By default it listens on 127.0.0.1:9092 and keeps its metadata in the data directory: no ZooKeeper, unless
-    zookeeper.connect says where one is. One line on standard output says when it is ready, and where; Ctrl-C or SIGTERM
-    stops it: in a cluster, after other brokers have taken over its partitions; a second signal stops it at once.
+    By default the broker listens on 127.0.0.1:9092 and stores its metadata in the data directory. ZooKeeper is used
+    only if zookeeper.connect is set. When the broker is ready, one line on standard output has its addresses. Ctrl-C or
+    SIGTERM stops the broker, in a cluster after other brokers have taken over its partitions; a second signal stops the
+    broker immediately.
 
-    \b
-    On any free port, as tests like it:
+    \b Listen on any free port, for tests:
       oncelog serve --data /tmp/test --set listeners=PLAINTEXT://127.0.0.1:0
     """
     from oncelog_broker.config.declared import InvalidConfig
@@ -122,7 +125,7 @@ def serve(
 
 
 async def _run(broker: object, startup_options: StartupOptions) -> int:
-    """Serve until SIGTERM or SIGINT; the exit code."""
+    """Serve until SIGTERM or SIGINT; returns the exit code."""
     from oncelog_broker.broker import Broker, BrokerStartError
     from oncelog_broker.config.declared import InvalidConfig
     from oncelog_broker.identity.note import NoteError
@@ -155,7 +158,7 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
     )  # fmt: skip
     signalled, starting = loop.create_task(stop.wait()), loop.create_task(broker.start())
     await asyncio.wait((signalled, starting), return_when=asyncio.FIRST_COMPLETED)
-    if not starting.done():  # it may be waiting for ZooKeeper
+    if not starting.done():  # the start may be waiting for ZooKeeper
         starting.cancel()
         await asyncio.wait([starting])
         return 0
@@ -166,7 +169,7 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
         click.echo(f"oncelog: cannot start: {error}", err=True)
         return 1
     keep_collections_short()
-    await asyncio.to_thread(flush_logs)  # log lines of the start come before the line that ends it
+    await asyncio.to_thread(flush_logs)  # log lines of the start are written before the ready line
     addresses = ", ".join(f"{listener.host}:{listener.port}" for listener in broker.advertised)
     directories = ", ".join(str(Path(directory).absolute()) for directory in broker.config.log_dirs)
     metadata = described_store(broker.config)
@@ -188,7 +191,8 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
 
 
 async def _leave(broker: Broker, *unless: asyncio.Task[Any]) -> None:
-    """Let other brokers take over, `unless` one of these futures completes first (a second signal, for example)."""
+    """Let other brokers take over, until one of the futures in `unless` completes, for example because of a second
+    signal."""
     leaving = asyncio.get_running_loop().create_task(broker.leave())
     await asyncio.wait((leaving, *unless), return_when=asyncio.FIRST_COMPLETED)
     if not leaving.done():
@@ -201,6 +205,7 @@ async def _leave(broker: Broker, *unless: asyncio.Task[Any]) -> None:
 
 
 def _raise_open_files_limit() -> None:
-    """Raise the limit of open files as far as the system allows: each partition keeps its active segment open."""
+    """Raise the limit of open files as far as the system allows, because each partition keeps its active segment
+    open."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -1,7 +1,7 @@
-"""The groups, transactions and share partitions that this broker coordinates.
+"""The coordinators of this broker, for groups, transactions and share partitions.
 
-Start them when the replicas follow the image: a coordinator loads the partitions that its broker leads by then. Close
-them before the replicas, to which they append.
+Start the coordinators after the replicas follow the image, because a coordinator loads the partitions that this broker
+leads. Close the coordinators before the replicas, because coordinators append to replicas.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from oncelog_broker.sharing.share_partitions import SharePartitions
 
 
 class Coordinators:
-    """The group, transaction and share coordinators of this broker. Made by `start`."""
+    """The group, transaction and share coordinators of this broker. Created by `start`."""
 
     def __init__(self, settings: Settings, membership: ClusterMembership, replication: Replication, host: Host) -> None:
         config, replicas, metadata = settings.current(), replication.replicas, membership.metadata
@@ -47,8 +47,8 @@ class Coordinators:
     def start(
         cls, settings: Settings, membership: ClusterMembership, replication: Replication, host: Host
     ) -> Coordinators:
-        """Load what is in the partitions that this broker leads: groups, transactions and share partitions. Follow
-        the image."""
+        """Load groups, transactions and share partitions from the partitions that this broker leads, and subscribe to
+        new images."""
         made = cls(settings, membership, replication, host)
         tell_deleted_by_age(None, membership.metadata.image)
         made._on_image(ClusterImage(""), membership.metadata.image)
@@ -61,7 +61,7 @@ class Coordinators:
         return made
 
     def close(self) -> None:
-        """Stop coordinating: waiting requests end with an error."""
+        """Stop coordinating; waiting requests get an error."""
         self.transactions.close()
         self.groups.close()
         self.shares.close()
@@ -77,6 +77,7 @@ class Coordinators:
         self.transactions.on_image(new)
 
     def _on_opened(self, topics: Collection[str]) -> None:
-        """The logs of partitions of these topics are open: load the coordinators whose state they store."""
+        """Load the coordinators whose state is stored in partitions of these topics, after the logs of the partitions
+        were opened."""
         for runtime in (self.shares.runtime, self.groups.runtime, self.transactions.runtime):
             runtime.on_opened(topics)

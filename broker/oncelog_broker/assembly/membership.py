@@ -1,8 +1,9 @@
-"""This broker's place in its cluster: its registration, the controller role, and the image of the cluster.
+"""The membership of this broker in its cluster: the registration, the controller role, and the image of the cluster.
 
-Start: register -> claim the controller role if no broker has it -> read the image, which is never older than the
-registration, so that no log is taken for a stray -> apply the settings in it -> keep a copy of it. Close: write a last
-copy, then stop following the store. The registration ends with the session, which `storage` closes.
+Start: register -> claim the controller role if no broker has the role -> read the image, which is never older than the
+registration, so that no log is mistaken for a stray log -> apply the settings in the image -> keep a copy of the image
+on disk. Close: write a last copy of the image, then stop following the store. The registration ends with the session,
+which `storage` closes.
 """
 
 from __future__ import annotations
@@ -34,14 +35,15 @@ from oncelog_broker.server.replicas.log_end_calls import LogEndCalls
 logger = logging.getLogger(__name__)
 
 NOTE_SECONDS: Final = 60.0
-"""How often the id of the metadata store's last write is noted in the data directories."""
+"""Seconds between two notes of the id of the metadata store's last write in the data directories."""
 GIVE_UP_SECONDS: Final = 5.0
-"""How long a stopping broker may take to resign as controller; after that the end of its session does it."""
+"""Seconds that a stopping broker may take to resign as controller; after that, the end of the session releases the
+role."""
 
 
 class ClusterMembership:
-    """The registration, controller role and image of one broker. Made by `start`; close it when the tasks of its host
-    have ended."""
+    """The registration, controller role and image of one broker. Created by `start`. Call `close` after the tasks of
+    its host have ended."""
 
     def __init__(
         self,
@@ -57,10 +59,11 @@ class ClusterMembership:
         self.member = member
         self.elector = elector
         self.log_end_calls = log_end_calls
-        """Answers and sends the questions of an election for the ends of logs; answers wait for `begin`."""
+        """Sends and answers the questions about log ends that an election needs; answers wait until `begin` is
+        called."""
         self.metadata = metadata
         self.is_clustered = is_clustered
-        """Whether there may be other brokers."""
+        """Whether the cluster may have other brokers."""
 
     @classmethod
     async def start(
@@ -103,7 +106,7 @@ class ClusterMembership:
         return cls(member, elector, log_end_calls, metadata, copier, is_clustered=is_clustered)
 
     async def give_up_control(self) -> None:
-        """Resign as controller, if this broker has that role. A failure is logged."""
+        """Resign as controller, if this broker has the controller role. A failure is logged."""
         try:
             async with asyncio.timeout(GIVE_UP_SECONDS):
                 await self.elector.give_up()
@@ -118,7 +121,7 @@ class ClusterMembership:
 
 
 class _Registrar:
-    """Registers this broker in the current session, the first time and again."""
+    """Registers this broker in the current session: at the start, and again after a session has expired."""
 
     def __init__(self, settings: Settings, storage: Storage, advertised: Sequence[Listener], host: Host) -> None:
         self._settings = settings
@@ -129,8 +132,8 @@ class _Registrar:
         """The last registration."""
 
     async def register(self) -> Membership:
-        """Register. The key of the session is written to disk first, so that the next process of this broker can end
-        this session before it creates anything."""
+        """Register this broker. The key of the session is written to disk before that, so that the next process of this
+        broker can end this session first."""
         storage, store, predecessor = self._storage, self._storage.store, self._storage.predecessor
         node_id = self._settings.node_id
         await feature_levels.check_levels(store, node_id)
@@ -151,7 +154,7 @@ class _Registrar:
             node_id,
             registration,
             storage.found_logs,
-            # A session that was not closed expires after its timeout, and ZooKeeper reports that one tick later.
+            # A session that was not closed expires after its timeout, and ZooKeeper reports the expiry one tick later.
             wait_seconds=store.session_timeout * 1.5,
             process=storage.data.process,
             before=self._membership,
@@ -161,7 +164,7 @@ class _Registrar:
         return membership
 
     async def check_store(self) -> None:
-        """Check that the store is the same one, before the image is read in a new session. Raises WrongStore,
-        StoreUnavailable."""
+        """Check that the store is the same as at the registration, before the image is read in a new session. Raises
+        WrongStore, StoreUnavailable."""
         if self._membership is not None:
             await check_store(self._storage.store, self._settings.node_id, self._membership)

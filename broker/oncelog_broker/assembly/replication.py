@@ -1,8 +1,8 @@
 """The partitions that this broker leads and follows, and the maintenance of their logs.
 
-Start: reserve producer ids above those in the logs -> find missing logs, and set stray logs aside -> make the replicas,
-the fetchers, the ISR keeper and the reopening of offline logs -> follow the image -> open the gate of the membership.
-Close: call `resign` first.
+Start: reserve producer ids above the producer ids in the logs -> find missing logs, and set stray logs aside -> create
+the replicas, the fetchers, the ISR keeper and the recovery of offline logs -> follow the image -> open the gate of the
+membership. `resign` must be called before `close`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from oncelog_broker.upkeep.maintenance import LogMaintenance
 
 
 class Replication:
-    """Made by `start`."""
+    """The replicas of this broker with everything that they need. Created by `start`."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Replication:
     async def start(
         cls, settings: Settings, storage: Storage, membership: ClusterMembership, securities: Securities, host: Host
     ) -> Replication:
-        """StoreUnavailable, KafkaError, OSError."""
+        """Create and start the replicas. Raises StoreUnavailable, KafkaError, OSError."""
         metadata = membership.metadata
         async with AsyncExitStack() as undo:
             listener = inter_broker_listener(settings.current())
@@ -100,7 +100,8 @@ class Replication:
             epochs = EpochRaiser(settings.node_id, replicas, metadata, calls.alter_partition, host)
             if is_store_older:
                 epochs.doubt_all()
-            if not membership.is_clustered:  # others may have to be asked, and need this broker first
+            # In a cluster, raising epochs may need answers of other brokers, which wait until this broker has started.
+            if not membership.is_clustered:
                 await epochs.until_raised(back.until_current)
             epochs.start()
             membership.member.follow(back)
@@ -110,16 +111,17 @@ class Replication:
         return cls(storage, peers, producer_ids, replicas, isr_keeper, calls)
 
     def resign(self) -> None:
-        """Stop leading: appends are refused, and requests that wait for replicas end with an error."""
+        """Stop leading partitions: appends are refused, and requests that wait for replicas get an error."""
         self.replicas.close()
 
     async def close(self) -> None:
-        """Write the high watermark checkpoint. Call it when fetching has ended."""
+        """Write the high watermark checkpoint. Call this method after fetching has ended."""
         await self._storage.note_high_watermarks(self.replicas.high_watermarks())
 
 
 class WayBack:
-    """Catches up after the session was resumed, or the broker has registered again. Implements `Return`."""
+    """Brings image and replicas up to date after the session was resumed or the broker has registered again. Implements
+    `Return`."""
 
     def __init__(self, node_id: int, store: MetadataStore, metadata: MetadataCache, replicas: Replicas) -> None:
         self._node_id = node_id
@@ -128,7 +130,7 @@ class WayBack:
         self._replicas = replicas
 
     async def until_current(self) -> None:
-        """Return when the replicas have applied everything that the store has. Raises StoreUnavailable."""
+        """Return when the replicas have applied the present contents of the store. Raises StoreUnavailable."""
         await self._metadata.until_current()
         await self._replicas.until_settled()
 
@@ -150,8 +152,9 @@ def _epoch_of(image: ClusterImage, broker_id: int) -> int:
 async def _producer_ids(
     settings: Settings, storage: Storage, membership: ClusterMembership, host: Host
 ) -> ProducerIdManager:
-    """Raise the producer ids before anything is served. Stray logs count, as they may come back: so this is done before
-    they are set aside (S75)."""
+    """Raise the next producer id above all producer ids in the logs, before any request is served. The producer ids in
+    stray logs count, too, because a stray log may be used again; so this must be done before stray logs are set aside
+    (S75)."""
     producer_ids = ProducerIdManager(storage.store, settings.node_id, is_alone=not membership.is_clustered)
     pauses = host.slices.pauses()
     for log in storage.logs.logs():
@@ -162,12 +165,13 @@ async def _producer_ids(
 
 
 async def _look_at_logs(settings: Settings, storage: Storage, membership: ClusterMembership) -> None:
-    """Note the logs that are missing, and set aside the stray logs, which no partition of this broker needs."""
+    """Note which logs are missing, and set aside the stray logs, which no partition of this broker needs."""
     node_id, data, logs, image = settings.node_id, storage.data, storage.logs, membership.metadata.image
     expected = {
         (topic.name, index): len(state.replicas) > 1
         for topic, index, state in image.partitions_on(node_id)
-        # A follower that is not in sync is skipped: it starts with an empty log and fetches the records again.
+        # A partition in which this broker is an out-of-sync follower is skipped: its log may start empty and fetch all
+        # records again.
         if state.leader == node_id or node_id in state.isr or state.leader == NO_LEADER
     }
     lost = sorted(each.path for each in data.verdict.lost.values())
@@ -185,7 +189,7 @@ def _fetching(
     leaders: LeaderCheck,
     host: Host,
 ) -> MakeFetching:
-    """Return a function that makes the fetchers, for `Replicas` to call in its constructor."""
+    """Return a function that creates the fetchers; `Replicas` calls this function in its constructor."""
 
     def limits() -> FetchLimits:
         return FetchLimits.of(settings.current())
@@ -215,7 +219,7 @@ def _doubt(replicas: Replicas, storage: Storage, *, is_store_older: bool) -> Non
 
 
 def _follow(metadata: MetadataCache, replicas: Replicas) -> None:
-    """Have the replicas lead and follow the partitions of this broker, by the image now and by every later image."""
+    """Apply the present image to the replicas, and subscribe the replicas to every later image."""
 
     def on_image(old: ClusterImage, new: ClusterImage) -> None:
         if new.broker_configs is not old.broker_configs:

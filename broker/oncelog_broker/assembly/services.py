@@ -1,4 +1,4 @@
-"""One value with all parts of a broker that a handler or a metric may use, a field for each."""
+"""One value with all parts of a broker that a handler or a metric may use, one field for each part."""
 
 from __future__ import annotations
 
@@ -37,18 +37,18 @@ from oncelog_broker.sharing.share_partitions import SharePartitions
 class Services:
     """The parts of one broker that serve requests. `config` is replaced when dynamic settings change.
 
-    No handler sees all of it. Handlers are divided into *rooms* (each with its `services.py`); the context of a room
-    declares the fields that its handlers need.
+    No handler sees all fields. Handlers are divided into *rooms*, the folders of `server/`, each with its own
+    `services.py`. The `services.py` of a room declares the fields that the handlers of the room need.
     """
 
     config: BrokerConfig
     is_clustered: bool
-    """Whether there may be other brokers."""
+    """Whether the cluster may have other brokers."""
     clock: Clock
     tasks: Tasks
     slices: Slices
     at_work: asyncio.Semaphore
-    """queued.max.requests: how many requests that take several steps may run at a time."""
+    """Limits the requests of several steps that run simultaneously (queued.max.requests)."""
     deadlines: Deadlines
     logs: LogManager
     metadata: MetadataCache
@@ -68,16 +68,16 @@ class Services:
     producer_ids: ProducerIdManager
     fetch_sessions: FetchSessions
     create_topic: Callable[[str], Awaitable[None]]
-    """Creates a topic without CreateTopics (auto-creation, internal topics); see `TopicCreation.create`."""
+    """Creates a topic without a CreateTopics request (auto-creation, internal topics); see `TopicCreation.create`."""
     refused_batches: RefusedBatches
     authorizer: StandardAuthorizer | None
-    """None: every client may do everything."""
+    """Checks the rights of clients; with None every client may do everything."""
     key_ages: Callable[[], Iterable[tuple[str, float]]]
     """Each listener that accepts signed tokens, with the seconds since its keys were last read (`Securities`)."""
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as this broker knows it now."""
+        """The present image of the cluster."""
         return self.metadata.image
 
     @property

@@ -1,4 +1,4 @@
-"""Starts to answer requests when all other parts are ready."""
+"""Starts to serve requests when all other parts are ready."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from oncelog_broker.web.http_service import HttpService
 
 
 class Serving:
-    """Serves requests with all other parts. Made by `start`. It ends with the listeners and tasks: there is no
-    `close`."""
+    """Serves requests with all other parts. Created by `start`. There is no `close`, because serving ends with the
+    listeners and tasks."""
 
     def __init__(
         self,
@@ -47,7 +47,7 @@ class Serving:
             replication.replicas,
             membership.elector.topics,
             replication.peers,
-            may_degrade=not membership.is_clustered,  # an embedded store has no more brokers than this one
+            may_degrade=not membership.is_clustered,  # with an embedded store, this broker is the only one
         )
         self._settings = settings
         self._services = Services(

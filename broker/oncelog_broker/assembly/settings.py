@@ -21,11 +21,11 @@ KEYS_OF_LOGS: Final = (
     keys.IDEMPOTENCE_UNKNOWN_PRODUCER,
     keys.MESSAGE_MAX_DECOMPRESSED_BYTES,
 )
-"""The broker settings that each log needs in addition to those that topics inherit."""
+"""The broker settings that each log needs in addition to the settings that topics inherit."""
 
 
 class Settings:
-    """The current settings. Its `on_image` must be called before all other subscribers of images."""
+    """The current settings. `Settings.on_image` must be called before all other subscribers of images."""
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._config = config
@@ -36,7 +36,7 @@ class Settings:
         """The limits of replication traffic, which change with the settings."""
 
     def current(self) -> BrokerConfig:
-        """The configuration as it is now."""
+        """The present configuration."""
         return self._config
 
     @property

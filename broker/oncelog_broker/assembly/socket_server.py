@@ -1,7 +1,7 @@
 """The listening sockets of one broker, and the connections that they accept.
 
-They are bound before the broker registers, since binding turns port 0 into a real port, which the registration names.
-They accept no connection before `serve`.
+The sockets are bound before the broker registers, since binding turns port 0 into an actual port, which the
+registration names. The sockets accept no connections before `serve`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ logger = logging.getLogger(__name__)
 
 
 class SocketServer:
-    """The sockets of one broker. Created first, so that invalid settings are refused before anything is changed."""
+    """The listening sockets of one broker. Created before all other parts, so that invalid settings are refused before
+    anything is changed."""
 
     def __init__(self, settings: Settings, host: Host, *, is_clustered: bool) -> None:
         """Raises InvalidConfig. Divides the file descriptors of the process, before the first log is opened."""
@@ -49,7 +50,7 @@ class SocketServer:
         self._config = config
         self._host = host
         self._advertised = advertised_listeners(config, socket.gethostname())
-        inter_broker_listener(config)  # raises if no listener has that name
+        inter_broker_listener(config)  # raises if no listener has the configured name
         self.securities = Securities(config, is_clustered=is_clustered)
         self.connections = Connections(
             _limits(config, divide_descriptors(config, host.disk)),
@@ -59,35 +60,38 @@ class SocketServer:
         self._listeners = Listeners(host, self.connections)
 
     async def bind(self) -> tuple[Listener, ...]:
-        """Bind all sockets. Returns the listeners to register. Raises OSError, which says what to do."""
+        """Bind all sockets. Returns the listeners to register. Raises OSError, whose message says what to do."""
         bound = {}
         for listener in listeners(self._config):
             bound[listener.name] = await self._listeners.listen(listener, self.securities[listener.name])
         return with_bound_ports(self._advertised, bound)
 
     async def learn_users(self, store: MetadataStore, member: ClusterMember, metadata: ImageView) -> None:
-        """Load the users and keys for logins, when the broker has joined. Raises StoreUnavailable, OSError."""
+        """Load the users and keys for logins, after the broker has joined the cluster. Raises StoreUnavailable,
+        OSError."""
         self.securities.begin(metadata, await login_key(store))
         first_users = parse_first_users(self._config[security_keys.SCRAM_FIRST_USERS])
         await member.patiently(partial(make_first_users, store, first_users))
         await self.securities.follow(self._host.tasks)
 
     async def serve(self, dispatcher: Dispatcher) -> None:
-        """Accept connections; `dispatcher` gets their requests."""
+        """Accept connections, and pass their requests to `dispatcher`."""
         self._host.tasks.every("connection sweep", SWEEP_SECONDS, self._listeners.sweep)
         await self._listeners.start(dispatcher)
 
     async def close(self) -> None:
-        """Stop accepting, send the responses that are written, then close all connections. May be called twice."""
+        """Stop accepting connections, send the responses that are already encoded, then close all connections. May be
+        called twice."""
         await self._listeners.close()
 
 
 def divide_descriptors(config: BrokerConfig, disk: Disk) -> int:
-    """Set how many file descriptors the logs and mappings of this process may use. Returns the number of descriptors
-    that remain for connections."""
+    """Set the number of file descriptors that the logs and mappings of this process may use. Returns the number of
+    descriptors that remain for connections."""
     max_connections = config[keys.MAX_CONNECTIONS]
     connections = disk.divide_descriptors(max_connections)
-    if connections < max_connections // 2:  # a small difference needs no warning
+    # A warning is logged only if less than half of max.connections is possible.
+    if connections < max_connections // 2:
         logger.warning(
             "the limit of open files is much lower than max.connections needs",
             extra={"limit": descriptor_limit(), "connections": connections},

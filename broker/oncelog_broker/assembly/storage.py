@@ -1,8 +1,8 @@
 """The storage of one broker: its data directories, its metadata store and its logs.
 
-Start: lock the directories -> open the store -> compare both, and refuse or go on (`starting/`) -> open the logs -> end
-the session of the previous process. A refused start changes nothing. Close: first the logs, which marks the clean
-shutdown and unlocks the directories, then the store, which ends the session.
+Start: lock the directories -> open the store -> compare both, and refuse or continue (`starting/`) -> open the logs ->
+end the session of the previous process. A refused start changes nothing. Close: the logs are closed first, which writes
+the mark of a clean shutdown and unlocks the directories. Then the store is closed, which ends the session.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class BrokerStartError(Exception):
 
 
 class Storage:
-    """Made by `start`."""
+    """The locked data directories, the open store, and the open logs. Created by `start`."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class Storage:
     ) -> None:
         self._settings = settings
         self._broker_epoch = UNKNOWN_BROKER_EPOCH
-        """The broker epoch of the last registration, for the mark of the clean shutdown."""
+        """The broker epoch of the last registration, which the mark of a clean shutdown contains."""
         self.data = data
         self.store = store
         self.logs = logs
@@ -67,8 +67,8 @@ class Storage:
 
     @classmethod
     async def start(cls, settings: Settings, opening: StoreOpening, host: Host, says: Callable[[str], None]) -> Storage:
-        """Calls `says` with each step. Raises BrokerStartError, StartRefused, LockHeld, StoreUnavailable, OSError and
-        the other errors of `DataStart`, with messages for people."""
+        """Open the storage; `says` is called with a description of each step. Raises BrokerStartError, StartRefused,
+        LockHeld, StoreUnavailable, OSError and the other errors of `DataStart`, with messages for operators."""
         config = settings.current()
         async with AsyncExitStack() as undo:
             _make_directories(settings, host.disk)
@@ -102,59 +102,60 @@ class Storage:
             undo.pop_all()
         return cls(settings, data, store, logs, predecessor, epochs_above)
 
-    # --- notes of the registration
+    # --- notes about registrations in the data directories
 
     def needed_settings(self, topic: str) -> Mapping[str, str]:
         """Return the topic settings that an internal topic needs."""
         return needed_settings(topic, self._settings.current())
 
     async def before_registering(self) -> None:
-        """Add the topics that only the logs have to an older embedded store, and note this process as pending. To be
-        called before the first registration. StoreUnavailable, OSError."""
+        """Add topics that only the logs have to an older embedded store, and note this process as pending. Call this
+        method before the first registration. Raises StoreUnavailable, OSError."""
         await self.data.adopt_unknown(self.store, self.logs, self.needed_settings)
         await self.data.note_pending()
 
     def found_logs(self) -> FoundLogs:
-        """Return the logs with which a new cluster begins that this broker founds. Raises OSError."""
+        """Return the logs from which this broker founds a new cluster. Raises OSError."""
         return self.data.found_logs(self.logs, self.needed_settings)
 
     async def on_registered(self, membership: Membership) -> None:
-        """Note a registration in the directories. Raises OSError."""
+        """Note a registration in the data directories. Raises OSError."""
         await self.data.note_registered(membership, self.store.last_zxid)
         self._broker_epoch = membership.broker_epoch
         await asyncio.to_thread(self.predecessor.on_registered)
 
     async def note_store(self) -> None:
-        """Note the id of the metadata store's last write: a later start that finds a lower id has an older store."""
+        """Note the id of the metadata store's last write. A later start that finds a lower id detects that the store is
+        older."""
         await self.data.note_seen(self.store.last_zxid)
 
     async def forget_lost_directories(self, image: ClusterImage) -> None:
-        """Forget the data directories that are missing, if every partition of this broker has a log in one of the
-        others."""
+        """Forget the missing data directories, if every partition of this broker has a log in one of the present
+        directories."""
         hosted = {(topic.name, index) for topic, index, _ in image.partitions_on(self._settings.node_id)}
         if hosted.isdisjoint(self.logs.failures) and hosted <= set(self.logs.partitions()):
             await self.data.forget_lost()
 
     def store_file(self, image: ClusterImage) -> StoreFile | None:
-        """The embedded metadata store, whose mode is checked at the start; None with a store that brokers share."""
+        """The embedded metadata store, whose file mode is checked at the start; None if brokers share the store."""
         if self.data.kind.is_shared:
             return None
         path = os.path.join(self.data.home, METADATA_FILE)
         return StoreFile(path, readable_by_others(path), any(image.user_configs.values()))
 
-    # --- the end
+    # --- closing
 
     async def note_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Write the high watermark checkpoint for the next start. If that fails, it is logged, and the next start uses
-        older values."""
+        """Write the high watermark checkpoint for the next start. A failure is logged, and the next start uses older
+        values."""
         try:
             await asyncio.to_thread(self.logs.checkpoint_high_watermarks, high_watermarks)
         except OSError as error:
             logger.error("high watermark checkpoint could not be written", extra={"reason": error})
 
     async def close(self) -> None:
-        """Close the logs, which leaves the mark of a clean shutdown and unlocks the directories; then the store. A
-        failed write is logged."""
+        """Close the logs, which writes the mark of a clean shutdown and unlocks the directories; then close the store.
+        A failed write is logged."""
         try:
             try:
                 if self._broker_epoch != UNKNOWN_BROKER_EPOCH:
@@ -167,7 +168,7 @@ class Storage:
     async def _note_store_at_the_end(self) -> None:
         try:
             await self.note_store()
-        except OSError as error:  # the next start compares with an older note, which is true, too
+        except OSError as error:  # the next start compares with an older note, which is also correct
             logger.error("the last write of the metadata store could not be noted", extra={"reason": error})
 
 

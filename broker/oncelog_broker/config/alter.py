@@ -1,4 +1,5 @@
-"""Checks changes of settings: CreateTopics, AlterConfigs, IncrementalAlterConfigs. Pure: overrides in, overrides out.
+"""Checks changes of settings by CreateTopics, AlterConfigs and IncrementalAlterConfigs. Pure: input and output are
+overrides.
 
 Overrides are text in the form that `ConfigKey.format` returns, as in Kafka.
 """
@@ -40,11 +41,11 @@ class ConfigChange(NamedTuple):
 
 
 Changes = Mapping[str, ConfigChange]
-"""Key -> change. The number is not limited: an unknown name ends the processing when it is reached."""
+"""Key -> change. The number of changes need not be limited, because processing ends at the first unknown key."""
 
 
 def check_topic_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]:
-    """Check the settings of CreateTopics, the complete overrides of the topic.
+    """Check the settings in CreateTopics, which are the complete overrides of the new topic.
 
     Raises KafkaError(INVALID_CONFIG).
     """
@@ -54,7 +55,7 @@ def check_topic_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]
 
 
 def valid_topic_overrides(topic: str, overrides: Mapping[str, str]) -> dict[str, str]:
-    """The settings of another broker's topic that this broker supports; every unsupported one is logged."""
+    """Those settings of another broker's topic that this broker supports; every unsupported setting is logged."""
     valid: dict[str, str] = {}
     for name, value in overrides.items():
         try:
@@ -65,11 +66,11 @@ def valid_topic_overrides(topic: str, overrides: Mapping[str, str]) -> dict[str,
 
 
 def alter_topic_overrides(current: Mapping[str, str], changes: Changes) -> dict[str, str]:
-    """The overrides of a topic after all `changes`; a KafkaError if one is invalid.
+    """The overrides of a topic after all `changes`. Raises KafkaError if a change is invalid.
 
     APPEND and SUBTRACT start from the default if the topic has no value, as in Kafka. DELETE of an unset or unknown key
-    changes nothing, since tools for Kafka delete keys that they may have set. Raises KafkaError: INVALID_CONFIG for an
-    unknown key, an invalid value, or a list operation on a key that is not a list; INVALID_REQUEST for an unknown
+    changes nothing, since tools for Kafka delete keys that they may have set. The error is INVALID_CONFIG for an
+    unknown key, an invalid value, or a list operation on a key that is not a list, and INVALID_REQUEST for an unknown
     operation.
     """
     altered = dict(current)
@@ -83,9 +84,11 @@ def alter_topic_overrides(current: Mapping[str, str], changes: Changes) -> dict[
 
 
 def alter_broker_overrides(current: Mapping[str, str], changes: Changes) -> dict[str, str]:
-    """The dynamic settings of a broker, or of all brokers, after `changes`. Raises KafkaError as above.
+    """The dynamic settings of a broker, or of all brokers, after `changes`. Raises KafkaError like
+    `alter_topic_overrides`.
 
-    A read-only key is INVALID_REQUEST, as in Kafka. A dynamic key of Kafka without effect here is stored.
+    The error for a read-only key is INVALID_REQUEST, as in Kafka. One of Kafka's dynamic keys without effect here is
+    stored.
     """
     altered = dict(current)
     for name, change in changes.items():
@@ -100,8 +103,8 @@ def alter_broker_overrides(current: Mapping[str, str], changes: Changes) -> dict
 
 
 def alter_group_overrides(current: Mapping[str, str], changes: Changes, broker: BrokerConfig) -> dict[str, str]:
-    """The overrides of a group after `changes`. Raises KafkaError INVALID_CONFIG for an unknown key, and for a value
-    that is not between the bounds that the broker sets; a group must have more than one heartbeat in a session."""
+    """The overrides of a group after `changes`. Raises KafkaError INVALID_CONFIG for an unknown key, for a value
+    outside the limits in the broker's settings, and for a heartbeat interval that is not below the session timeout."""
     altered = dict(current)
     for name, change in changes.items():
         if change.operation == AlterOperation.DELETE:
@@ -133,14 +136,14 @@ def alter_group_overrides(current: Mapping[str, str], changes: Changes, broker: 
 
 
 def _of_group(name: str, overrides: Mapping[str, str], broker: BrokerConfig) -> int:
-    """The value of a key for a group with these overrides."""
+    """The effective value of a key for a group with these overrides."""
     bounds = GROUP_KEYS[name].bounds
     assert bounds is not None
     return int(overrides[name]) if name in overrides else broker[bounds.broker]
 
 
 def _effectless_key(name: str, value: str | None) -> ConfigKey[Any]:
-    """A dynamic key of Kafka without effect here. Raises KafkaError for any other name."""
+    """The declaration of one of Kafka's dynamic keys without effect here. Raises KafkaError for any other name."""
     from oncelog_broker.config import effectless_keys
 
     reason = effectless_keys.reason_to_refuse(name, value)
@@ -212,7 +215,7 @@ def _parsed(key: ConfigKey[Any], current: str | None) -> Any:
 
 
 def _checked(key: ConfigKey[Any], value: str | None) -> str:
-    """`value` in its stored form."""
+    """`value` in the form that is stored. Raises KafkaError INVALID_CONFIG for an invalid value."""
     if value is None:
         raise KafkaError(ErrorCode.INVALID_CONFIG, f"Configuration {key.name} has no value: expected {key.expected}")
     try:
@@ -228,7 +231,7 @@ def _text(key: ConfigKey[Any], value: object) -> str:
 
 
 def _check_together(overrides: Mapping[str, str]) -> None:
-    """Check rules over several keys of a topic. Unreadable stored values that are not changed break no rule."""
+    """Check the rules that concern several keys of a topic. Unreadable stored values are ignored."""
     overrides = readable_topic_overrides(overrides)
 
     def value(name: str) -> Any:

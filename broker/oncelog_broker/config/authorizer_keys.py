@@ -1,4 +1,4 @@
-"""The broker's authorization keys. `BROKER_KEYS` in `broker_keys` includes them."""
+"""The broker's authorization keys. `BROKER_KEYS` in `broker_keys` includes these keys."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ STANDARD_AUTHORIZERS: Final = (
     "kafka.security.authorizer.AclAuthorizer",
     "StandardAuthorizer",
 )
-"""The names of Kafka's authorizers; each selects ours."""
+"""The accepted names of Kafka's authorizers; each name selects the authorizer of this broker."""
 
 
 def _are_principals(value: object) -> bool:

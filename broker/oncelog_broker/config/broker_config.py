@@ -1,6 +1,7 @@
 """The configuration of one broker: typed values with their sources.
 
-Immutable. A dynamic change makes a new `BrokerConfig` (`with_dynamic`), so that a holder sees a consistent state.
+A `BrokerConfig` is immutable. A dynamic change creates a new `BrokerConfig` (`with_dynamic`), so that a user of a
+`BrokerConfig` sees a consistent state.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 class BrokerConfig:
-    """`config[NUM_PARTITIONS]` is the effective value, `settings(key)` all given values, the effective one first."""
+    """The settings of one broker. `config[NUM_PARTITIONS]` is the effective value; `settings(key)` yields all given
+    values, beginning with the effective value."""
 
     __slots__ = ("_layers", "_values", "overrides")
 
@@ -31,8 +33,9 @@ class BrokerConfig:
         dynamic_default: Mapping[str, object] = _NOTHING,
         overrides: Mapping[str, Any] = _NOTHING,
     ) -> None:
-        """Typed values by key name: `static` from startup, `dynamic` for this broker, `dynamic_default` for all
-        brokers, `overrides` for single listeners, by full name."""
+        """All arguments are typed values by key name: `static` are the startup settings, `dynamic` the dynamic settings
+        of this broker, `dynamic_default` those of all brokers. `overrides` are the settings of single listeners, by
+        full name."""
         self.overrides = overrides
         self._layers: tuple[tuple[ConfigSource, Mapping[str, object]], ...] = (
             (ConfigSource.DYNAMIC_BROKER_CONFIG, dynamic),
@@ -65,12 +68,13 @@ class BrokerConfig:
         return cast(T, self._values[key.name])
 
     def with_dynamic(self, dynamic: Mapping[str, object], dynamic_default: Mapping[str, object]) -> BrokerConfig:
-        """This startup configuration with other dynamic settings (typed values)."""
+        """A configuration with the same startup settings and these dynamic settings (typed values)."""
         static = self._layers[-1][1]
         return BrokerConfig(static, dynamic=dynamic, dynamic_default=dynamic_default, overrides=self.overrides)
 
     def settings(self, key: ConfigKey[Any]) -> Iterator[tuple[ConfigSource, object]]:
-        """Every value given for `key` with its source, the effective one first, the default last if there is one."""
+        """Every given value of `key` with its source: first the effective value, last the default if the key has a
+        default."""
         for source, layer in self._layers:
             if key.name in layer:
                 yield source, layer[key.name]
@@ -83,11 +87,11 @@ class BrokerConfig:
 
     @property
     def node_id(self) -> int:
-        """`node.id`, or `broker.id` if only that is set."""
+        """The value of `node.id`, or of `broker.id` if only `broker.id` is set."""
         broker_id = self[BROKER_ID]
         return broker_id if broker_id is not None and not self.is_set(NODE_ID) else self[NODE_ID]
 
     @property
     def log_dirs(self) -> tuple[str, ...]:
-        """`log.dirs`, or else `log.dir`."""
+        """The value of `log.dirs`, or of `log.dir` if `log.dirs` is not set."""
         return self[LOG_DIRS] or self[LOG_DIR]

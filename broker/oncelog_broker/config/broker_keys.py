@@ -1,9 +1,7 @@
-"""The broker's configuration keys that have an effect, with Kafka's names and, unless the doc says so, defaults.
-
-Further keys: `topic_defaults` (inherited by topics), `zookeeper_keys`, `leadership_keys`, `security_keys`,
-`authorizer_keys`, `group_keys`, `share_keys`, `http_keys`; `BROKER_KEYS` here includes all. Deviations from Kafka's
-defaults are limits that Kafka leaves open, so that no client can exhaust memory or file descriptors.
-"""
+"""The broker's configuration keys with an effect. The names are Kafka's; so are the defaults, unless the doc of a key
+says otherwise. `BROKER_KEYS` also includes the keys of `topic_defaults` (inherited by topics), `zookeeper_keys`,
+`leadership_keys`, `security_keys`, `authorizer_keys`, `group_keys`, `share_keys` and `http_keys`. Most other defaults
+are limits where Kafka has no limit, so that no client can exhaust memory or file descriptors."""
 
 from __future__ import annotations
 
@@ -595,11 +593,11 @@ BROKER_KEYS: Final[Mapping[str, ConfigKey[Any]]] = {
     for key in (*vars(module).values(), *globals().values())
     if isinstance(key, ConfigKey)
 }
-"""Every key declared above and in KEY_MODULES, by name."""
+"""Every key that is declared in this module and in KEY_MODULES, by name."""
 
 BROKER_SYNONYMS: Final[Mapping[str, tuple[ConfigKey[Any], ...]]] = {
     "node.id": (BROKER_ID,),
     "log.dirs": (LOG_DIR,),
     "advertised.listeners": (LISTENERS,),
 }
-"""Key -> the keys that it falls back to, in order."""
+"""Name of a key -> the keys whose values are used, in this order, if the key is not set."""

@@ -1,8 +1,9 @@
-"""A configuration key: name, type, default, allowed values, meaning; and the conversion between text and typed value.
+"""The class of a configuration key, with name, type, default, allowed values and meaning, and the conversion between
+text and typed value.
 
-`ConfigKey` is generic in the type of its value, so that `config[NUM_PARTITIONS]` is an int to the type checker. Small
-values here are named tuples, since each start creates these classes, and creating a dataclass takes eight times as
-long.
+`ConfigKey` is generic in the type of its value, so that `config[NUM_PARTITIONS]` is an int for the type checker. Small
+classes in this module are named tuples, because each start of the broker creates these classes, and creating a
+dataclass takes eight times as long.
 """
 
 from __future__ import annotations
@@ -17,13 +18,13 @@ from oncelog_broker.config.secret import HIDDEN, Secret
 T_co = TypeVar("T_co", covariant=True)
 
 NO_EFFECT: Final = "a key of Apache Kafka's was set that changes nothing here"
-"""The log message for such a key."""
+"""The log message for one of Kafka's keys that has no effect here."""
 INT_MAX: Final = 2**31 - 1
 LONG_MAX: Final = 2**63 - 1
 
 
 class ConfigType(IntEnum):
-    """Kafka's value types, with the codes of DescribeConfigs (v3 and up)."""
+    """Kafka's types of values, with the codes of DescribeConfigs (v3 and later)."""
 
     BOOLEAN = 1
     STRING = 2
@@ -37,8 +38,8 @@ class ConfigType(IntEnum):
 
 
 class ConfigSource(IntEnum):
-    """The source of a value, with the codes of DescribeConfigs. Up to DEFAULT_CONFIG a smaller code takes precedence;
-    loggers and groups have sources of their own."""
+    """The source of a value, with the codes of DescribeConfigs. Among the codes up to DEFAULT_CONFIG a smaller code
+    takes precedence. Loggers and groups have separate sources."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -64,7 +65,7 @@ class UpdateMode(IntEnum):
 
 
 class InvalidConfig(ValueError):
-    """An invalid key or value. The message names both, and the allowed values."""
+    """A key or value is invalid. The message names key, value and the allowed values."""
 
 
 def unknown_key(name: str, known: Iterable[str]) -> str:
@@ -74,14 +75,16 @@ def unknown_key(name: str, known: Iterable[str]) -> str:
 
 
 def resembles(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
-    """The known key most similar to `name`; None if no key is similar. `likeness` is from 0 to 1, as in difflib."""
-    from difflib import get_close_matches  # needed for mistakes only
+    """The known key that is most similar to `name`; None if no key is similar. `likeness` is the minimum similarity
+    from 0 to 1, as in difflib."""
+    from difflib import get_close_matches  # needed only for mistakes
 
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=likeness)), None)
 
 
 class Allowed(NamedTuple):
-    """The values that a key allows beyond its type: a check, and its description ("at least 1")."""
+    """A restriction of the values of a key in addition to its type: a check, and the description of the check, such as
+    "at least 1"."""
 
     words: str
     check: Callable[[object], bool]
@@ -100,7 +103,7 @@ def one_of(*choices: str) -> Allowed:
 
 
 def each_of(*choices: str) -> Allowed:
-    """For lists: any of `choices`, or none."""
+    """Allows lists whose elements are all among `choices`, including the empty list."""
 
     def check(value: object) -> bool:
         return all(item in choices for item in cast(tuple[str, ...], value))
@@ -125,9 +128,11 @@ _TYPE_WORDS: Final = {
 }
 
 
-@dataclass(frozen=True, eq=False)  # no slots: in Python 3.11 they do not combine with frozen and Generic
+# The class has no slots, because Python 3.11 does not support slots together with frozen and Generic.
+@dataclass(frozen=True, eq=False)
 class ConfigKey(Generic[T_co]):
-    """A configuration key. A `default` of None means not set. Lists are tuples of strings, passwords are secrets."""
+    """A configuration key. A `default` of None means that the key is not set. Values of type LIST are tuples of
+    strings, values of type PASSWORD are secrets."""
 
     name: str
     type: ConfigType
@@ -160,7 +165,7 @@ class ConfigKey(Generic[T_co]):
         return cast(T_co, value)
 
     def format(self, value: object) -> str | None:
-        """`value` as DescribeConfigs shows it; None for an unset or sensitive value."""
+        """`value` in the text form of DescribeConfigs; None for an unset or sensitive value."""
         if value is None or self.is_sensitive:
             return None
         if isinstance(value, bool):
@@ -171,11 +176,11 @@ class ConfigKey(Generic[T_co]):
 
 
 def _parse(config_type: ConfigType, text: str) -> object:
-    """Raises ValueError for text that is not of the type."""
+    """Parse text to a value of the type; None or ValueError for text that does not have this type."""
     if config_type is ConfigType.BOOLEAN:
         return {"true": True, "false": False}.get(text.lower())
     if "_" in text and config_type in (*_INTEGER_BITS, ConfigType.DOUBLE):
-        return None  # 1_000 is a number in Python only
+        return None  # 1_000 is a number only in Python
     if config_type in _INTEGER_BITS:
         number = int(text)
         limit = 1 << (_INTEGER_BITS[config_type] - 1)

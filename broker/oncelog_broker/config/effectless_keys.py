@@ -1,15 +1,16 @@
-"""Broker keys of Apache Kafka 4.3 without effect here.
+"""The broker keys of Apache Kafka 4.3 that have no effect here.
 
 Tools and infrastructure code for Kafka set common sets of keys and stop at the first refusal, so a key without effect
-here is accepted, with a warning in the log. Three kinds:
+here is accepted, with a warning in the log. There are three kinds:
 
-- Dynamic: may change while the broker runs. The value must be of the key's type; it is stored and described.
-- Static: Kafka reads it at startup only. Accepted at startup, refused while the broker runs, as in Kafka.
-- Refused: its user relies on something that this broker does not do, such as a policy or plug-in for authorization.
-  Refused with the reason.
+- Dynamic keys may change while the broker runs. The value must have the key's type; the value is stored and described.
+- Static keys are read by Kafka only at startup. Such keys are accepted at startup, and refused while the broker runs,
+  as in Kafka.
+- Refused keys are keys whose users rely on a function that this broker does not have, such as a policy or a plug-in for
+  authorization. Such keys are refused with the reason.
 
-A name that Kafka does not have either is a typing error, and refused. The module is imported when a key is not in
-`BROKER_KEYS`, so that most starts do not pay for it.
+A name that is unknown in Kafka, too, is refused as a typing error. The module is imported only when a key is not in
+`BROKER_KEYS`, so that most starts do not spend time on the import.
 """
 
 from __future__ import annotations
@@ -130,7 +131,7 @@ DOCUMENTATION: Final = "No effect: a key of Apache Kafka's that changes nothing 
 
 @cache
 def dynamic_keys() -> dict[str, ConfigKey[Any]]:
-    """The dynamic keys, by name."""
+    """The dynamic keys without effect, by name."""
     return {
         name: ConfigKey[Any](name, type_, None, DOCUMENTATION, update_mode=UpdateMode.CLUSTER_WIDE)
         for type_, names in _DYNAMIC.items()
@@ -140,17 +141,17 @@ def dynamic_keys() -> dict[str, ConfigKey[Any]]:
 
 @cache
 def static_names() -> frozenset[str]:
-    """The static keys."""
+    """The names of the static keys without effect."""
     return frozenset(_STATIC.split())
 
 
 def is_effectless(name: str) -> bool:
-    """Whether the key is Kafka's, is accepted at startup, and has no effect."""
+    """Whether the name is one of Kafka's keys that is accepted at startup and has no effect."""
     return name in static_names() or name in dynamic_keys() or name in _REFUSED_UNLESS_FALSE
 
 
 def reason_to_refuse(name: str, text: str | None) -> str | None:
-    """Why a key of Kafka is refused with this value; None if it is not refused."""
+    """The reason why one of Kafka's keys is refused with this value; None if the key is not refused."""
     if name in _REFUSED_UNLESS_FALSE:
         return None if text is not None and text.strip().lower() == "false" else _REFUSED_UNLESS_FALSE[name]
     return _NO_KRAFT if name.startswith(_KRAFT_PREFIX) else _REFUSED.get(name)

@@ -1,4 +1,4 @@
-"""Logs once for each of Kafka's keys that is set and has no effect here."""
+"""Logs a warning, once for each key, about Kafka's keys that are set and have no effect here."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OF_TOPICS: Final = frozenset(key.name for key in INERT_TOPIC_KEYS)
 
 
 class EffectlessWarnings:
-    """The warnings of one broker process: at most one line per key, however many topics set it."""
+    """The warnings of one broker process: at most one line per key, however many topics set the key."""
 
     def __init__(self) -> None:
         self._named: set[str] = set()

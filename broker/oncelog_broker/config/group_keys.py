@@ -1,7 +1,8 @@
-"""The configuration keys of groups of the consumer protocol (KIP-848), with Kafka's names and defaults, and the keys of
-which a group may have its own value (`GROUP_KEYS`).
+"""The configuration keys of groups of the consumer protocol (KIP-848), with Kafka's names and defaults, and the keys
+that a single group may override (`GROUP_KEYS`).
 
-Most of those apply to all groups of the broker by a key of brokers, and stay between the bounds that the broker sets.
+Most keys in `GROUP_KEYS` have a broker key with the value for all groups, and broker keys with the limits for the
+overrides of groups.
 """
 
 from __future__ import annotations
@@ -112,8 +113,8 @@ CONSUMER_REGEX_REFRESH_INTERVAL_MS = ConfigKey[int](
 
 
 class GroupBounds(NamedTuple):
-    """`broker` is the key that applies where the group has no value of its own, `least` and `most` are the keys of the
-    bounds."""
+    """The broker keys of a group key: `broker` has the value for groups without an override, `least` and `most` have
+    the limits for overrides."""
 
     broker: ConfigKey[int]
     least: ConfigKey[int]
@@ -121,7 +122,7 @@ class GroupBounds(NamedTuple):
 
 
 class GroupKey(NamedTuple):
-    """A key that a group may set for itself; `bounds` is None where the broker has no say."""
+    """A key that a single group may override; `bounds` is None if there are no broker keys for it."""
 
     key: ConfigKey[Any]
     bounds: GroupBounds | None = None

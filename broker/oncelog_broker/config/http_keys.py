@@ -1,6 +1,6 @@
-"""The key of the HTTP listener, which does not speak Kafka's protocol, and the parsing of its address.
+"""The key of the HTTP listener, which does not speak Kafka's protocol, and the parser of the listener's address.
 
-`BROKER_KEYS` in `broker_keys` includes it.
+`BROKER_KEYS` in `broker_keys` includes this key.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _ADDRESS: Final = re.compile(r"(?:(?:\[(?P<ipv6>[0-9a-fA-F:.%]+)\]|(?P<host>[^\[
 
 
 class HttpAddress(NamedTuple):
-    """A host and port; `str` gives the form used in a URL."""
+    """A host and port; `str` returns the form for a URL."""
 
     host: str
     port: int

@@ -1,8 +1,8 @@
-"""Kafka's topic keys without effect here, declared so that scripts written for Kafka work.
+"""Kafka's topic keys without effect here, which are declared so that scripts for Kafka work.
 
-A key is declared here if scripts set it and its allowed values promise nothing that this broker does not do: they
-concern features that the broker does not have (recompression, tiered storage). Other values are refused, as a Kafka
-broker without tiered storage refuses `remote.storage.enable=true`. Defaults and allowed values are Kafka's.
+A key is declared in this module if scripts set the key, and its allowed values do not enable a feature that this broker
+does not have (recompression, tiered storage). Other values are refused, as a Kafka broker without tiered storage
+refuses `remote.storage.enable=true`. Defaults and allowed values are Kafka's.
 """
 
 from __future__ import annotations

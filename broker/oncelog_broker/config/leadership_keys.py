@@ -1,6 +1,6 @@
 """The broker's keys about leadership: controlled shutdown, and elections of preferred leaders.
 
-`BROKER_KEYS` in `broker_keys` includes them.
+`BROKER_KEYS` in `broker_keys` includes these keys.
 """
 
 from __future__ import annotations

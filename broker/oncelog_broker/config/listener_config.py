@@ -1,5 +1,5 @@
-"""The effective settings of one listener and one of its SASL mechanisms: the mechanism's own value (`overrides`), else
-the listener's, else that of the plain key."""
+"""Resolves the effective settings of one listener and one of its SASL mechanisms: the value for the mechanism
+(`overrides`), otherwise the value for the listener, otherwise the value of the key without a listener."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ListenerConfig:
             self._prefixes.insert(0, f"{self._prefixes[0]}{mechanism.lower()}.")
 
     def name_of(self, key: ConfigKey[Any]) -> str:
-        """The full name under which the effective value was given; for messages."""
+        """The full name with which the effective value was set, for messages."""
         names = [prefix + key.name for prefix in self._prefixes]
         return next((name for name in names if name in self._config.overrides), key.name)
 

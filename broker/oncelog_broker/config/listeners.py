@@ -1,7 +1,7 @@
 """Parses and checks `listeners`, `advertised.listeners` and `listener.security.protocol.map`.
 
-Trap: a client "connects, then cannot reach the broker" if the broker advertises an address that only means something on
-its own host (T24). So the wildcard address is replaced by a host name, and port 0 by the bound port.
+A client could connect once and then not reach the broker, if the broker advertised an address that is valid only on the
+broker's own host (T24). So the wildcard address is replaced by a host name, and port 0 by the bound port.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class SecurityProtocol(StrEnum):
 
 
 class Listener(NamedTuple):
-    """One address to listen on or to advertise. In `listeners`, an empty host is every interface and port 0 any free
-    port."""
+    """An address on which the broker listens, or an address that the broker advertises. In the setting `listeners`, an
+    empty host means every interface, and port 0 means any free port."""
 
     name: str
     security_protocol: SecurityProtocol
@@ -59,7 +59,7 @@ class Listener(NamedTuple):
 
 
 def listeners(config: BrokerConfig) -> tuple[Listener, ...]:
-    """The addresses to bind. Raises InvalidConfig."""
+    """The addresses on which the broker listens. Raises InvalidConfig."""
     parsed = _parse_all(LISTENERS.name, config[LISTENERS], _protocols(config))
     ports = [(listener.host, listener.port) for listener in parsed if listener.port]
     if len(set(ports)) < len(ports):
@@ -68,7 +68,8 @@ def listeners(config: BrokerConfig) -> tuple[Listener, ...]:
 
 
 def advertised_listeners(config: BrokerConfig, local_hostname: str) -> tuple[Listener, ...]:
-    """The addresses that clients get, one for each advertised listener; `local_hostname` replaces the wildcard address.
+    """The addresses that metadata responses contain, one for each advertised listener; `local_hostname` replaces the
+    wildcard address.
 
     Raises InvalidConfig. `with_bound_ports` replaces port 0.
     """
@@ -92,14 +93,14 @@ def advertised_listeners(config: BrokerConfig, local_hostname: str) -> tuple[Lis
 
 
 def with_bound_ports(advertised: Iterable[Listener], bound: Mapping[str, int]) -> tuple[Listener, ...]:
-    """`advertised` with each port 0 replaced by the port bound for that listener name (`bound`)."""
+    """`advertised` with each port 0 replaced by the bound port of the listener with the same name (`bound`)."""
     return tuple(listener if listener.port else listener._replace(port=bound[listener.name]) for listener in advertised)
 
 
 def inter_broker_listener(config: BrokerConfig) -> str:
-    """The name of the listener that other brokers connect to.
+    """The name of the listener to which other brokers connect.
 
-    Raises InvalidConfig if no listener of that name is advertised, since brokers learn its address from the
+    Raises InvalidConfig if no listener with this name is advertised, because other brokers read the address from the
     registration.
     """
     advertised = advertised_listeners(config, "")
@@ -127,7 +128,8 @@ def inter_broker_listener(config: BrokerConfig) -> str:
 
 
 def has_brokers_only_listener(config: BrokerConfig) -> bool:
-    """Whether brokers have a listener of their own, so that connections to the others come from clients."""
+    """Whether a separate listener is configured for brokers, so that connections to the other listeners come from
+    clients."""
     is_named = config[INTER_BROKER_LISTENER_NAME] is not None or config[SECURITY_INTER_BROKER_PROTOCOL] is not None
     return is_named and len(listeners(config)) > 1
 

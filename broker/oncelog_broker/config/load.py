@@ -1,18 +1,19 @@
 """Loads the configuration at startup; the command line takes precedence over environment, file and default.
 
 - Command line: `--set num.partitions=3`.
-- Environment: `ONCELOG_NUM_PARTITIONS=3`, the key in capitals with underscores for dots. `KAFKA_NUM_PARTITIONS`, as in
-  Kafka's container image, is read too, with lower precedence; other KAFKA_ variables (KAFKA_OPTS) are ignored.
-- File: Java properties (`server.properties`), or TOML if the name ends in `.toml`; nested tables are joined with dots,
-  so that `[log.retention]` and `hours = 24` set `log.retention.hours`.
+- Environment: `ONCELOG_NUM_PARTITIONS=3`, the key in capitals with underscores instead of dots. Variables such as
+  `KAFKA_NUM_PARTITIONS`, as in Kafka's container image, are read, too, with lower precedence. KAFKA_ variables that
+  name no key, such as KAFKA_OPTS, are ignored.
+- File: Java properties (`server.properties`), or TOML if the name ends in `.toml`; the names of nested tables are
+  joined with dots, so that `[log.retention]` and `hours = 24` set `log.retention.hours`.
 
-A variable with our prefix that names no key is refused if it resembles a key. Others are ignored with a warning, since
-the prefix is not ours alone: Kubernetes sets variables for each service of a namespace, such as ONCELOG_PORT for a
-service `oncelog`.
+An ONCELOG_ variable that names no key is refused if its name resembles a key. Other ONCELOG_ variables are ignored with
+a warning, because other programs use this prefix, too: Kubernetes sets variables for each service of a namespace, such
+as ONCELOG_PORT for a service `oncelog`.
 
 One of Kafka's keys without effect here is accepted with a warning (`effectless_keys`).
 
-All mistakes are reported together, each with key, value, source and the allowed values.
+All invalid settings are reported together, each with key, value, source and the allowed values.
 """
 
 from __future__ import annotations
@@ -47,21 +48,22 @@ OTHER_VARIABLES: Final = frozenset(
         "ONCELOG_ZOOKEEPER_CLASSPATH",
     }
 )
-"""Variables of other commands, not settings of a broker: a shell with these set must be able to start one."""
+"""Variables of other commands, which are not settings of a broker. A broker must start although these variables are
+set."""
 SERVICE_VARIABLE: Final = re.compile(
     r"ONCELOG(_\w+)?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
 )
 """The variables that Kubernetes sets for a service whose name begins with `oncelog`."""
 
 MISSPELT: Final = 0.8
-"""The similarity from which a variable counts as a misspelt key. In a file, where every name should be a key, less is
-enough."""
+"""The minimum similarity for which a variable counts as a misspelt key. For names in a file, which should all be keys,
+a lower similarity is enough."""
 
 _NO_ENVIRONMENT: Final[Mapping[str, str]] = {}
 
 
 class Setting(NamedTuple):
-    """A setting as written, and its source for messages."""
+    """The name and text of a setting as written, and its source for messages."""
 
     name: str
     text: str
@@ -82,8 +84,8 @@ def load_broker_config(
 
 
 def broker_config(settings: Iterable[Setting], environment: Mapping[str, str] = _NO_ENVIRONMENT) -> BrokerConfig:
-    """Parse `settings`, of which a later one replaces an earlier one. `environment` resolves `${env:NAME}`. Raises
-    InvalidConfig."""
+    """Parse `settings`; a later setting replaces an earlier setting with the same name. `environment` resolves
+    `${env:NAME}`. Raises InvalidConfig."""
     static: dict[str, object] = {}
     overrides: dict[str, object] = {}
     mistakes = []
@@ -105,7 +107,7 @@ def broker_config(settings: Iterable[Setting], environment: Mapping[str, str] = 
 
 
 def _take_without_effect(setting: Setting) -> None:
-    """Accept one of Kafka's keys without effect here, with a warning. Raises InvalidConfig for any other."""
+    """Accept one of Kafka's keys without effect here, with a warning. Raises InvalidConfig for any other key."""
     from oncelog_broker.config import effectless_keys
 
     reason = effectless_keys.reason_to_refuse(setting.name, setting.text)
@@ -117,7 +119,7 @@ def _take_without_effect(setting: Setting) -> None:
 
 
 def file_settings(file_name: str, content: bytes) -> list[Setting]:
-    """Parse the settings of a file with this content. Raises InvalidConfig if it is not properties or TOML."""
+    """Parse the settings in the content of a file. Raises InvalidConfig if the content is not properties or TOML."""
     try:
         if file_name.endswith(".toml"):
             import tomllib
@@ -127,13 +129,13 @@ def file_settings(file_name: str, content: bytes) -> list[Setting]:
             import javaproperties
 
             texts = javaproperties.loads(content.decode())
-    except ValueError as error:  # TOMLDecodeError, UnicodeDecodeError and InvalidUEscapeError are of this kind
+    except ValueError as error:  # base class of TOMLDecodeError, UnicodeDecodeError, InvalidUEscapeError
         raise InvalidConfig(f"{file_name} cannot be read: {error}") from None
     return [Setting(name, text, file_name) for name, text in texts.items()]
 
 
 def environment_settings(environment: Mapping[str, str]) -> list[Setting]:
-    """The settings in environment variables: Kafka's form first, so that our own form replaces it."""
+    """The settings in environment variables. KAFKA_ variables come first, so that ONCELOG_ variables replace them."""
     settings = []
     for prefix in (KAFKA_ENVIRONMENT_PREFIX, ENVIRONMENT_PREFIX):
         for variable, text in environment.items():
@@ -158,7 +160,7 @@ def _is_meant(variable: str) -> bool:
 
 
 def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment for a broker that must take no settings from it."""
+    """The environment without settings, for a broker that must not read settings from the environment."""
     prefixes = (ENVIRONMENT_PREFIX, KAFKA_ENVIRONMENT_PREFIX)
     return {
         name: text for name, text in environment.items() if name in OTHER_VARIABLES or not name.startswith(prefixes)
@@ -166,12 +168,13 @@ def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _name_of(variable: str) -> str:
-    """The key of a variable: `_` is a dot, `__` an underscore and `___` a dash, as in Kafka's container images."""
+    """The key that an environment variable names: `_` means a dot, `__` an underscore and `___` a dash, as in Kafka's
+    container images."""
     return variable.lower().replace("___", "-").replace("__", "\0").replace("_", ".").replace("\0", "_")
 
 
 def assignment_settings(assignments: Iterable[str]) -> list[Setting]:
-    """The settings in `key=value` texts. Raises InvalidConfig for one without `=`."""
+    """The settings in `key=value` texts. Raises InvalidConfig for a text without `=`."""
     settings = []
     for assignment in assignments:
         name, equals, text = assignment.partition("=")

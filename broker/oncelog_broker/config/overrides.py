@@ -1,5 +1,5 @@
-"""Parses the names of settings of one listener, `listener.name.<name>.<key>`, or of one of its mechanisms,
-`...<name>.<mechanism>.<key>`. `listener_config` resolves the effective value."""
+"""Parses the names of settings for one listener, `listener.name.<name>.<key>`, or for one of its mechanisms,
+`listener.name.<name>.<mechanism>.<key>`. `listener_config` resolves the effective value."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ PREFIX: Final = "listener.name."
 
 
 def override_key(name: str) -> ConfigKey[Any] | None:
-    """The key of a listener's setting, under its full name; None if `name` is not such a setting."""
+    """The key of a setting for a listener, declared with its full name; None if `name` is not the name of such a
+    setting."""
     if not name.startswith(PREFIX):
         return None
     listener, _, rest = name[len(PREFIX) :].partition(".")

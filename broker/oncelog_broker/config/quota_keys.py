@@ -1,7 +1,7 @@
-"""The quota keys: the window of the token buckets, and the rates of new connections.
+"""The keys of quotas: the windows of the token buckets, and the rates of new connections.
 
-Quotas of clients are not configuration: AlterClientQuotas sets them (`oncelog quotas`). `BROKER_KEYS` in `broker_keys`
-includes these keys. Names, defaults and allowed values are Kafka's.
+Quotas of clients are not configuration keys: AlterClientQuotas sets these quotas (`oncelog quotas`). `BROKER_KEYS` in
+`broker_keys` includes these keys. Names, defaults and allowed values are Kafka's.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Resolves references in settings: `${env:NAME}`, `${file:PATH}` and `${file:PATH:KEY}`, as Kafka's config providers
 do.
 
-`${file:PATH}` is the content of a file without its final line break (the form in which container platforms mount a
-secret), and `${file:PATH:KEY}` the value of a key in a properties file. References need no `config.providers`.
+`${file:PATH}` is the content of a file without its final line break, the form in which container platforms mount a
+secret. `${file:PATH:KEY}` is the value of a key in a properties file. References need no `config.providers`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MAX_FILE_BYTES: Final = 1024 * 1024
 
 
 def resolved(text: str, environment: Mapping[str, str]) -> str:
-    """`text` with each reference replaced by its value. Raises InvalidConfig; its message contains no values."""
+    """`text` with each reference replaced by its value. Raises InvalidConfig, whose message contains no values."""
 
     def value(match: re.Match[str]) -> str:
         provider, what = match["provider"], match["what"]

@@ -1,7 +1,8 @@
-"""The effective value of a topic or broker key and its source, for the log and for DescribeConfigs.
+"""Resolves the effective value of a topic or broker key and its source, for logs of partitions and for DescribeConfigs.
 
-A topic's value is its own, else that of the first broker key that is set (`topic_keys`), taken from the first of:
-dynamic settings of this broker, dynamic settings of the cluster, startup settings, default (T23).
+The value for a topic is the topic's override, otherwise the value of the first set broker key (`topic_keys`). The value
+of a broker key comes from the first source that has it: dynamic settings of this broker, dynamic settings of the
+cluster, startup settings, default (T23).
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from oncelog_broker.config.topic_keys import TOPIC_KEYS, TopicKey
 
 
 class ConfigSynonym(NamedTuple):
-    """A value given for a key, under the name used to set it. Value None: hidden."""
+    """A value that was given for a key, with the name that was used to set the value. A value of None means that the
+    value is hidden."""
 
     name: str
     value: str | None
@@ -27,7 +29,8 @@ class ConfigSynonym(NamedTuple):
 
 
 class DescribedConfig(NamedTuple):
-    """An entry of DescribeConfigs: the effective value, and all given values (the first is effective)."""
+    """An entry of DescribeConfigs: the effective value, and all given values, of which the first is the effective
+    value."""
 
     key: ConfigKey[Any]
     value: str | None
@@ -45,8 +48,8 @@ class DescribedConfig(NamedTuple):
 
 
 def resolve_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[str, object]:
-    """The typed value of every topic key for a topic with these `overrides` on this broker. `stored` replaces
-    unreadable values."""
+    """Topic key -> effective typed value, for a topic with these `overrides` on this broker. The module `stored`
+    replaces unreadable values."""
     overrides = readable_topic_overrides(overrides)
     return {
         name: topic_key.key.parse(overrides[name]) if name in overrides else _inherited(topic_key, broker)[0]
@@ -55,13 +58,13 @@ def resolve_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> dict[st
 
 
 def describe_topic(overrides: Mapping[str, str], broker: BrokerConfig) -> list[DescribedConfig]:
-    """Every topic key, for DescribeConfigs."""
+    """The DescribeConfigs entries of every topic key."""
     overrides = readable_topic_overrides(overrides)
     return [_describe_topic_key(topic_key, overrides, broker) for topic_key in TOPIC_KEYS.values()]
 
 
 def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[DescribedConfig]:
-    """Every key of a group, for DescribeConfigs."""
+    """The DescribeConfigs entries of every key of a group."""
     described = []
     for name, group_key in GROUP_KEYS.items():
         synonyms: tuple[ConfigSynonym, ...] = ()
@@ -77,7 +80,7 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[D
 
 
 def describe_broker(broker: BrokerConfig) -> list[DescribedConfig]:
-    """Every broker key, for DescribeConfigs."""
+    """The DescribeConfigs entries of every broker key."""
     described = []
     for name, value in broker.overrides.items():
         of_listener = override_key(name)
@@ -94,7 +97,8 @@ def describe_broker(broker: BrokerConfig) -> list[DescribedConfig]:
 
 
 def describe_effectless(own: Mapping[str, str], of_all: Mapping[str, str]) -> list[DescribedConfig]:
-    """Kafka's keys without effect here that are among the dynamic settings of this broker or of all brokers."""
+    """The DescribeConfigs entries of Kafka's keys without effect here, for the dynamic settings of this broker (`own`)
+    and of all brokers."""
     given: dict[str, list[ConfigSynonym]] = {}
     for settings, source in (
         (own, ConfigSource.DYNAMIC_BROKER_CONFIG),
@@ -112,7 +116,7 @@ def describe_effectless(own: Mapping[str, str], of_all: Mapping[str, str]) -> li
             dynamic_keys()[name], synonyms[0].value, synonyms[0].source, tuple(synonyms), is_read_only=False
         )
         for name, synonyms in given.items()
-        if name in dynamic_keys()  # a broker of another release may know more
+        if name in dynamic_keys()  # a broker of another release may know more keys
     ]
 
 
@@ -127,7 +131,7 @@ def _describe_topic_key(topic_key: TopicKey, overrides: Mapping[str, str], broke
 
 
 def _inherited(topic_key: TopicKey, broker: BrokerConfig) -> tuple[object, ConfigSource]:
-    """The value of a topic key that the broker's settings give, and its source."""
+    """The value of a topic key that follows from the broker's settings, and its source."""
     if not topic_key.synonyms:
         return topic_key.key.default, ConfigSource.DEFAULT_CONFIG
     for synonym in topic_key.synonyms:

@@ -1,15 +1,15 @@
-"""A value that is never shown: the value of a password key."""
+"""The value of a password key, which is never shown."""
 
 from __future__ import annotations
 
 from typing import Final
 
 HIDDEN: Final = "[hidden]"
-"""The text in place of a secret; Kafka logs the same."""
+"""The text that replaces a secret; Kafka logs the same text."""
 
 
 class Secret:
-    """A text that only `reveal` returns: formatting, repr and log lines show HIDDEN."""
+    """A secret text that only `reveal` returns; formatting, repr and log lines show HIDDEN."""
 
     __slots__ = ("_text",)
 
@@ -17,7 +17,7 @@ class Secret:
         self._text = text
 
     def reveal(self) -> str:
-        """The text itself, for immediate use. Do not store it."""
+        """The secret text, for immediate use. Do not store the text."""
         return self._text
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""The authentication keys: TLS, SASL and the security between brokers.
+"""The keys for authentication: TLS, SASL, and the security between brokers.
 
-The keys in `OF_LISTENERS` may be set for one listener, `listener.name.<name>.<key>`, those in `OF_MECHANISMS` also for
-one of its mechanisms, `listener.name.<name>.<mechanism>.<key>` (`overrides`).
+The keys in `OF_LISTENERS` may be set for one listener, as `listener.name.<name>.<key>`. The keys in `OF_MECHANISMS` may
+also be set for one of the listener's mechanisms, as `listener.name.<name>.<mechanism>.<key>` (`overrides`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The configuration keys of share groups (KIP-932), with Kafka's names and defaults.
 
-Those of members are for the group coordinator, those of records for the leaders of partitions, and those of
-`__share_group_state` for the share coordinator.
+The group coordinator uses the keys about members, partition leaders use the keys about records, and the share
+coordinator uses the keys about `__share_group_state`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ INT, SHORT = ConfigType.INT, ConfigType.SHORT
 
 
 class Bounded(NamedTuple):
-    """A key of brokers, with the least and the most that a group may set for itself."""
+    """A broker key for share groups, with the broker keys for the minimum and maximum of a group's override."""
 
     key: ConfigKey[int]
     least: ConfigKey[int]
@@ -23,7 +23,7 @@ class Bounded(NamedTuple):
 
 
 def _bounded(name: str, default: int, least: int, most: int, doc: str, minimum: int = 1) -> Bounded:
-    """The three keys: `group.share.X`, `group.share.min.X` and `group.share.max.X`."""
+    """Declare three keys: `group.share.X`, `group.share.min.X` and `group.share.max.X`."""
 
     def key(prefix: str, value: int, text: str) -> ConfigKey[int]:
         return ConfigKey[int](f"group.share.{prefix}{name}", INT, value, text, at_least(minimum))
@@ -164,7 +164,7 @@ SHARE_COORDINATOR_WRITE_TIMEOUT_MS = ConfigKey[int](
 
 
 def reset_strategy() -> Allowed:
-    """The values of share.auto.offset.reset; `parse_reset` reads them."""
+    """The allowed values of share.auto.offset.reset, which `parse_reset` parses."""
 
     def check(value: object) -> bool:
         try:
@@ -177,7 +177,8 @@ def reset_strategy() -> Allowed:
 
 
 def parse_reset(text: str) -> str | int:
-    """`latest`, `earliest`, or the milliseconds of `by_duration:PT1H`. Raises ValueError."""
+    """Parse share.auto.offset.reset. Returns "latest", "earliest", or the milliseconds of a duration such as
+    `by_duration:PT1H`. Raises ValueError."""
     if text in ("latest", "earliest"):
         return text
     found = _DURATION.fullmatch(text)

@@ -1,8 +1,8 @@
-"""Settings in the metadata store that this release may not be able to read, because a newer release or a tool wrote
-them. Pure.
+"""Handles settings in the metadata store that this release cannot read, because a newer release or a tool wrote them.
+Pure.
 
-An unreadable value affects that setting only (S76): it is treated as not set. If that might delete records which the
-unreadable value was to keep, all records are kept instead, until the setting is corrected.
+An unreadable value affects only its own setting (S76), which is treated as not set. If this could delete records that
+the unreadable value was meant to keep, all records are kept instead, until the setting is corrected.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ KEEPS_RECORDS: Final[Mapping[str, str]] = {
     "log.retention.ms": "-1",
     "log.retention.bytes": "-1",
 }
-"""Topic key -> the replacement of an unreadable value, which deletes and compacts nothing."""
+"""Topic key -> the replacement of an unreadable value, with which nothing is deleted or compacted."""
 UNREADABLE_TOPIC: Final[Mapping[str, str]] = {"cleanup.policy": ""}
-"""Replaces all settings of a topic if its node cannot be read."""
+"""The settings of a topic whose node cannot be read."""
 UNREADABLE_BROKER: Final[Mapping[str, str]] = {"log.cleanup.policy": ""}
-"""Replaces all settings of a broker, or of all brokers, if their node cannot be read."""
+"""The dynamic settings of a broker, or of all brokers, if the node cannot be read."""
 
 
 class Unreadable(NamedTuple):
@@ -35,7 +35,7 @@ class Unreadable(NamedTuple):
     name: str
     reason: str
     instead: str | None
-    """The replacement; None: the setting is treated as not set."""
+    """The replacement of the value; None if the setting is treated as not set."""
 
 
 def readable_topic_overrides(overrides: Mapping[str, str]) -> Mapping[str, str]:
@@ -49,7 +49,7 @@ def unreadable_topic_overrides(overrides: Mapping[str, str]) -> list[Unreadable]
 
 
 def readable_broker_overrides(overrides: Mapping[str, str]) -> dict[str, object]:
-    """The typed values of a broker's dynamic settings, without unknown and read-only keys."""
+    """Key -> typed value of a broker's dynamic settings, without unknown and read-only keys."""
     readable = _readable(overrides, {fault.name: fault for fault in unreadable_broker_overrides(overrides)})
     return {name: BROKER_KEYS[name].parse(text) for name, text in readable.items() if _broker_key(name) is not None}
 

@@ -1,6 +1,7 @@
 """The keys of the replication throttle (KIP-73): rates of brokers, and lists of throttled replicas of topics.
 
-`BROKER_KEYS` in `broker_keys` and `TOPIC_KEYS` in `topic_keys` include them. Names and allowed values are Kafka's.
+`BROKER_KEYS` in `broker_keys` and `TOPIC_KEYS` in `topic_keys` include these keys. Names and allowed values are
+Kafka's.
 """
 
 from __future__ import annotations
@@ -55,4 +56,4 @@ TOPIC_THROTTLE_KEYS: Final[tuple[ConfigKey[Any], ...]] = (
         THROTTLED_REPLICAS,
     ),
 )
-"""Topic keys without broker keys to fall back to."""
+"""The topic keys of the throttle; they have no corresponding broker keys."""

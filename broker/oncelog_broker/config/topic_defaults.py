@@ -1,6 +1,7 @@
-"""The broker's keys that topics inherit: each is the fallback of a key in `topic_keys`, whose doc has its meaning.
+"""The broker keys that topics inherit. Each key is the default of a key in `topic_keys`, whose doc explains the
+meaning.
 
-Names and defaults are Kafka's. Dynamic ones change for the whole cluster.
+Names and defaults are Kafka's. Dynamic keys change for the entire cluster.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The configuration keys of topics, and the broker keys that each falls back to.
+"""The configuration keys of topics, and the broker keys from which a topic key inherits its value.
 
-A topic key takes its type and default from its broker keys, in order: the first that is set is effective, and the last
-always has a value. Keys without effect (`inert_topic_keys`) and lists of replicas (`throttle_keys`) have no broker
-keys. `log.retention.hours` and similar keys are converted to milliseconds. Source: Kafka's TopicConfig and its table of
-broker synonyms.
+A topic key gets its type and default from its broker keys. The first broker key that is set is effective, and the last
+broker key always has a value. Keys without effect (`inert_topic_keys`) and lists of replicas (`throttle_keys`) have no
+broker keys. `log.retention.hours` and similar keys are converted to milliseconds. Source: Kafka's TopicConfig and its
+table of broker synonyms.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ HOUR_MS: Final = 60 * MINUTE_MS
 
 
 class BrokerSynonym(NamedTuple):
-    """A broker key that a topic key falls back to; `unit_ms` converts minutes or hours."""
+    """A broker key from which a topic key inherits its value; `unit_ms` converts minutes or hours to milliseconds."""
 
     key: ConfigKey[Any]
     unit_ms: int | None = None
@@ -34,7 +34,8 @@ class BrokerSynonym(NamedTuple):
 
 
 class TopicKey(NamedTuple):
-    """A topic key and the broker keys that it falls back to, in order; none for a key without effect."""
+    """A topic key and, in order, the broker keys from which it inherits its value; a key without effect has no broker
+    keys."""
 
     key: ConfigKey[Any]
     synonyms: tuple[BrokerSynonym, ...]

@@ -1,4 +1,4 @@
-"""The broker's ZooKeeper keys. `BROKER_KEYS` in `broker_keys` includes them."""
+"""The broker's ZooKeeper keys. `BROKER_KEYS` in `broker_keys` includes these keys."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ BROKER_SESSION_LEASE = ConfigKey[str](
     one_of("strict", "advisory"),
 )
 
-# --- The broker's identity for ZooKeeper, and the rights of others there
+# --- The broker's identity for ZooKeeper, and the rights of other ZooKeeper clients
 
 ZOOKEEPER_SET_ACL = ConfigKey[bool](
     "zookeeper.set.acl",

@@ -3,8 +3,8 @@
 Four kinds of proposals do not exist in Kafka:
 
 - A leader that cannot append, because its disk is full, proposes the ISR without itself. The controller grants the
-  proposal if another replica of that ISR can lead. Otherwise the state stays: a leader that cannot write is better than
-  a new one that lost records.
+  proposal if another replica of that ISR can lead. Otherwise the state stays, because a leader that cannot write is
+  better than a new leader that has lost records.
 - A leader with an offline log gives the partition up: the leader proposes the unchanged ISR with `is_log_offline`. The
   partition then has no leader until a replica of that ISR reports an open log (`election.py`). Until then the
   controller waits for a replica of the ISR; an unclean election is possible.
@@ -99,7 +99,8 @@ def decide(
     if proposal.is_log_offline and set(isr) == set(state.isr) and len(view.replicas(key)) > 1:
         return _given_up(view, key, proposal, controller_epoch)
     if set(isr) == set(state.isr) and proposal.leader_recovery_state == state.leader_recovery_state:
-        return known  # proposed again, after a lost response
+        # The leader has repeated the proposal after a lost response.
+        return known
     if proposal.partition_epoch < known.version:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
     _check_form(view.replicas(key), isr, proposal, state.leader_recovery_state)
@@ -136,8 +137,8 @@ def _above_a_log(
     view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int
 ) -> PartitionChange | KnownState:
     """Grant a leader epoch far above the epochs of the state and of the log, to a replica whose log has a newer epoch
-    than the state. Returns the present state if its epoch is already above the epoch of the log. An epoch raised by
-    elections to just above that log is not enough: the log of another replica may have that epoch."""
+    than the state. Returns the present state if its epoch is already above the epoch of the log. An epoch just above
+    the epoch of that log is not enough, because the log of another replica may already have this epoch."""
     known = view.states[key]
     state, sender, log_epoch = known.state, proposal.sender, proposal.log_epoch
     if sender not in view.replicas(key):

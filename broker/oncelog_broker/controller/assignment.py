@@ -2,9 +2,9 @@
 Pure.
 
 The caller chooses the broker with which the round robin starts; Kafka chooses this broker at random, so that many small
-topics do not all begin on the same broker. If every broker has a rack, the replicas of a partition lie in as many racks
-as possible (KIP-36): brokers are ordered so that racks alternate, and a broker is skipped while another rack has no
-replica yet. If any broker has no rack, racks are ignored.
+topics do not all begin on the same broker. If every broker has a rack, the replicas of a partition are spread over as
+many racks as possible (KIP-36). For this, brokers are ordered so that racks alternate, and a broker in a used rack is
+skipped while another rack has no replica yet. If any broker has no rack, racks are ignored.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from itertools import zip_longest
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_PARTITIONS_PER_TOPIC = 10_000
-"""Maximum number of partitions of one topic that a request may create. A larger request would exhaust the broker. Kafka
-(KRaft) has the same limit per request; this number is the planned size of an entire broker."""
+"""Maximum number of partitions of one topic that a request may create. A request for more partitions would exhaust the
+broker. Kafka (KRaft) has the same limit per request; this number is the planned size of an entire broker."""
 
 Assignment = dict[int, tuple[int, ...]]
-"""Partition id -> broker ids, the preferred leader first."""
+"""Partition index -> broker ids of its replicas; the first broker is the preferred leader."""
 
 
 def assign_replicas(
@@ -35,8 +35,8 @@ def assign_replicas(
 
     The partitions get their leaders in the order of `brokers`, beginning at position `start`. The followers of a
     partition are placed `shift` brokers after its leader; `shift` grows by one with every round, so that the followers
-    of one broker's partitions are spread, too. With `start == shift` the result is the same as Kafka's when it adds
-    partitions. Raises KafkaError INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
+    of one broker's partitions are spread, too. With `start == shift` the result is the same as in Kafka when partitions
+    are added to a topic. Raises KafkaError INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
     """
     check_partition_count(num_partitions)
     if replication_factor <= 0:
@@ -51,8 +51,8 @@ def assign_replicas(
     number_of_racks = len({rack_of[broker] for broker in brokers})
     assignment: Assignment = {}
     placed: dict[tuple[int, int], tuple[int, ...]] = {}
-    """The replicas of each combination (position of the leader, shift). Many partitions share few combinations, so each
-    is computed once."""
+    """The replicas of each combination (position of the leader, shift). Many partitions share few combinations, so the
+    replicas of each combination are computed only once."""
     for partition in range(first_partition, first_partition + num_partitions):
         rounds = partition // size - max(first_partition - 1, 0) // size
         leader = (partition + start) % size

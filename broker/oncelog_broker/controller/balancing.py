@@ -1,4 +1,4 @@
-"""Elects the preferred leader of each partition, periodically (auto.leader.rebalance.enable)."""
+"""Elects preferred leaders periodically (auto.leader.rebalance.enable)."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ logger = logging.getLogger(__name__)
 
 
 async def balance_leaders(term: Callable[[], PartitionController], percentage: int) -> None:
-    """Rebalance once, if this broker is the controller. The next rebalance retries a failed election. `percentage`:
-    leader.imbalance.per.broker.percentage."""
+    """Rebalance the leaders of all partitions once, if this broker is the controller. The next rebalance retries a
+    failed election. `percentage`: leader.imbalance.per.broker.percentage."""
     try:
         with translated("the leaders of partitions"):
             moved = await term().balance(percentage)

@@ -2,14 +2,14 @@
 these logs are open. Before a reassignment removes replicas in sync, the controller asks whether a remaining replica has
 an open log.
 
-`election.py` says which answers are missing. This module asks brokers for the missing answers in the background, while
-the controller does other work. Each wait is limited:
+`election.py` determines which answers are missing. This module asks brokers for the missing answers in the background,
+while the controller does other work. Each wait is limited:
 
-- A registered broker that does not answer within ANSWER_SECONDS counts as the least complete. A broker that hangs loses
-  its session earlier than ANSWER_SECONDS.
+- If a registered broker does not answer within ANSWER_SECONDS, its log counts as the least complete log. A broker that
+  hangs loses its session earlier than ANSWER_SECONDS.
 - A replica that returned, may have lost records, and is absent again may have more records than the present replicas. A
-  replica with an offline log may have more records, too. The controller waits ABSENT_SECONDS for such replicas. Then
-  the most complete present log leads, and the controller logs an error.
+  replica with an offline log may have more records, too. The controller waits ABSENT_SECONDS for such replicas. After
+  that the present replica with the most complete log leads, and the controller logs an error.
 - A replica whose log is offline is asked again every OFFLINE_SECONDS, as long as its partition has no leader.
 """
 
@@ -48,7 +48,7 @@ LOOK_SECONDS: Final = 1.0
 
 
 class AskedBrokers(Protocol):
-    """The brokers of the cluster, this one included."""
+    """Asks the brokers of the cluster, including this broker, about their logs."""
 
     async def until_ready(self) -> None:
         """Return when this broker can ask other brokers, and answer questions about its own logs."""
@@ -56,8 +56,8 @@ class AskedBrokers(Protocol):
     async def log_ends(
         self, broker: int, keys: Sequence[PartitionKey], timeout: float
     ) -> Mapping[PartitionKey, LogEnd]:
-        """Ask a broker for the ends of its logs. Each answer is OFFLINE, UNKNOWN, or a log end. Partitions that the
-        broker does not know yet are missing. Raises PeerUnavailable."""
+        """Ask a broker for the ends of its logs. Each answer is OFFLINE, UNKNOWN, or a log end. The result lacks
+        partitions that the broker does not know yet. Raises PeerUnavailable."""
 
 
 class Term(Protocol):
@@ -86,7 +86,7 @@ class CandidateQuestions:
         self._absent_since: dict[PartitionKey, float] = {}
         self._offline_since: dict[PartitionKey, float] = {}
         self._told: set[PartitionKey] = set()
-        """Partitions whose wait is already in the log."""
+        """Partitions about whose wait an error has already been logged."""
 
     def look_at(self, term: Term) -> None:
         """Start asking for the undecided partitions of the term."""
@@ -115,7 +115,8 @@ class CandidateQuestions:
                 await self._look(term)
             except (StoreUnavailable, Deposed) as error:
                 logger.info("elections wait", extra={"reason": error})
-            except Exception:  # the other partitions wait, too
+            # The elections of other partitions must continue after any exception.
+            except Exception:
                 logger.exception("candidates could not be asked")
             try:
                 async with asyncio.timeout(LOOK_SECONDS):
@@ -198,7 +199,8 @@ class CandidateQuestions:
             await term.note_log_ends(await self._ask_one(asked))
         except (StoreUnavailable, Deposed) as error:
             logger.info("elections wait", extra={"reason": error})
-        except Exception:  # the broker is asked again
+        # The broker is asked again after RETRY_SECONDS.
+        except Exception:
             logger.exception("a candidate could not be asked")
         finally:
             self._under_way.difference_update(asked)

@@ -1,7 +1,7 @@
 """Remembers the log ends that brokers have reported for replicas that may be elected. Pure.
 
-A replica that returned may have lost the end of its log, and only its broker knows the remaining log end. So the
-controller asks the brokers of returned replicas for their log ends before it elects one of these replicas
+A replica that returned may have lost the end of its log, and only the replica's broker knows where the log ends now. So
+the controller asks the brokers of returned replicas for their log ends before it elects one of these replicas
 (`candidate_questions.py`). An answer is valid while the broker keeps its registration and the partition has no leader.
 """
 
@@ -14,8 +14,8 @@ from oncelog_broker.metadata.model.reader import PartitionKey
 
 
 class LogEnd(NamedTuple):
-    """The end of a log, for comparing the logs of replicas. Of two logs of a partition, the one with the larger LogEnd
-    has all committed records of the other, and two logs with equal ends have the same records (KIP-101, KIP-279)."""
+    """The end of a log, for comparing the logs of replicas. Of two logs of a partition, the log with the larger LogEnd
+    has all committed records of the other log. Two logs with equal ends have the same records (KIP-101, KIP-279)."""
 
     leader_epoch: int
     """Leader epoch of the last batch; -1 if the log is empty."""
@@ -52,7 +52,7 @@ class CandidateLogs:
     """The log ends that all brokers have reported; a part of the `ClusterView`. Changed in place."""
 
     def __init__(self, *, is_asked_for: bool = False) -> None:
-        """`is_asked_for`: whether the controller asks brokers. If False, no election waits for answers."""
+        """`is_asked_for`: whether the controller asks brokers for log ends. If False, no election waits for answers."""
         self.is_asked_for = is_asked_for
         self._told: dict[int, dict[PartitionKey, LogEnd]] = {}
         self._waited_enough: set[PartitionKey] = set()
@@ -75,12 +75,12 @@ class CandidateLogs:
         self._waited_enough.add(key)
 
     def forget_brokers(self, brokers: Collection[int]) -> None:
-        """Forget the answers of brokers whose registration has changed."""
+        """Forget the log ends that brokers with a changed registration have reported."""
         for broker in brokers:
             self._told.pop(broker, None)
 
     def forget(self, key: PartitionKey) -> None:
-        """Forget the answers for a partition that has a leader: its logs change from now on."""
+        """Forget the reported log ends of a partition that has a leader, because its logs change from now on."""
         self._waited_enough.discard(key)
         for told in self._told.values():
             told.pop(key, None)

@@ -1,13 +1,13 @@
 """Changes settings of topics, brokers and users, and quotas. Any broker may do so, as in Kafka with ZooKeeper.
 
-A change is written only if the settings are still those that it was computed from (`read_nodes.py`). A write of topic
+A change is written only if the settings have not changed since they were read (`read_nodes.py`). A write of topic
 settings also checks two other nodes:
 
-- the topic's node, so that no settings remain of a topic that is being deleted;
-- the parent node of all topics, whose version counts created topics, so that the settings of a deleted topic are not
-  given to a new one of the same name.
+- the topic's node, so that no settings of a topic that is being deleted remain;
+- the parent node of all topics, whose version counts created topics, so that a new topic does not get the settings of a
+  deleted topic with the same name.
 
-Settings are no partition states, so this needs no controller.
+No controller is needed for these changes, because settings are not partition states.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.quotas import QuotaEntity
 
 MAX_ATTEMPTS: Final = 20
-"""How often a change is computed again after another broker changed the same settings between the read and the
-write."""
+"""Maximum number of attempts at a change, if other brokers change the same settings between the read and the write."""
 
 NO_OTHERS: Final[OtherNodes] = {}
 
 ConfigChange = Callable[[dict[str, str]], Mapping[str, str]]
-"""Old overrides -> new overrides. Pure, since it may be called more than once; may raise KafkaError to refuse."""
+"""A function of the old overrides that returns the new overrides. The function must be pure, because a change that is
+retried calls the function again. The function may raise KafkaError to refuse."""
 
 
 class ConfigController:

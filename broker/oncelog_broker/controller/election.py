@@ -4,8 +4,8 @@ and ReplicaStateMachine.
 Terms: a replica is *steady* if its broker has been registered without a break since the state was written. A replica
 has *returned* if its broker registered again later, without loss. A replica is *unsure* if its broker may have lost the
 end of its logs since the state was written, because its machine went down. Each write of a state checks the
-incarnations of its whole ISR, so a broker with a registration older than the write is steady. An unsure broker stays
-unsure for all states older than that registration, however often it returns.
+incarnations of all members of the ISR, so a broker with a registration older than the write is steady. An unsure broker
+stays unsure for all states that are older than the registration with the loss, however often the broker returns.
 
 Rules:
 
@@ -15,9 +15,9 @@ Rules:
 - Every present replica that is steady or has returned stays in the ISR after an election: the replica has every
   acknowledged record, and the new leader's high watermark waits for the replica's first fetch. If the elected log then
   fails, another replica can lead. A replica with an offline log cannot be elected, and leaves the ISR.
-- A leader whose log fails gives the partition up (`alter_partition.py`): nobody leads, and the ISR stays as it is.
-  After that, only a replica that has reported an open log can be elected. A dead broker whose session has not expired
-  yet does not report an open log, so such a broker never becomes the only member of the ISR.
+- A leader whose log fails gives the partition up (`alter_partition.py`): the partition has no leader, and the ISR stays
+  unchanged. After that, only a replica that has reported an open log can be elected. A dead broker whose session has
+  not expired yet does not report an open log, so such a broker never becomes the only member of the ISR.
 - If all replicas of the ISR are unsure (their machines lost power, or lost their disks), the present replica with the
   most records leads: the replica with the largest last leader epoch, and among equals the largest end offset. The
   brokers of the present replicas are asked for their log ends first. Absent replicas and replicas with offline logs,
@@ -44,8 +44,8 @@ from oncelog_broker.metadata.model.payloads import PartitionState
 
 RECOVERED: Final = 0
 RECOVERING: Final = 1
-"""Values of `leader_recovery_state`. RECOVERING: elected from outside the ISR, not yet confirmed as complete
-(KIP-704)."""
+"""Values of `leader_recovery_state`. RECOVERING means that the leader was elected from outside the ISR and is not
+confirmed as complete yet (KIP-704)."""
 
 LogEndOf = Callable[[int], LogEnd | None]
 """Broker id -> the log end that this broker has reported for its replica; None if the broker has not answered yet."""
@@ -90,15 +90,15 @@ def _not_asked(_: int) -> LogEnd | None:
 
 
 class Election(NamedTuple):
-    """One partition and what is known of its replicas: all facts that decide which replica leads it."""
+    """One partition with all facts about its replicas that decide which replica leads the partition."""
 
     replicas: Sequence[int]
     known: KnownState
     brokers: Mapping[int, KnownBroker]
-    """Every broker that is registered, or was once, by id."""
+    """Every broker that is registered, or was registered earlier, by id."""
     controller_epoch: int
     unclean: bool = False
-    """Whether a replica outside the ISR may lead if no other can (unclean.leader.election.enable)."""
+    """Whether a replica outside the ISR may lead if no replica of the ISR can lead (unclean.leader.election.enable)."""
     log_end_of: LogEndOf = _not_asked
     waits_for_absent: bool = False
     """Whether to wait for replicas that are away, and for offline logs, if all replicas of the ISR are unsure."""

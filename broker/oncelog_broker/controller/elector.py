@@ -1,14 +1,15 @@
-"""Makes this broker the controller: watches the role, claims it, works through a term, resigns.
+"""Makes this broker the controller: watches the controller role, claims the role, handles a term, and resigns.
 
-    no controller        claim the role, once this broker is registered and others can find it
-    this broker          a term (`partitions.py`); the elector passes it the events of the watches
-    another broker       wait until its registration ends
+    controller           action
+    none                 claim the role, after this broker has registered
+    this broker          run a term (`partitions.py`), and pass the events of the store's watches to the term
+    another broker       wait until the registration of that broker ends
 
 Only the store decides which broker is controller: the broker whose session owns the registration node. A broker that
 does not know yet that its term is over can do no harm, since each write of the term is fenced by the term's epoch. A
-term also ends when the epoch is raised while the registration remains ours: an earlier claim whose reply was lost may
-raise the epoch after this broker has read it. The next term then begins with the raised epoch; the previous term can
-write nothing more.
+term also ends when the epoch is raised although this broker still owns the registration: an earlier claim of this
+broker, whose reply was lost, may raise the epoch after this broker has read the epoch. The next term then begins with
+the raised epoch; the previous term can write nothing more.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ RETRY_SECONDS: Final = 0.5
 
 
 class Elector:
-    """Claims, holds and resigns the controller role for this broker. Call `close` before the tasks of `host` are
-    closed."""
+    """Claims the controller role for this broker, runs the terms, and resigns. Call `close` before the tasks of `host`
+    are closed."""
 
     def __init__(
         self,
@@ -176,7 +177,8 @@ class Elector:
             except (StoreUnavailable, Unsettled) as error:
                 logger.warning("a change by the controller failed and will be tried again", extra={"reason": error})
                 await asyncio.sleep(RETRY_SECONDS)
-                if self._store.session is not SessionState.LOST:  # a reconnected store wakes this task
+                # After a lost session, the new connection to the store wakes this task.
+                if self._store.session is not SessionState.LOST:
                     self._wake_up.set()
             except Exception:
                 logger.exception("the controller failed; everything is read again from the store")

@@ -33,7 +33,7 @@ class KnownBroker(NamedTuple):
 
     def is_steady_since(self, written: int) -> bool:
         """Whether the broker has been registered without a break since a partition state was written. `written`: zxid
-        of that write, which checked the incarnations of the state's whole ISR."""
+        of the write of the state, which checked the incarnations of all members of the ISR."""
         return NOT_REGISTERED != self.epoch <= written
 
     def is_unsure_of(self, written: int) -> bool:

@@ -40,8 +40,8 @@ class Controllership:
 
     @property
     def fence(self) -> Check:
-        """The first operation of each `multi` of the controller. It fails with BadVersion at CONTROLLER_EPOCH once
-        another broker has become controller, however late the write arrives (KAFKA-6082)."""
+        """The first operation of each `multi` of the controller. This operation fails with BadVersion at
+        CONTROLLER_EPOCH after another broker has become controller, however late the write arrives (KAFKA-6082)."""
         return Check(paths.CONTROLLER_EPOCH, self.epoch_version)
 
 
@@ -65,7 +65,8 @@ async def claim_controllership(store: MetadataStore, broker_id: int, now_ms: int
     try:
         await store.multi([Create(paths.CONTROLLER, registration, ephemeral=True), raise_epoch])
     except (NodeExists, BadVersion):
-        return await own_controllership(store)  # an earlier claim of this session may have been written late
+        # An earlier claim of this session may have been written late.
+        return await own_controllership(store)
     except ConnectionLost:
         await store.sync()
         return await own_controllership(store)

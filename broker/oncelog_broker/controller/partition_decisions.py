@@ -15,8 +15,8 @@ repeated event does no harm: an event only names the partitions to look at.
     a reassignment was requested, an ISR grew      partitions that are being reassigned
     the deletion of a topic was interrupted        none; `topics.py` continues the deletion
 
-AlterPartition is decided in `alter_partition.py`, ElectLeaders in `elect_leaders.py`, and the first step of a
-reassignment in `reassignment.py`.
+The rules for AlterPartition are in `alter_partition.py`, for ElectLeaders in `elect_leaders.py`, and for the first step
+of a reassignment in `reassignment.py`.
 """
 
 from __future__ import annotations

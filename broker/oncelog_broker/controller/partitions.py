@@ -2,7 +2,7 @@
 
 Each `PartitionController` object serves one term as controller. A request is decided by the view, and the change is
 written. The request is decided again if the write was refused or the outcome of the write is unknown. Then the
-consequences of the write are reconciled (`reconciler.py`), and the request is answered.
+consequences of the write are reconciled (`reconciler.py`), and the response is sent.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class PartitionController(Reconciler):
         self, broker: int, broker_epoch: int, proposals: Sequence[tuple[bytes, int, Proposal]]
     ) -> list[Altered]:
         """Handle the proposals of a broker; returns the result of each proposal, after all granted changes are written.
-        A proposal names its partition by topic id and index.
+        Each proposal comes with the topic id and index of its partition.
 
         Raises KafkaError STALE_BROKER_EPOCH if the broker has registered again since it sent the request.
         """
@@ -169,7 +169,7 @@ class PartitionController(Reconciler):
                 try:
                     if key in changes:
                         raise KafkaError(ErrorCode.INVALID_REQUEST, "The partition is named twice.")
-                    # an earlier write of this request was done, and its reply lost
+                    # an earlier write of this request succeeded, but its reply was lost
                     is_done = key in tried and tried[key] == self.view.assignment(key)
                     change = None if is_done else self._begin(key, target, may_change_replication_factor)
                     if change is not None and change.assignment is not None:
@@ -189,7 +189,7 @@ class PartitionController(Reconciler):
                 message = "The topic's assignments do not fit into one write to the metadata store."
                 errors[changes[key]] = KafkaError(ErrorCode.POLICY_VIOLATION, message)
             pending = sorted(changes[key] for key in again if key in changes)
-            await self._settle({*again, *changes})  # a reassignment whose target is in sync is completed now
+            await self._settle({*again, *changes})  # completes reassignments whose targets are in sync
             if not pending:
                 return errors
         raise Unsettled("reassignments were refused by the store again and again")
@@ -231,7 +231,7 @@ class PartitionController(Reconciler):
                     wanted.append(requested_election(self.view, key, kind, self.controllership.epoch))
                     written.add(key)
                 except KafkaError as error:
-                    # an earlier write of this request was done, and its reply lost
+                    # an earlier write of this request succeeded, but its reply was lost
                     is_done = key in tried and error.code is ErrorCode.ELECTION_NOT_NEEDED
                     outcomes[key] = None if is_done else error.as_value()
             again: set[PartitionKey] = set()

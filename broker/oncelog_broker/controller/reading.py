@@ -1,5 +1,5 @@
 """Reads the controller's view from the store, completely or in part. Nodes that cannot be parsed are logged and
-skipped: one broken node must not keep the other partitions from their leaders."""
+skipped: a malformed node must not prevent elections of other partitions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ STATES_AT_A_TIME: Final = 200
 
 
 async def read_view(store: MetadataStore, unclean_by_default: bool, pause: Pause) -> ClusterView:
-    """Read the whole cluster. Raises StoreUnavailable."""
+    """Read the view of the entire cluster. Raises StoreUnavailable."""
     view = ClusterView(unclean_by_default=unclean_by_default)
     await read_brokers(store, view)
     await read_configs(store, view, await _children(store, paths.TOPIC_CONFIGS))
@@ -131,7 +131,7 @@ async def _read_states(store: MetadataStore, view: ClusterView, keys: Sequence[P
     state_paths = [paths.partition_state(*key) for key in keys]
     for key, path, found in zip(keys, state_paths, await store.get_many(state_paths), strict=True):
         if not _take_over(store, view, key, path, found):
-            view.put_unreadable(key)  # otherwise the partition would look as if it never had a leader
+            view.put_unreadable(key)  # otherwise the partition would seem never to have had a leader
 
 
 def _take_over(

@@ -2,7 +2,7 @@
 
     requested        replicas = target + original, with adding and removing replicas; in one write with the state
     catching up      adding replicas fetch like any follower, and join the ISR by AlterPartition
-    completed        when the whole target is in sync: replicas = target, the ISR is those of them, one of them leads
+    completed        when the entire target is in sync: replicas = target, and the ISR and leader are among the target
 
 The progress of a reassignment is stored in the topic's node, as in Kafka, so the next controller continues the
 reassignment. A step is decided again until the step is written (`partition_decisions.py`). Each step also changes the
@@ -43,8 +43,8 @@ class Reassigned(NamedTuple):
 
 
 def reassigned_to(assignment: ReplicaAssignment, target: Sequence[int]) -> ReplicaAssignment:
-    """The assignment while the partition moves to `target`. A replica that an earlier reassignment was adding, and that
-    is not in `target`, is removed immediately."""
+    """The assignment of a partition during a reassignment to `target`. A replica that an earlier reassignment was
+    adding, and that is not in `target`, is removed immediately."""
     original = assignment.original
     replicas = tuple(dict.fromkeys((*target, *original)))
     return ReplicaAssignment(
@@ -63,7 +63,7 @@ def begin(
     may_change_replication_factor: bool = True,
 ) -> Reassigned | None:
     """The first step of a reassignment to `target`, which replaces a reassignment under way. With `target` None the
-    partition returns to its original replicas. Returns None if nothing is to change. If the step removes replicas in
+    partition returns to its original replicas. Returns None if nothing must change. If the step removes replicas in
     sync, the remaining replicas in sync must have been asked before (`staying_in_sync`).
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT,

@@ -69,10 +69,10 @@ class Reconciler:
         self.pause = pause
         self._turn = asyncio.Lock()
         self._too_large: set[PartitionKey] = set()
-        """Partitions with a change that did not fit into one write."""
+        """Partitions with a change that was too large for one write."""
         self._must_read_all = True
         self._has_missed = False
-        """Whether an event may have been missed since the present reading of the whole view began."""
+        """Whether an event may have been missed since the present reading of the entire view began."""
         self.must_begin = True
         """Whether the work at the beginning of a term must be done or repeated. This flag differs from `must_read_all`,
         which any request may reset by reading everything."""
@@ -99,7 +99,7 @@ class Reconciler:
             await self._guarded(self._settle(()))
 
     async def current_view(self) -> ClusterView:
-        """The view, read again first if it is not trusted."""
+        """The view of the cluster. The view is read again first if it is not trusted."""
         if self._must_read_all:
             async with self._turn:
                 await self._guarded(self._settle(()))
@@ -116,9 +116,9 @@ class Reconciler:
             await self._guarded(self._topics_changed(names))
 
     async def make_topic(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
-        """Create a topic by `write`, and raise its errors. The lock is held, so no decision about an earlier topic with
-        the same name can still be waiting to be written. Such a decision could be written into the new topic, because
-        znode versions restart at 0 when a topic is re-created."""
+        """Create a topic by calling `write`, whose errors are raised. The lock is held, so no decision about an earlier
+        topic with the same name can still be waiting to be written. Such a decision could be written into the new
+        topic, because znode versions restart at 0 when a topic is re-created."""
         async with self._turn:
             await write()
             await self._guarded(self._topics_changed((name,)))
@@ -142,7 +142,8 @@ class Reconciler:
             await self._guarded(self._default_changed())
 
     async def look_again(self, keys: Collection[PartitionKey]) -> None:
-        """Decide these partitions again, although the cluster has not changed: a time limit has passed, for example."""
+        """Decide these partitions again, although the cluster has not changed, for example because a time limit has
+        passed."""
         async with self._turn:
             await self._guarded(self._settle(keys))
 
@@ -219,7 +220,7 @@ class Reconciler:
             wanted = await self._wanted(pending)
             for piece in in_pieces(wanted):
                 refused |= await self._write(piece, brokers)
-            # A change written just now (such as a broker leaving an ISR) may be what a reassignment waited for.
+            # A reassignment may have waited for a change that was just written, such as a broker leaving an ISR.
             pending = refused.union(change.key for change in wanted if self._is_reassigned(change.key))
         else:
             raise Unsettled(f"{len(pending)} partitions changed in each of {MAX_ATTEMPTS} attempts")

@@ -5,7 +5,7 @@ A request is checked against the store, not against an image that may lag. A top
 deleted, by one atomic `multi` behind the controller's fence, so a topic is never half created or half deleted. A topic
 that is too large for one write:
 
-- is created with its first partitions; the present controller then writes the states of the others;
+- is created with the states of its first partitions; the controller then writes the states of the other partitions;
 - is marked for deletion before it is deleted. After the mark is set, none of the topic's partitions has a leader. The
   nodes of the topic are deleted by several writes; the last of these writes also deletes the mark. While the mark
   exists, whichever broker is controller continues the deletion.
@@ -102,8 +102,8 @@ class TopicController:
     @asynccontextmanager
     async def _changing(self, name: str) -> AsyncIterator[PartitionController]:
         """Context manager that yields the present term as controller. Inside the block no other task creates, changes
-        or deletes a topic with that name, or with a colliding one: znode versions restart at 0 when a topic is
-        re-created, so a decision about one topic could be written into the next."""
+        or deletes a topic with the same name or a colliding name. Otherwise a decision about one topic could be written
+        into the next topic, because znode versions restart at 0 when a topic is re-created."""
         async with self._being_changed.setdefault(unified_name(name), asyncio.Lock()):
             with translated(name):
                 yield self._term()
@@ -192,7 +192,8 @@ class TopicController:
         if name in term.view.doomed:
             logger.info("going on with the deletion of a topic", extra={"topic": name})
             await self.delete_topic(name, term.view.topics[name].topic_id)
-        else:  # the mark was written late: its topic is deleted, a new topic may have the name
+        # The mark was written after its topic was deleted; a new topic may have the same name now.
+        else:
             path = paths.deletion(name)
             await self._commit(term, [Delete(path)], partial(self._lacks, path))
 
@@ -271,7 +272,7 @@ class TopicController:
         await term.deletion_began(name, topic.topic_id)
 
     async def _delete_in_pieces(self, name: str, operations: Sequence[Operation], term: PartitionController) -> None:
-        """Delete the topic in several writes, children before parents; the last one deletes the topic and its mark
+        """Delete the topic in several writes, children before parents; the last write deletes the topic and its mark
         together."""
         try:
             for start in range(0, len(operations), MAX_OPERATIONS_PER_MULTI):
@@ -302,7 +303,7 @@ class TopicController:
         return await with_pauses(topic_in_steps(data, paths.topic(name)), term.pause), stat
 
     async def _first_config(self, name: str, overrides: Mapping[str, str]) -> list[Operation]:
-        """The operations that write the settings of a new topic, replacing any that an earlier deletion left."""
+        """The operations that write the settings of a new topic, and replace settings that an earlier deletion left."""
         left = await self._store.exists(paths.topic_config(name))
         operations: list[Operation] = [] if left is None else [Delete(paths.topic_config(name), left.version)]
         if overrides:
@@ -310,8 +311,8 @@ class TopicController:
         return operations
 
     async def _deletion(self, name: str, stat: Stat, term: PartitionController) -> list[Operation]:
-        """The operations that delete a topic, children before parents. The topic's version guards against partitions
-        that are added concurrently."""
+        """The operations that delete a topic, children before parents. The operations check the version of the topic's
+        node, so that a concurrent change that adds partitions makes the deletion fail."""
         try:
             ids = [int(child) for child in await self._store.children(paths.partitions(name))]
         except NoNode:
@@ -382,7 +383,7 @@ async def _placed(term: PartitionController, place: Callable[[ClusterView], Assi
 
 
 async def _look_again(error: MetadataError, term: PartitionController) -> None:
-    """Prepare the next attempt at a change that was refused. Raises KafkaError NOT_CONTROLLER."""
+    """Prepare the next attempt at a change that the store has refused. Raises KafkaError NOT_CONTROLLER."""
     raise_if_fenced(error)
     if error.path.startswith(paths.INCARNATIONS):
         await term.brokers_changed()

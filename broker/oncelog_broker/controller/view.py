@@ -215,7 +215,7 @@ class ClusterView:
 
 
 def _kept_stopping(broker: KnownBroker, before: Mapping[int, KnownBroker]) -> KnownBroker:
-    """The broker with the mark of `before` that it is about to stop, if the broker still has the same registration."""
+    """The broker; marked as stopping if it was stopping in the mapping `before` and still has the same registration."""
     known = before.get(broker.id)
     was_stopping = known is not None and known.is_stopping and known.epoch == broker.epoch
     return broker._replace(is_stopping=True) if was_stopping else broker

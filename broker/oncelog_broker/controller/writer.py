@@ -1,5 +1,5 @@
-"""Writes changes of partition states and assignments: each piece is one `multi`, behind the controller's fence and the
-incarnations of the brokers that it puts into an ISR.
+"""Writes changes of partition states and assignments: each piece is one `multi`, which also checks the controller's
+fence and the incarnations of the brokers in the written ISRs.
 
 A piece is refused if the writer's knowledge is outdated: another broker is controller, a broker has registered again,
 or a topic is gone. After a write with an unknown outcome, the caller reads the view again and decides again. If the

@@ -1,4 +1,4 @@
-"""Append a step's records as one batch; translate append errors into coordinator error codes."""
+"""Appends the records of a step as one batch, and translates append errors into coordinator error codes."""
 
 from __future__ import annotations
 

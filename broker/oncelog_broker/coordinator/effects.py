@@ -25,7 +25,7 @@ from oncelog_broker.runtime.steps import Steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 Waiter = Any
-"""A request that waits for a reply: an opaque token, which the machine stores and passes back."""
+"""A request that waits for a reply. Machines see the waiter as an opaque token, which they store and pass back."""
 TimerKey = Hashable
 """The name of a timer of a machine; also the argument of `Machine.on_timer`."""
 

@@ -1,10 +1,10 @@
 """Replays the log of a partition into its state machine, in steps between which other work runs.
 
-The log is read in chunks. Most records of an internal topic are superseded soon: a group commits the same partitions
-again and again, a transaction logs one key three times. So a record is not decoded if the same chunk has a later record
-with the same key, unless the machine's records are changes (`Machine.records_replace_older`). Two kinds of records are
-always replayed, in the order of the log: records of transactions, which take effect only when their marker is read, and
-tombstones, which also delete pending offsets of transactions.
+The log is read in chunks. Most records of an internal topic are superseded soon: a group repeatedly commits the same
+partitions, and a transaction logs the same key three times. So a record is not decoded if the same chunk has a later
+record with the same key, unless the machine's records are changes (`Machine.records_replace_older`). Two kinds of
+records are always replayed, in the order of the log: records of transactions, which take effect only when their marker
+is read, and tombstones, which also delete pending offsets of transactions.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def replay_log(shard: Shard[Any], offset: int, is_current: Callable[[], bool]) -
     log = shard.partition.log
     while offset < log.log_end_offset and is_current():
         read = log.reader.read(offset, LOAD_CHUNK_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
-        if not len(read):  # the rest of the log was compacted away
+        if not len(read):  # compaction has removed the rest of the log
             return log.log_end_offset
         chunk, next_offset = _Chunk(passes_over=shard.machine.records_replace_older), offset
         for number, batch in enumerate(batches(read)):

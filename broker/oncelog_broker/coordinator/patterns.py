@@ -1,4 +1,5 @@
-"""Matches names against patterns of clients: transactional ids (KIP-1152) and topics (KIP-848), with RE2 as Kafka does.
+"""Matches transactional ids (KIP-1152) and topic names (KIP-848) against patterns that clients send, with RE2, as in
+Kafka.
 
 RE2 takes time proportional to the pattern and the text. But a pattern of a few dozen characters may compile to
 thousands of steps. RE2 tries each step for every character of an id of up to 32 KB, which takes about a second. So

@@ -2,8 +2,8 @@
 
 A request names a key, the key determines a partition, and the partition's machine decides the `Effects` of the request.
 The records among the effects are appended as one batch to that partition, then replayed into the machine. The replies
-are sent only after the batch is committed (S40). Records loaded from the log go through the same `replay`, so a machine
-has the same state after a restart as before.
+are sent only after the batch is committed (S40). Records that are loaded from the log are replayed by the same method,
+so a machine has the same state after a restart as before.
 
 Requests for a partition that this broker does not lead get the error NOT_COORDINATOR. Requests for a partition that is
 being loaded get COORDINATOR_LOAD_IN_PROGRESS. Loading reads the log in chunks, and other work runs between two chunks.
@@ -279,7 +279,8 @@ class CoordinatorRuntime(Generic[M]):
             effects.reply(waiter, query(shard.machine))
         except KafkaError as error:
             return failed(error.as_value())
-        except Exception as error:  # nothing was changed
+        # A query changes nothing, so the state of the key need not be restored.
+        except Exception as error:
             return failed(self._unthought_of(shard, key, error))
         self._carry_out(shard, effects)
         return waiter.outcome()
@@ -465,7 +466,7 @@ class CoordinatorRuntime(Generic[M]):
             if self.may_step(shard):
                 self.step(shard, lambda machine: machine.on_job(job.key, result), job.key)
         except StepFailed:
-            pass  # the error is logged, and its key has been restored
+            pass  # the error is logged, and the state of the key has been restored
         except KafkaError as error:
             logger.error("the result of a job is not logged", extra={"key": job.key, "job": job.name, "reason": error})
         except Exception:
@@ -518,7 +519,8 @@ class CoordinatorRuntime(Generic[M]):
         try:
             self.step(shard, lambda machine: machine.on_timer(timer), shard.machine.key_of(timer))
         except StepFailed:
-            return  # the state for which the timer was set has been restored with its key
+            # The timers of the key have been restored together with its state.
+            return
         except KafkaError as error:
             logger.error("timer failed", extra={"partition": shard.partition.log.name, "timer": timer, "reason": error})
             shard.timers.set(timer, self._clock.monotonic() + TIMER_RETRY_SECONDS)

@@ -28,7 +28,7 @@ class Machine(Protocol):
         ValueError."""
 
     def replay(self, record: Any, offset: int, producer_id: int) -> None:
-        """Apply the record logged at `offset` to the state. Only this method changes durable state. `producer_id` is -1
+        """Apply the record logged at `offset` to the state. Only `replay` changes durable state. `producer_id` is -1
         outside transactions."""
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:

@@ -1,4 +1,5 @@
-"""The small text files: checkpoints (a row per entry), meta.properties and partition.metadata (one row each)."""
+"""Dumps the small text files: checkpoints with a row per entry, meta.properties and partition.metadata with one row per
+file."""
 
 from __future__ import annotations
 
@@ -11,7 +12,8 @@ from oncelog_broker.log.checkpoints import CheckpointCorrupt, parse_checkpoint
 Parser = Callable[[list[str]], dict[str, Value]]
 
 MAX_CHECKPOINT_BYTES: Final = 64 * 1024 * 1024
-"""Far above the size for 100,000 partitions with the longest names; the file is read whole."""
+"""Maximum bytes of a checkpoint file, which is read completely; far above the size for 100,000 partitions with the
+longest names."""
 
 
 def dump_leader_epochs(file: BinaryIO, path: str) -> Iterator[Item]:
@@ -31,7 +33,8 @@ def dump_offset_checkpoint(file: BinaryIO, path: str) -> Iterator[Item]:
 
 
 def dump_properties(file: BinaryIO) -> Iterator[Item]:
-    """Both files are Java properties, one with `=`, the other with `:`."""
+    """Read meta.properties or partition.metadata. Both files have the format of Java properties, one with `=`, the
+    other with `:`."""
     import javaproperties
 
     try:
@@ -52,7 +55,7 @@ def _dump_checkpoint(file: BinaryIO, path: str, kind: str, entry: Parser) -> Ite
 
 
 def _read(file: BinaryIO) -> bytes:
-    """Raises ValueError."""
+    """Raises ValueError if the file is too large."""
     data = file.read(MAX_CHECKPOINT_BYTES + 1)
     if len(data) > MAX_CHECKPOINT_BYTES:
         raise ValueError(f"larger than {MAX_CHECKPOINT_BYTES} bytes")

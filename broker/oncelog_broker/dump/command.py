@@ -1,4 +1,4 @@
-"""`oncelog dump`: prints the items of files; faults go to standard error and make the exit code 1."""
+"""`oncelog dump`: prints the contents of files. Faults are printed on standard error and make the exit code 1."""
 
 from __future__ import annotations
 
@@ -18,15 +18,22 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("paths", nargs=-1, type=click.Path(exists=True, path_type=Path), metavar="FILE...")
-@click.option("--files", "more_paths", metavar="FILE,...", help="As Kafka's tool takes them, instead of arguments.")
+@click.option(
+    "--files",
+    "more_paths",
+    metavar="FILE,...",
+    help="The files, separated by commas as in Kafka's tool, instead of arguments.",
+)
 @click.option("--deep-iteration", is_flag=True, help="Show each record, without its contents.")
 @click.option("--print-data-log", is_flag=True, help="Show each record with key and value.")
-@click.option("--offsets-decoder", is_flag=True, help="Decode each record as one of __consumer_offsets.")
-@click.option("--transaction-log-decoder", is_flag=True, help="Decode each record as one of __transaction_state.")
-@click.option("--verify-index-only", is_flag=True, help="Check indexes against their logs, show only errors.")
-@click.option("--index-sanity-check", is_flag=True, help="Check indexes by themselves, as a broker does at its start.")
+@click.option("--offsets-decoder", is_flag=True, help="Decode each record as a record of __consumer_offsets.")
+@click.option("--transaction-log-decoder", is_flag=True, help="Decode each record as a record of __transaction_state.")
+@click.option("--verify-index-only", is_flag=True, help="Check indexes against their logs, and show only errors.")
+@click.option(
+    "--index-sanity-check", is_flag=True, help="Check indexes without their logs, as a broker does at its start."
+)
 @click.option("--max-bytes", type=click.IntRange(min=0), help="Show only the batches within the first bytes of a log.")
-@click.option("--json", "is_json", is_flag=True, help="Lines of JSON.")
+@click.option("--json", "is_json", is_flag=True, help="Print lines of JSON.")
 def dump(
     paths: tuple[Path, ...],
     more_paths: str | None,
@@ -41,12 +48,13 @@ def dump(
 ) -> None:
     """Show the contents of the files of a log.
 
-    FILE is a .log, .index, .timeindex, .txnindex or .snapshot, a checkpoint, meta.properties, partition.metadata, or a
-    directory: then all such files in it and below it. The lines have the format of Kafka's kafka-dump-log.sh. Each
-    corruption is named on standard error with its position in the file; the exit code is then 1.
+    FILE is a .log, .index, .timeindex, .txnindex or .snapshot file, a checkpoint, meta.properties, partition.metadata,
+    or a directory, which means all such files in the directory and its subdirectories. The lines have the format of
+    Kafka's kafka-dump-log.sh. Each corruption is reported on standard error with its position in the file, and makes
+    the exit code 1.
 
-    --print-data-log decodes the records of the two internal topics where the name of their directory tells which they
-    are; the two decoders say so for a file that lies elsewhere.
+    --print-data-log decodes the records of the two internal topics, which are recognized by the name of the directory.
+    For a file in another directory, use one of the two decoder options.
     """
     from oncelog_broker.dump.decoders import Decoder
     from oncelog_broker.dump.files import DumpOptions, known_files
@@ -78,7 +86,7 @@ def dump(
 
 
 def _split(names: str | None) -> tuple[Path, ...]:
-    """Raises BadParameter."""
+    """The paths of --files. Raises BadParameter if a path does not exist."""
     paths = tuple(Path(name) for name in (names or "").split(",") if name)
     for path in paths:
         if not path.exists():
@@ -87,12 +95,12 @@ def _split(names: str | None) -> tuple[Path, ...]:
 
 
 def _print_file(path: Path, options: DumpOptions, *, is_json: bool) -> bool:
-    """Print one file. Returns whether it has no fault. Raises OSError if it cannot be read or printed."""
+    """Print one file. Returns whether the file has no fault. Raises OSError if it cannot be read or printed."""
     from oncelog_broker.dump.files import dump_file
     from oncelog_broker.dump.rows import Fault, Message, Notice, Row
 
-    write = sys.stdout.write  # click.echo flushes each line, which takes most of the time for a large log
-    shown = visible if sys.stdout.isatty() else str  # a pipe gets the text of Kafka's tool
+    write = sys.stdout.write  # click.echo flushes each line, which would take most of the time of a large dump
+    shown = visible if sys.stdout.isatty() else str  # for a pipe, the text is the same as that of Kafka's tool
     is_sound = True
     if not is_json:
         write(f"Dumping {path}\n")

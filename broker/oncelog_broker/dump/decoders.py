@@ -41,7 +41,7 @@ Json = dict[str, Any]
 
 PARTITION_DIRECTORY: Final = re.compile(r"(.+)-\d+(\.[0-9a-f]+-(delete|stray|future))?")
 DELETED: Final = "<DELETE>"
-"""The payload of a tombstone."""
+"""The printed payload of a tombstone."""
 
 OFFSETS_KINDS: Final = {
     **dict.fromkeys(OFFSET_COMMIT_KEY_VERSIONS, (OffsetCommitKey, OffsetCommitValue)),
@@ -51,25 +51,26 @@ TRANSACTION_LOG_KINDS: Final = {TRANSACTION_LOG_KEY_VERSION: (TransactionLogKey,
 
 
 class Decoder(Enum):
-    """The decoder for a log; the value is the topic."""
+    """The decoder for the log of an internal topic; the value is the topic name."""
 
     OFFSETS = CONSUMER_OFFSETS
     TRANSACTION_LOG = TRANSACTION_STATE
 
     @property
     def kinds(self) -> Mapping[int, tuple[type, type]]:
-        """The version at the start of a key -> the classes of key and value."""
+        """The version in a record's key -> the message classes of key and value."""
         return OFFSETS_KINDS if self is Decoder.OFFSETS else TRANSACTION_LOG_KINDS
 
 
 def decoder_of(path: Path) -> Decoder | None:
-    """The decoder for a log file, by the name of its directory; None if that is not an internal topic."""
+    """The decoder for a log file, determined by the name of its directory; None if the directory does not belong to one
+    of the two internal topics."""
     match = PARTITION_DIRECTORY.fullmatch(path.absolute().parent.name)
     return None if match is None else next((each for each in Decoder if each.value == match[1]), None)
 
 
 def decoded(decoder: Decoder, record: Record) -> dict[str, Json | str]:
-    """The fields for `key:` and `payload:`. Raises MalformedMessage."""
+    """The values of the printed fields `key:` and `payload:`. Raises MalformedMessage."""
     if record.key is None:
         raise MalformedMessage("the record has no key")
     kind = read_version(record.key)
@@ -90,7 +91,7 @@ def decoded(decoder: Decoder, record: Record) -> dict[str, Json | str]:
 
 
 def message_json(message: Any, version: int) -> Json:
-    """A message or nested struct, as Kafka's JSON converters write it: bytes as base64, tagged fields only if they
+    """A message or nested struct in the form of Kafka's JSON converters: bytes as base64, tagged fields only if they
     differ from their default."""
     return {
         _camel_case(field.name): _value_json(value, version)
@@ -114,7 +115,7 @@ def _camel_case(name: str) -> str:
 
 
 def _consumer_protocol_json(cls: type, raw: bytes) -> Any:
-    """The consumer protocol message of a member; the raw bytes if they cannot be decoded."""
+    """The consumer protocol message of a member as JSON; the raw bytes as base64 if they cannot be decoded."""
     try:
         version = min(read_version(raw), schema_of(cls).versions.high)
         return message_json(decode_consumer_protocol(cls, raw), version)

@@ -1,4 +1,5 @@
-"""Finds the kind of a file by its name; a directory stands for all files of known kinds in it and below it."""
+"""Finds the kind of a file by its name; a directory stands for all files of known kinds in the directory and its
+subdirectories."""
 
 from __future__ import annotations
 
@@ -27,8 +28,8 @@ PROPERTIES_FILES: Final = (META_PROPERTIES_FILE, PARTITION_METADATA_FILE)
 
 @dataclass(frozen=True, slots=True)
 class DumpOptions:
-    """The options of a dump. `decoder` decodes records, None: by the name of the directory. `max_bytes` limits a log
-    file, None: no limit."""
+    """The options of a dump. `decoder` decodes the records; with None the name of the directory determines the decoder.
+    `max_bytes` limits the dumped part of a log file; None means no limit."""
 
     is_deep: bool = False
     with_contents: bool = False
@@ -45,8 +46,8 @@ def is_known(path: Path) -> bool:
 
 
 def known_files(paths: tuple[Path, ...]) -> list[Path]:
-    """`paths` with each directory replaced by its files of known kinds, then those of its subdirectories, by name.
-    Raises OSError."""
+    """`paths` with each directory replaced by its files of known kinds in the order of their names, then the files of
+    its subdirectories. Raises OSError."""
     files: list[Path] = []
     for path in paths:
         if not path.is_dir():
@@ -59,7 +60,7 @@ def known_files(paths: tuple[Path, ...]) -> list[Path]:
 
 
 def dump_file(path: Path, options: DumpOptions) -> Iterator[Item]:
-    """The items of a file. An unreadable or unknown file yields a fault; raises nothing."""
+    """The items of a file. An unreadable or unknown file yields a fault instead of raising an error."""
     try:
         with path.open("rb") as file:
             yield from _dump(path, file, options)
@@ -68,7 +69,7 @@ def dump_file(path: Path, options: DumpOptions) -> Iterator[Item]:
 
 
 def _dump(path: Path, file: BinaryIO, options: DumpOptions) -> Iterator[Item]:
-    """Raises OSError."""
+    """The items of an open file. Raises OSError."""
     size = path.stat().st_size
     if path.suffix == LOG_SUFFIX:
         return dump_log(
@@ -96,7 +97,7 @@ def _dump(path: Path, file: BinaryIO, options: DumpOptions) -> Iterator[Item]:
 
 
 def _dump_index(path: Path, file: BinaryIO, size: int, options: DumpOptions) -> Iterator[Item]:
-    """Raises OSError."""
+    """The items of an index file. Raises OSError."""
     base_offset = _base_offset(path)
     if base_offset is None:
         yield Fault(f"the name of an index is the base offset of its segment, not {path.stem!r}")

@@ -1,6 +1,6 @@
-"""`.index` and `.timeindex`: their entries, each checked against the log of the same segment.
+"""Dumps the entries of `.index` and `.timeindex` files, and checks each entry against the log of the same segment.
 
-Zero entries at the end are preallocated space, not entries (see `log.segment_index`).
+Zero entries at the end of a file are preallocated space and are not dumped (see `log.segment_index`).
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ ENTRIES_AT_ONCE: Final = 4096
 
 
 class LogBeside:
-    """The log file of an index's segment, read by batch headers only."""
+    """The log file of the same segment as an index; only batch headers are read."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file = file
         self.size = size
 
     def batch_at(self, position: int) -> BatchLocation:
-        """Raises CorruptBatch if no batch begins at the position."""
+        """The batch at this position. Raises CorruptBatch if no batch begins at the position."""
         if not 0 <= position < self.size:
             raise CorruptBatch(f"position {position} is outside of the log's {self.size} bytes")
         self._file.seek(position)
@@ -35,15 +35,15 @@ class LogBeside:
         return parse_location(window, 0, position, self.size)
 
     def batches(self) -> Iterator[BatchLocation]:
-        """Raises CorruptBatch."""
+        """All batches of the log. Raises CorruptBatch."""
         return locations(self._file, self.size)
 
 
 def dump_offset_index(
     file: BinaryIO, size: int, *, base_offset: int, log: LogBeside | None, verify_only: bool = False
 ) -> Iterator[Item]:
-    """A row for each entry, and a fault for each that is out of order or does not point at the batch that ends with its
-    offset.
+    """Yields a row for each entry, and a fault for each entry that is out of order or does not point to the batch whose
+    last offset is the entry's offset.
 
     Without a `log` only the order is checked.
     """
@@ -68,10 +68,10 @@ def dump_offset_index(
 def dump_time_index(
     file: BinaryIO, size: int, *, base_offset: int, log: LogBeside | None, verify_only: bool = False
 ) -> Iterator[Item]:
-    """A row for each entry, and a fault for each that is out of order or disagrees with the batch that ends at its
-    offset.
+    """Yields a row for each entry, and a fault for each entry that is out of order or contradicts the batch whose last
+    offset is the entry's offset.
 
-    The entries' offsets never decrease, so one pass over the batch headers checks all entries.
+    The offsets of the entries never decrease, so one pass over the batch headers is enough to check all entries.
     """
     batches = iter(()) if log is None else log.batches()
     batch: BatchLocation | None = None
@@ -102,8 +102,8 @@ def dump_time_index(
 
 
 def check_sanity(items: Iterator[Item], path: str) -> Iterator[Item]:
-    """Return the faults of an index that are visible without its log; empty if it has none: the checks of a broker's
-    startup."""
+    """Yields the faults of an index that are visible without the log, or a message if there are none. A broker makes
+    the same checks at its start."""
     is_sane = True
     for item in items:
         if isinstance(item, Fault):

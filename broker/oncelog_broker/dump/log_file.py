@@ -1,4 +1,5 @@
-"""`.log`: a row for each batch and, if requested, each record. Only one batch is in memory at a time."""
+"""Dumps a `.log` file: a row for each batch and, if requested, for each record. Never more than one batch is in
+memory."""
 
 from __future__ import annotations
 
@@ -16,12 +17,14 @@ from oncelog_protocol.records.record import Record, read_records
 from oncelog_protocol.records.sequence import increment_sequence
 
 MAX_BATCH_BYTES: Final = 100 * 1024 * 1024
-"""The largest request that a broker accepts (socket.request.max.bytes): a larger batch length is corrupt."""
+"""Maximum length of a batch, equal to the largest request that a broker accepts (socket.request.max.bytes); a larger
+length in a batch header is corrupt."""
 RECORD_PREFIX: Final = "| "
 
 
 def locations(file: BinaryIO, size: int) -> Iterator[BatchLocation]:
-    """The batches in the first `size` bytes, by their headers. Raises CorruptBatch at the first incomplete one."""
+    """The locations of the batches in the first `size` bytes, read from the batch headers. Raises CorruptBatch at the
+    first incomplete batch."""
     position = 0
     while position < size:
         file.seek(position)
@@ -41,10 +44,10 @@ def dump_log(
     decoder: Decoder | None = None,
     max_bytes: int | None = None,
 ) -> Iterator[Item]:
-    """The rows of a log file of `size` bytes. After a fault in a batch's length the dump ends.
+    """The rows of a log file of `size` bytes. The dump ends after a batch with an invalid length.
 
-    `base_offset` is from the file's name, None if the name has none. Contents are decoded with `decoder`, or shown as
-    they are. `max_bytes` leaves out batches that do not end within that many bytes.
+    `base_offset` is the offset in the file's name; None if the name has no offset. Keys and values are decoded with
+    `decoder`; with None they are shown undecoded. Batches that end after the first `max_bytes` bytes are left out.
     """
     if base_offset is not None:
         yield Message(f"Log starting offset: {base_offset}")
@@ -75,7 +78,7 @@ def _dump_batch(
     with_contents: bool,
     decoder: Decoder | None,
 ) -> Iterator[Item]:
-    """The rows of one batch, expected to follow `last_offset`. Faults are yielded, not raised."""
+    """The rows of one batch, whose offsets must be larger than `last_offset`. Faults are yielded, not raised."""
     is_valid = batch.crc_is_valid()
     yield _batch_row(batch, position, is_valid=is_valid)
     if batch.base_offset <= last_offset:
@@ -129,7 +132,7 @@ def _batch_row(batch: RecordBatch, position: int, *, is_valid: bool) -> Row:
 
 
 def _record_row(batch: RecordBatch, record: Record) -> Row:
-    """Raises CorruptBatch for a malformed control record."""
+    """The row of one record. Raises CorruptBatch for a malformed control record."""
     fields: dict[str, Value] = {
         "offset": record.offset,
         _timestamp_type(batch): record.timestamp,
@@ -156,7 +159,7 @@ def _timestamp_type(batch: RecordBatch) -> str:
 
 
 def _sequence(batch: RecordBatch, offset: int) -> int:
-    """The sequence number of the record at `offset`; -1 if the batch has none."""
+    """The sequence number of the record at `offset`; -1 if the batch has no sequence numbers."""
     if batch.base_sequence == NO_SEQUENCE:
         return NO_SEQUENCE
     return increment_sequence(batch.base_sequence, offset - batch.base_offset)

@@ -1,4 +1,5 @@
-"""Producer snapshots and transaction indexes: a row for each entry. Source: Kafka's DumpLogSegments (S57)."""
+"""Dumps producer snapshots and transaction indexes, with a row for each entry. Source: Kafka's DumpLogSegments
+(S57)."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from oncelog_broker.log.producers.transaction_index import ENTRY_VERSION, parse_
 from oncelog_broker.log.segments.index import IndexCorrupt
 
 MAX_BYTES: Final = 256 * 1024 * 1024
-"""Room for millions of entries; the file is read whole."""
+"""Maximum bytes that are read of a file, which is read completely; enough for millions of entries."""
 
 
 def dump_snapshot(file: BinaryIO) -> Iterator[Item]:

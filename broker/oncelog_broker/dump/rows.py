@@ -10,12 +10,13 @@ from typing import Any
 from oncelog.escaping import visible_json
 
 Value = int | str | bool | bytes | list[str] | dict[str, Any] | None
-"""A dictionary is printed as JSON without spaces."""
+"""The value of a field in a row; a dictionary is printed as JSON without spaces."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line: named values in Kafka's order and spelling. `kind` is for JSON: batch, record, offset index, ..."""
+    """One line of a dump: named values in the order and spelling of Kafka's tool. `kind` is printed only as JSON:
+    batch, record, offset index, ..."""
 
     kind: str
     fields: dict[str, Value]
@@ -25,29 +26,29 @@ class Row:
         return self.prefix + " ".join(f"{name}: {_text(name, value)}" for name, value in self.fields.items())
 
     def as_json(self, file: str) -> str:
-        """One line of JSON. Bytes are text, or {"base64": ...} if they are not UTF-8."""
+        """The row as one line of JSON. Bytes are printed as text, or as {"base64": ...} if they are not UTF-8."""
         values = {name: _json(value) for name, value in self.fields.items()}
         return visible_json(json.dumps({"file": file, "kind": self.kind, **values}, ensure_ascii=False))
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A line of text without data: `Log starting offset: 0`. Left out of JSON."""
+    """A line of text without data, such as `Log starting offset: 0`. Messages are not printed with --json."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """Unusual but legal: printed on standard error."""
+    """A fact that is unusual but legal; printed on standard error."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The file is corrupt, or contradicts the file that it indexes. `position` is the byte in the file, None: the whole
-    file."""
+    """The file is corrupt, or contradicts the file that it indexes. `position` is the byte offset in the file; None
+    means that the fault concerns the entire file."""
 
     text: str
     position: int | None = None

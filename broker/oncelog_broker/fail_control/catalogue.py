@@ -1,5 +1,5 @@
-"""The points at which a fault can strike: steps of a transaction inside the broker, and requests and responses of each
-API."""
+"""The points at which a fault can be injected: steps of a transaction inside the broker, and requests and responses of
+each API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TRANSACTION, TOPIC, GROUP = FILTERS
 
 
 class Point(NamedTuple):
-    """A point: its name, the faults that it supports, and the filters that may limit them."""
+    """A point, with the faults that the point supports and the filters that may restrict these faults."""
 
     name: str
     what: str
@@ -76,8 +76,8 @@ STEPS: Final = (
         drop="it is not, until a coordinator loads that log again",
     ),
 )
-"""The broker's fail points, in the order of a transaction. A delay here stops the whole broker, like a long pause of
-its process."""
+"""The broker's fail points, in the order of a transaction. A delay at one of these points stops the entire broker, like
+a long pause of the process."""
 
 
 def _of_apis() -> list[Point]:

@@ -1,4 +1,4 @@
-"""The JSON of a command to the fail control, and of its response. Pure.
+"""Parses the JSON of a command to the fail control, and creates the JSON of the response. Pure.
 
 {"point": "EndTxn.answer", "drop": true, "times": 1, "transactional_id": "billing"}
 """
@@ -21,7 +21,7 @@ FIELDS: Final = frozenset({"point", "after", "times", *ACTIONS, *FILTERS})
 
 
 class BadCommand(Exception):
-    """The command cannot be executed; the message says which commands can."""
+    """The command cannot be executed; the message says which commands are possible."""
 
 
 class Command(NamedTuple):
@@ -101,7 +101,7 @@ def _names(names: Any) -> str:
 
 
 def described(fault: Fault) -> dict[str, Any]:
-    """A fault in the control's JSON."""
+    """A fault in the JSON form of the fail control."""
     action = fault.action
     value = {Kind.DELAY: action.delay_ms, Kind.REFUSE: action.error}.get(action.kind, True)
     return {
@@ -116,5 +116,5 @@ def described(fault: Fault) -> dict[str, Any]:
 
 
 def catalogue() -> list[dict[str, Any]]:
-    """All points in the control's JSON."""
+    """All points in the JSON form of the fail control."""
     return [point._asdict() for point in CATALOGUE.values()]

@@ -1,16 +1,17 @@
-"""The fail control over HTTP, in its own threads, outside the event loop. For tests: every client that can reach it can
-kill the broker.
+"""The fail control over HTTP, in its own threads, outside the event loop. It is only for tests: every client that can
+connect to the control can kill the broker.
 
-GET    /points           the points at which a fault can strike
+GET    /points           the points at which a fault can be injected
 GET    /faults           the faults that are set
 POST   /faults           set a fault (JSON as in `commands.py`); the response has its id
-GET    /faults/7         one fault, with its strikes; ?struck=1&wait_ms=5000 waits until it has struck once
-DELETE /faults/7         delete one; /faults: all
-POST   /crash            kill -9
-POST   /pause, /resume   `standstill.py`
+GET    /faults/7         one fault, with the number of its strikes; ?struck=1&wait_ms=5000 waits for one strike
+DELETE /faults/7         delete one fault; /faults deletes all faults
+POST   /crash            kill the broker process (kill -9)
+POST   /pause, /resume   pause or resume the broker (`standstill.py`)
 
-A web page in a browser could send requests to loopback too; those that it can send without a preflight (a form, a
-script of another origin) lack the JSON Content-Type, or name a host that is not an address, and are refused.
+A web page in a browser could send requests to loopback, too. Requests that a page can send without a preflight (a form,
+a script of another origin) lack the JSON Content-Type, or name a host that is not an address; such requests are
+refused.
 """
 
 from __future__ import annotations
@@ -39,13 +40,14 @@ LOOPBACK: Final = "127.0.0.1"
 MAX_BODY_BYTES: Final = 64 * 1024
 MAX_WAIT_MS: Final = 60_000
 IDLE_SECONDS: Final = 90.0
-"""Seconds after which an idle connection is closed; longer than any wait for a fault to strike."""
+"""Seconds after which an idle connection is closed; longer than the longest wait for a strike (MAX_WAIT_MS)."""
 MAX_CONNECTIONS: Final = 64
 JSON_TYPE: Final = "application/json"
 
 
 def _commands() -> ModuleType:
-    """Imported with the first request: it imports all messages, which would delay the start of the broker."""
+    """The module `commands`, imported at the first request, because its import of all messages would delay the start of
+    the broker."""
 
     from oncelog_broker.fail_control import commands
 
@@ -64,7 +66,7 @@ class Address(NamedTuple):
 
 
 def parse_address(text: str) -> Address:
-    """Parse HOST:PORT, or PORT on loopback; port 0 is any free port. Raises ValueError."""
+    """Parse HOST:PORT, or PORT, which means loopback; port 0 means any free port. Raises ValueError."""
     host, colon, port = text.rpartition(":")
     if not port.isdecimal() or int(port) > 65535 or (colon and not host):
         raise ValueError(f"{text!r} is not [HOST:]PORT")
@@ -72,7 +74,7 @@ def parse_address(text: str) -> Address:
 
 
 class HttpControl:
-    """The fail control, listening from `start` to `close`."""
+    """The fail control, which listens from `start` until `close`."""
 
     def __init__(self, faults: Faults, address: Address) -> None:
         self.faults = faults.controlled
@@ -81,7 +83,8 @@ class HttpControl:
         self._standstill: Standstill
 
     def start(self, loop: asyncio.AbstractEventLoop) -> str:
-        """Start the threads; `loop` is the event loop that `pause` stops. Returns the URL. Raises OSError."""
+        """Start the threads; `loop` is the event loop that the command `pause` stops. Returns the URL. Raises
+        OSError."""
         self._standstill = Standstill(loop)
         server = _Server(self._address, self)
         self._server = server
@@ -92,13 +95,13 @@ class HttpControl:
         return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
     def close(self) -> None:
-        """Stop serving; returns at once. May be called twice, and without `start`."""
+        """Stop serving; returns immediately. May be called twice, and without `start`."""
         server, self._server = self._server, None
         if server is not None:
             self._standstill.close()
             threading.Thread(target=server.end, name="end of fail control", daemon=True).start()
 
-    # --- handlers; `ROUTES` maps method and path, without the number of a fault, to them
+    # --- handlers; `ROUTES` maps method and path, without the number of a fault, to a handler
 
     def points(self, _: _Question) -> Any:
         return {"points": _commands().catalogue()}
@@ -189,12 +192,12 @@ class _Server(ThreadingHTTPServer):
         super().__init__(address, _Handler)
 
     def server_bind(self) -> None:
-        """Skips HTTPServer's lookup of the host's own name, which may take seconds."""
+        """Bind the socket without HTTPServer's lookup of the host's own name, which may take seconds."""
         socketserver.TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def end(self) -> None:
-        """Takes up to half a second, the polling interval of `serve_forever`."""
+        """Stop the server. Takes up to half a second, the polling interval of `serve_forever`."""
         self.shutdown()
         self.server_close()
 
@@ -211,7 +214,7 @@ class _Server(ThreadingHTTPServer):
             self._room.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that closes the connection is no error."""
+        """Log the exception only at debug level, because a client that closes the connection is no error."""
         logger.debug("fail control", exc_info=True)
 
 
@@ -234,7 +237,8 @@ class _Handler(BaseHTTPRequestHandler):
             status, answer = HTTPStatus.OK, self._answer()
         except Refused as error:
             status, answer = error.status, {"error": str(error)}
-            self.close_connection = True  # the request body may be unread
+            # The connection is closed, because the request body may not have been read.
+            self.close_connection = True
         body = json.dumps(answer, indent=2).encode() + b"\n"
         self.send_response(status)
         self.send_header("Content-Type", JSON_TYPE)

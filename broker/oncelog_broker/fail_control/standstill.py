@@ -1,6 +1,7 @@
-"""Pauses a broker: its connections stay open, and nothing is answered, as under SIGSTOP or in a long GC pause.
+"""Pauses a broker: connections stay open, and no request gets a response, as under SIGSTOP or in a long GC pause.
 
-The thread of the event loop waits here. Unlike a stopped process, it can be resumed and ended from within.
+The thread of the event loop waits in this module. Unlike a stopped process, the broker can be resumed and ended by its
+other threads.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ BEGIN_SECONDS: Final = 10.0
 
 
 class Standstill:
-    """The pause of one event loop; all methods may be called from any thread."""
+    """Pauses and resumes one event loop; all methods may be called from any thread."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -24,7 +25,8 @@ class Standstill:
         self._stands = threading.Event()
 
     def pause(self) -> bool:
-        """Pause the loop. Returns whether it is paused now; False if it was too busy within BEGIN_SECONDS."""
+        """Pause the event loop. Returns whether the loop is paused now; False if the loop was too busy for
+        BEGIN_SECONDS."""
         with self._lock:
             if self._is_over:
                 return False
@@ -39,7 +41,7 @@ class Standstill:
             self._may_run.set()
 
     def close(self) -> None:
-        """Resume, and never pause again."""
+        """Resume the event loop; later calls of `pause` have no effect."""
         with self._lock:
             self._is_over = True
             self._may_run.set()

@@ -1,4 +1,4 @@
-"""The options of `oncelog serve` for tests: end with the parent process, and serve the fail control."""
+"""The options of `oncelog serve` for tests: end together with the parent process, and serve the fail control."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from oncelog.cli.running import Failure
 
 
 class StartupOptions:
-    """The test options of a starting broker. Create it before the broker's modules are imported, as fail points are
-    marked then."""
+    """The test options of a starting broker. Create this object before the broker's modules are imported, because fail
+    points are installed during the import."""
 
     def __init__(self, *, stops_at_eof: bool, fail_control: str | None) -> None:
-        """`fail_control`: the address of the control, [HOST:]PORT. Raises Failure."""
+        """`fail_control`: the address of the fail control, [HOST:]PORT; None: no fail control. Raises Failure."""
         self._stops_at_eof = stops_at_eof
         self._control = None
         self.line: str | None = None
-        """The line for standard output with the control's address, after `begin`."""
+        """The line for standard output with the address of the fail control, set by `begin`; None without a fail
+        control."""
         if fail_control is not None:
             from oncelog.fail_points.point import arm
 
@@ -30,7 +31,8 @@ class StartupOptions:
             self._control = HttpControl(faults, address)
 
     def begin(self, stop: asyncio.Event) -> None:
-        """Start in the loop of the broker; `stop` is set at the end of standard input. Raises Failure."""
+        """Start the options in the event loop of the broker; `stop` is set at the end of standard input. Raises
+        Failure."""
         loop = asyncio.get_running_loop()
         if self._control is not None:
             try:
@@ -41,12 +43,13 @@ class StartupOptions:
             from oncelog_broker.runtime.parent import at_end_of_input
 
             def ended() -> None:
-                self.end()  # a paused broker could not react
+                # The fail control is closed first, because a paused broker could not react to `stop`.
+                self.end()
                 loop.call_soon_threadsafe(stop.set)
 
             at_end_of_input(ended)
 
     def end(self) -> None:
-        """Close the control; a paused broker is resumed."""
+        """Close the fail control, which resumes a paused broker."""
         if self._control is not None:
             self._control.close()

@@ -1,6 +1,7 @@
-"""The identity of data directories: the note that each one has of its past, and the comparison with it at a start.
+"""The identity of data directories: each directory has a note about its past, with which a start compares directories
+and store.
 
-`note` reads and writes the file in each data directory; `facts` has the values that a start finds and its verdict,
-`comparison` makes the verdict of them, and `refusals` has the sentences of refused starts. Only `note` does I/O.
-docs/design/identity.md explains it.
+`note` reads and writes the file in each data directory; `facts` has the facts that a start finds and the verdict on the
+start, `comparison` derives the verdict from the facts, and `refusals` has the sentences of refused starts. Only `note`
+does I/O. docs/design/identity.md explains the design.
 """

@@ -1,9 +1,10 @@
-"""Compares the directories and the store of a starting broker with the notes in its directories: facts in, verdict out.
+"""Compares the directories and the store of a starting broker with the notes in its directories. Input are the facts,
+output is the verdict.
 
-The rule: a start that could lose records, or split them between two clusters, is refused, with a sentence and the
-setting that accepts it. A difference that can be corrected from the logs, or from a copy of the metadata, is corrected,
-and the verdict has the warnings and errors to be logged. docs/design/identity.md has the table of cases. Pure: no I/O,
-no clock.
+The rule: a start that could lose records, or split records between two clusters, is refused, with an explanation and
+the setting that accepts the difference. A difference that can be corrected from the logs, or from a copy of the
+metadata, is corrected, and the verdict has the warnings and errors to be logged. docs/design/identity.md has the table
+of cases. Pure: no I/O, no clock.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from oncelog_broker.identity.refusals import ACCEPT_KEY, Kind, Refusal
 
 @dataclass
 class _Findings:
-    """Gathers the parts of a verdict."""
+    """Collects the parts of a verdict."""
 
     refusals: list[Refusal] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -32,7 +33,7 @@ class _Findings:
 
 
 MAX_NAMES: Final = 10
-"""Partitions that one message names."""
+"""Maximum number of partitions that one message names."""
 RECORDS_AGAIN: Final = (
     "the logs of this broker are taken over; logs that only other brokers had, settings, users and ACLs are lost"
 )
@@ -56,7 +57,8 @@ def compare(facts: StartFacts, accept: Collection[str] = ()) -> Verdict:
         adoption, is_refounded = _compare_with_empty_store(facts, past, found)
     else:
         _compare_with_store(facts, past, ages, found)
-        # Its partitions may need records of any former replica, also of one without notes.
+        # The partitions of a re-founded cluster may need records of any former replica, also of a replica without
+        # notes.
         found.is_unsure = found.is_unsure or (facts.store.replaces != "" and facts.store.registration == NEVER)
     _compare_nodes(facts, found)
     _look_for_sisters(facts, past, ages, accept, found)
@@ -81,8 +83,8 @@ def compare(facts: StartFacts, accept: Collection[str] = ()) -> Verdict:
 
 
 def past_of(facts: StartFacts) -> Past:
-    """Return which cluster the directories belonged to: by their notes or, without notes, by the other files in
-    them."""
+    """Return which kind of cluster the directories belonged to, determined by their notes or, without notes, by the
+    other files in the directories."""
     notes = [each.note for each in facts.directories if each.note is not None and _has_registered(each)]
     kinds = {note.store_kind for note in notes if note.store_kind is not None}
     if any(kind.is_shared for kind in kinds):
@@ -91,13 +93,13 @@ def past_of(facts: StartFacts) -> Past:
         return Past.ALONE
     silent = [each for each in facts.directories if each.note is None or each.note.store_kind is None]
     has_logs = any(each.has_logs for each in facts.directories)
-    # A note and a trace are written before the first registration: if the registration never happened, and there are no
-    # logs, the trace means nothing. A trace without a note was written by an earlier release.
+    # Note and trace are written before the first registration. If the registration never happened, and there are no
+    # logs, the trace is ignored. A trace without a note was written by an earlier release.
     if any(each.has_trace and (has_logs or each.note is None) for each in silent):
         return Past.MEMBER
     if any(each.has_store_file for each in silent):
         return Past.ALONE
-    # A cluster id without any log may be the proposal of a first start that was cut short.
+    # A cluster id without any log may have been proposed by a first start that was interrupted.
     return Past.UNKNOWN if has_logs else Past.NEW
 
 
@@ -116,12 +118,12 @@ def age(note: DirectoryNote | None, store: StoreFacts) -> Age:
     if store.registration < note.registration:
         return Age.STORE_OLDER
     if not store.nonce:
-        return Age.UNKNOWN  # a broker of an earlier release, which writes no nonce, has registered, or none has
+        return Age.UNKNOWN  # either no broker has registered, or a broker of an earlier release, which writes no nonce
     return Age.OLDER if store.registration > note.registration else Age.OTHER_STORE
 
 
 def _ages(facts: StartFacts) -> dict[str, Age]:
-    """Return the age, by path, of each directory that a broker has registered with."""
+    """Return the age, by path, of each directory with which a broker has registered."""
     ages = {each.path: age(each.note, facts.store) for each in facts.directories if _has_registered(each)}
     for each in facts.directories:
         lost = _lost_in(facts, ages, each.directory_id)
@@ -131,7 +133,8 @@ def _ages(facts: StartFacts) -> dict[str, Age]:
 
 
 def _lost_in(facts: StartFacts, ages: Mapping[str, Age], directory_id: str | None) -> LostDirectory | None:
-    """Return the entry for this lost directory in the notes of the current directories; None if there is none."""
+    """Return the entry for this directory among the lost directories in the notes of the current directories; None if
+    there is no entry."""
     current = [each.note for each in facts.directories if ages.get(each.path) is Age.CURRENT and each.note is not None]
     found = [note.lost[directory_id] for note in current if directory_id is not None and directory_id in note.lost]
     return found[0] if found else None
@@ -142,7 +145,8 @@ def _has_registered(directory: DirectoryFacts) -> bool:
 
 
 def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -> tuple[Adoption, bool]:
-    """Return the data from which the cluster is founded, and whether it was an earlier cluster with other members."""
+    """Return the data from which the cluster is founded, and whether this re-founds an earlier cluster with other
+    members."""
     store, logs = facts.store, any(each.has_logs for each in facts.directories)
     is_continued = any(each.note is not None and each.note.is_of(store.founded_by) for each in facts.directories)
     if store.founded_by and not is_continued:
@@ -353,7 +357,7 @@ def _judge_older_directories(facts: StartFacts, older: list[str], found: _Findin
 
 
 def _compare_nodes(facts: StartFacts, found: _Findings) -> None:
-    """Find the directories whose broker had another node.id at its last registration."""
+    """Refuse the start if a directory's broker had another node.id at its last registration."""
     others = [
         (each.path, each.note.node_id)
         for each in facts.directories
@@ -378,7 +382,8 @@ def _compare_nodes(facts: StartFacts, found: _Findings) -> None:
 def _look_for_sisters(
     facts: StartFacts, past: Past, ages: dict[str, Age], accept: Collection[str], found: _Findings
 ) -> None:
-    """Find the directories that the broker had at its last registration and that are missing now."""
+    """Find the directories that the broker had at its last registration and that are missing now (sister
+    directories)."""
     registered = [each for each in facts.directories if _has_registered(each)]
     newest = [each.note for each in registered if ages[each.path] is Age.CURRENT and each.note is not None]
     present = {each.directory_id for each in facts.directories}
@@ -414,7 +419,8 @@ def _look_for_sisters(
 
 
 def _lost_directories(facts: StartFacts, lost: Mapping[str, LostDirectory]) -> Refusal:
-    """The digest has only ids of node, cluster and directories, so the same loss has the same digest at each start."""
+    """The refusal for lost directories. The digest depends only on ids of node, cluster and directories, so the same
+    loss has the same digest at each start."""
     paths = sorted({each.path for each in lost.values()})
     again = [path for path in paths if path in {each.path for each in facts.directories}]
     was = "was a data directory" if len(paths) == 1 else "were data directories"
@@ -438,7 +444,7 @@ def _refuse(
         f"directories {sorted(each.directory_id or '' for each in facts.directories)}",
         f"noted {sorted((note.store_id, note.registration, note.process) for note in notes)}",
         f"found {store.kind.value} {store.cluster_id} {store.store_id} {store.registration} {store.nonce}",
-        f"at {store.place if store.cluster_id is None else ''}",  # nothing else distinguishes two empty stores
+        f"at {store.place if store.cluster_id is None else ''}",  # only the place distinguishes two empty stores
         *more,
     )
     found.refusals.append(Refusal(kind, difference, remedy, consequence, what))
@@ -449,7 +455,7 @@ def _notes(facts: StartFacts) -> list[DirectoryNote]:
 
 
 def _owners(facts: StartFacts) -> str:
-    """ "/a and /b belong to broker 1 of cluster X"."""
+    """A text such as "/a and /b belong to broker 1 of cluster X"."""
     owned = [each for each in facts.directories if each.cluster_id is not None] or list(facts.directories)
     belong = "belongs" if len(owned) == 1 else "belong"
     return (
@@ -458,7 +464,7 @@ def _owners(facts: StartFacts) -> str:
 
 
 def _noted_place(facts: StartFacts) -> str:
-    """Return where the store was at the broker's last registration; "" if no note says it."""
+    """Return the place of the store at the broker's last registration; "" if no note has the place."""
     return next((note.store_place for note in _notes(facts) if note.store_place), "")
 
 
@@ -468,7 +474,7 @@ def _noted(facts: StartFacts) -> str:
 
 
 def _store_file(facts: StartFacts) -> str | None:
-    """Return the path of the directory with an embedded store; None if there is none."""
+    """Return the path of the directory with an embedded store; None if no directory has a store."""
     return next((each.path for each in facts.directories if each.has_store_file), None)
 
 

@@ -1,4 +1,5 @@
-"""The values that a start finds in its directories and its store, and the verdict of the comparison. No behaviour."""
+"""The facts that a start finds in its directories and its store, and the verdict of the comparison. Values without
+behaviour."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from oncelog_broker.identity.refusals import Refusal
 
 
 class DirectoryFacts(NamedTuple):
-    """The state of one data directory, as the start finds it."""
+    """The state of one data directory at the start."""
 
     path: str
     cluster_id: str | None = None
@@ -21,66 +22,72 @@ class DirectoryFacts(NamedTuple):
     note: DirectoryNote | None = None
     has_logs: bool = False
     has_trace: bool = False
-    """Whether it has the session file of a member of a cluster: `metadata/membership/incarnation.py`."""
+    """Whether the directory has the session file of a member of a cluster: `metadata/membership/incarnation.py`."""
     has_store_file: bool = False
-    """Whether it has an embedded metadata store."""
+    """Whether the directory has an embedded metadata store."""
 
 
 class StoreFacts(NamedTuple):
-    """The metadata store that the configuration names."""
+    """The state of the metadata store that the configuration names."""
 
     kind: StoreKind
     place: str
-    """The path of the store or `zookeeper.connect`, for messages."""
+    """The path of an embedded store, or `zookeeper.connect`; for messages."""
     cluster_id: str | None = None
-    """None: the store is empty."""
+    """The cluster id in the store; None if the store is empty."""
     store_id: str = ""
-    """"" if no broker whose release has identity notes has registered yet."""
+    """The random id of the store; "" if no broker whose release writes identity notes has registered yet."""
     registration: int = NEVER
-    """Version of this broker's incarnation node, which counts its registrations from 0; NEVER if it has none."""
+    """Version of this broker's incarnation node, which counts the broker's registrations from 0; NEVER if there is no
+    such node."""
     nonce: str = ""
-    """Nonce of the process of this broker that registered last; "" if there is none, or its release writes no nonce."""
+    """Nonce of the process of this broker that registered last; "" if no process has registered, or its release writes
+    no nonce."""
     zxid: int = 0
     """Id of the store's last write."""
     founded_by: str = ""
-    """Nonce of the process of this broker that began to found the cluster and did not finish; "" if there is none."""
+    """Nonce of the process of this broker that began to found the cluster and did not finish; "" if there is no such
+    process."""
     replaces: str = ""
-    """Id of the lost store that this one replaces, if the cluster was founded again from a copy; else ""."""
+    """Id of the lost store that this store replaces, if the cluster was founded again from a copy; otherwise ""."""
 
 
 class StartFacts(NamedTuple):
-    """All facts that the comparison of a start uses."""
+    """All facts on which the comparison at a start depends."""
 
     node_id: int
     directories: Sequence[DirectoryFacts]
     store: StoreFacts
     has_rights: bool = False
-    """Whether an authorizer or SCRAM is configured: users and ACLs cannot be restored from logs."""
+    """Whether an authorizer or SCRAM is configured. In this case users and ACLs exist, which cannot be restored from
+    logs."""
     store_file: StoreFacts | None = None
-    """The embedded store of a broker that moves to ZooKeeper; None if it is missing, or cannot be read."""
+    """The embedded store of a broker that moves to ZooKeeper; None if the store is missing or cannot be read."""
     store_file_fault: str = ""
-    """Why the embedded store cannot be read; "" if it can, or if it is missing."""
+    """The reason why the embedded store cannot be read; "" if the store can be read or is missing."""
     alone_in_sync: Sequence[str] = ()
-    """The partitions whose only in-sync replica is this broker. Filled in only if a directory is older."""
+    """The partitions whose only in-sync replica is this broker. Filled in only if a directory is older than the
+    store."""
     copied: str = ""
-    """When the copy of the metadata in the directories was written, as text for messages; "" without a copy."""
+    """Time at which the copy of the metadata in the directories was written, as text for messages; "" without a
+    copy."""
 
 
 class Past(Enum):
     """The owner of the data directories before this start."""
 
     NEW = auto()
-    """The directories are empty: no broker has used them yet."""
+    """The directories are empty, because no broker has used the directories yet."""
     ALONE = auto()
-    """A broker with an embedded store."""
+    """A broker with an embedded store used the directories."""
     MEMBER = auto()
-    """A member of a cluster with ZooKeeper."""
+    """A broker of a cluster with ZooKeeper used the directories."""
     UNKNOWN = auto()
-    """The directories have no notes: they belong to Apache Kafka, or to an earlier release."""
+    """The directories have no notes, so Apache Kafka or an earlier release has used the directories."""
 
 
 class Adoption(Enum):
-    """The source of the first nodes of a cluster that this start founds."""
+    """The source of the metadata of a cluster that this start founds."""
 
     NONE = auto()
     LOGS = auto()
@@ -88,37 +95,37 @@ class Adoption(Enum):
     COPY = auto()
     """The copy of the lost store's metadata in a data directory."""
     STORE_FILE = auto()
-    """The broker's embedded store: the broker moves from it to ZooKeeper."""
+    """The broker's embedded store; the broker moves from this store to ZooKeeper."""
 
 
 class Age(Enum):
-    """The age of one data directory compared with the store."""
+    """The age of one data directory in comparison with the store."""
 
     CURRENT = auto()
-    """The process that registered last had the directory."""
+    """The process that registered last used this directory."""
     NEW = auto()
-    """No process has registered with the directory yet: each that was about to ended before."""
+    """No process has registered with the directory yet; every process that was about to register ended before."""
     UNKNOWN = auto()
-    """The note and the store do not say."""
+    """Note and store do not determine the age."""
     OLDER = auto()
-    """The broker has registered since with a later state of the directory: this is a copy."""
+    """The broker has registered since with a later state of the directory, so this directory is an older copy."""
     STORE_OLDER = auto()
-    """The note names a registration or a write that the store does not have."""
+    """The note has a registration or a write that the store does not have, so the store is older."""
     OTHER_STORE = auto()
-    """The directory belongs to another store of the same cluster id."""
+    """The directory belongs to another store with the same cluster id."""
     REFOUNDED = auto()
-    """The store of the directory was lost, and the present store was founded in its place."""
+    """The store of the directory was lost, and the present store was founded to replace it."""
     RETURNED = auto()
     """The directory was missing at later registrations, and came back unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether and how the start continues."""
+    """The result of the comparison: whether and how the start continues."""
 
     past: Past
     refusals: tuple[Refusal, ...] = ()
-    """Differences that `start.accept` does not accept. If there is a refusal, the broker does not start."""
+    """Differences that `start.accept` does not accept. If there is any refusal, the broker does not start."""
     accepted: tuple[Refusal, ...] = ()
     """Differences that `start.accept` accepts."""
     unused: tuple[str, ...] = ()
@@ -131,15 +138,16 @@ class Verdict:
     may_found: bool = False
     """Whether the store is empty, so that this broker may found the cluster."""
     is_refounded: bool = False
-    """Whether this start founds a cluster again that had other members: these may have led with higher leader epochs
-    than the logs here have."""
+    """Whether this start founds an earlier cluster again. Other members of that cluster may have led with higher leader
+    epochs than the logs of this broker have."""
     is_unsure: bool = False
     """Whether records that this broker acknowledged may be missing from its logs."""
     adopts_unknown: bool = False
-    """Whether logs of topics that the older store does not have are taken over instead of set aside."""
+    """Whether topics that only the logs have are added to the store, instead of setting their logs aside."""
     lost: Mapping[str, LostDirectory] = field(default_factory=dict)
-    """The missing data directories by id. The log of a partition that is missing here may have been in one of them."""
+    """The missing data directories by id. A missing log of a partition may have been in one of these directories."""
     has_older_store: bool = False
-    """Whether the metadata store is older than the directories: it may give out leader epochs for the second time."""
+    """Whether the metadata store is older than the directories, so that it may allocate leader epochs a second time."""
     has_older_directories: bool = False
-    """Whether a data directory is older: the caller must fill in `StartFacts.alone_in_sync` and compare again."""
+    """Whether a data directory is older than the store. If True, the caller must fill in `StartFacts.alone_in_sync` and
+    compare again."""

@@ -1,15 +1,17 @@
-"""The file `oncelog.identity` in each data directory: its metadata store, sister directories and last registration.
+"""Reads and writes the file `oncelog.identity` in each data directory: the directory's metadata store, sister
+directories and last registration.
 
-`meta.properties` names the cluster and the node of a directory. With this file a start can tell whether its directories
-and its store are the same as at the last registration, older, or different.
+`meta.properties` names the cluster and the node of a directory. With `oncelog.identity` a start can determine whether
+directories and store are the same as at the last registration, older, or different.
 
-A *nonce* is a random id that a process draws once. The store's incarnation node of a broker holds the nonce of the
-process that registered last; the note holds it too. So a directory is the newest one if its note has the store's nonce:
+A *nonce* is a random id that each process creates at its start. The broker's incarnation node in the store and the note
+in the directory both have the nonce of the process that registered last. So a directory is current if its note has the
+same nonce as the store. The nonce is written in two steps:
 
-- before a process registers, it writes its nonce as `pending` into every directory, durably;
-- when it has registered, it writes its nonce as `process`, with the number of the registration.
+- before a process registers, the process durably writes its nonce as `pending` into every directory;
+- after the registration, the process writes its nonce as `process`, with the number of the registration.
 
-A process that is killed between these two writes leaves both nonces, and the store may have either.
+A process that is killed between these two writes leaves both nonces in the notes, and the store may have either nonce.
 """
 
 from __future__ import annotations
@@ -29,31 +31,33 @@ NEVER: Final = -1
 
 
 class NoteError(ValueError):
-    """The file exists and cannot be read. The message says what to do."""
+    """The note exists and cannot be read. The message says what to do."""
 
 
 class StoreKind(Enum):
-    """Where a broker keeps its metadata."""
+    """The kind of a broker's metadata store."""
 
     EMBEDDED = "embedded"
-    """The metadata store is a file of the broker itself, which is a cluster of one."""
+    """The metadata store is a file of the broker itself, which is a cluster of one broker."""
     ZOOKEEPER = "zookeeper"
     """The metadata store is ZooKeeper; the broker is a member of a cluster."""
     MEMORY = "memory"
-    """The metadata store is in memory and shared by all brokers of one process: behaves like ZooKeeper, for tests."""
+    """The metadata store is in memory and shared by all brokers of one process; it behaves like ZooKeeper and is for
+    tests."""
 
     @property
     def is_shared(self) -> bool:
-        """Whether a store of this kind may hold the metadata of several brokers."""
+        """Whether several brokers may share a store of this kind."""
         return self is not StoreKind.EMBEDDED
 
 
 class LostDirectory(NamedTuple):
-    """A data directory that the broker once had and does not have now."""
+    """A data directory that the broker had earlier and does not have now."""
 
     path: str
     process: str
-    """Nonce of the last process that had the directory. If the directory comes back with this nonce, it is complete."""
+    """Nonce of the last process that used the directory. If the directory comes back with this nonce, the directory is
+    complete."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,43 +67,44 @@ class DirectoryNote:
     directory_id: str
     """Id of the directory that has this note."""
     directories: Mapping[str, str] = field(default_factory=dict)
-    """Directory id -> absolute path of all directories of the broker, this one included."""
+    """Directory id -> absolute path of all data directories of the broker, including this directory."""
     lost: Mapping[str, LostDirectory] = field(default_factory=dict)
-    """By directory id: directories that were missing at the last registration and whose loss no operator has
-    accepted."""
+    """Directory id -> directory that was missing at the last registration and whose loss no operator has accepted."""
     store_kind: StoreKind | None = None
-    """None: no broker has registered with this directory yet."""
+    """The kind of the store; None if no broker has registered with this directory yet."""
     store_id: str = ""
     store_place: str = ""
-    """Where the store is, for messages: a path, or `zookeeper.connect`."""
+    """The place of the store for messages: a path, or `zookeeper.connect`."""
     process: str = ""
     """Nonce of the broker process that registered last in the store; "" if no process has registered."""
     pending: str = ""
-    """Nonce of a broker process that noted this just before it registered."""
+    """Nonce that a broker process wrote just before its registration; "" if no process was about to register."""
     registration: int = NEVER
-    """Version of the broker's incarnation node in the store, which counts the registrations from 0."""
+    """Version of the broker's incarnation node in the store, which counts the registrations from 0; NEVER before the
+    first registration."""
     broker_epoch: int = NEVER
     zxid: int = NEVER
     """Id of the store's latest write that the broker had seen when this note was written."""
     keeps_left_over: bool = False
-    """Set before a registration in a store that does not know this broker's logs, until the logs have been examined:
-    meanwhile logs that the store assigns to other brokers are set aside, not deleted."""
+    """Set before a registration in a store that does not know this broker's logs, and reset after the logs have been
+    examined. While it is set, logs that the store assigns to other brokers are set aside, not deleted."""
     node_id: int = NEVER
-    """node.id of the broker that registered last. `meta.properties` has it too, but an administrator edits that file
-    for a clone."""
+    """node.id of the broker that registered last. `meta.properties` has the node.id, too, but administrators edit that
+    file to clone a directory."""
 
     @property
     def has_registered(self) -> bool:
-        """Whether a broker has registered with this directory, or was about to."""
+        """Whether a broker has registered with this directory, or was about to register."""
         return bool(self.process or self.pending)
 
     def is_of(self, nonce: str) -> bool:
-        """Whether the process with this nonce was the last one that used the directory."""
+        """Whether the process with this nonce was the last process that used the directory."""
         return nonce != "" and nonce in (self.process, self.pending)
 
 
 def read_note(disk: Disk, directory: str) -> DirectoryNote | None:
-    """Read the note. None for a directory that is new, Apache Kafka's, or of an earlier release. NoteError, OSError."""
+    """Read the note of a directory. Returns None for a directory that is new, or that Apache Kafka or an earlier
+    release has used. Raises NoteError, OSError."""
     path = os.path.join(directory, NOTE_FILE)
     if not disk.exists(path):
         return None
@@ -113,7 +118,7 @@ def read_note(disk: Disk, directory: str) -> DirectoryNote | None:
 
 
 def write_note(disk: Disk, directory: str, note: DirectoryNote) -> None:
-    """Replace the note atomically; it is durable when this returns. OSError."""
+    """Replace the note atomically; the note is durable when this function returns. Raises OSError."""
     document = {
         "version": FORMAT_VERSION,
         "directory_id": note.directory_id,
@@ -135,8 +140,8 @@ def write_note(disk: Disk, directory: str, note: DirectoryNote) -> None:
 
 
 def has_lost_sister(disk: Disk, directory: str) -> bool:
-    """Whether a sister directory in the note of `directory` is missing at its path, or has another id now. OSError,
-    NoteError."""
+    """Whether a sister directory in the note of `directory` is missing at its path, or has another id now. Raises
+    OSError, NoteError."""
     note = read_note(disk, directory)
     if note is None:
         return False
@@ -148,7 +153,7 @@ def has_lost_sister(disk: Disk, directory: str) -> bool:
 
 
 def _parsed(document: Any) -> DirectoryNote:
-    """ValueError, KeyError, TypeError, AttributeError."""
+    """Parse the JSON of a note. Raises ValueError, KeyError, TypeError, AttributeError."""
     if document["version"] != FORMAT_VERSION:
         raise ValueError(f"its format is {document['version']}, this release knows {FORMAT_VERSION}")
     kind = document["store_kind"]

@@ -1,6 +1,6 @@
-"""The refusal of a start: its sentence, and the entry of `start.accept` that accepts it.
+"""The refusal of a start: its explanation, and the entry of `start.accept` that accepts the refused difference.
 
-The entry has a digest of the facts, so an entry that stays in the configuration accepts no other difference later.
+The entry contains a digest of the facts, so an old entry in the configuration accepts no later difference.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ class Kind(Enum):
     ALONE = "alone"
     """A member of a cluster starts without ZooKeeper."""
     OLDER_STORE = "older-store"
-    """The metadata store is an earlier state than the directories know."""
+    """The metadata store has an earlier state than the directories have seen."""
     OTHER_STORE = "other-store"
-    """The metadata store is not the one that the directories belong to."""
+    """The metadata store is not the store that the directories belong to."""
     OTHER_NODE = "other-node"
     """The data directories belong to a broker with another node.id; meta.properties was edited."""
     OLDER_DIRECTORY = "older-directory"
@@ -40,11 +40,11 @@ class Refusal(NamedTuple):
     difference: str
     """The difference, and its possible causes."""
     remedy: str
-    """The remedy if the difference is a mistake."""
+    """The recommended action if the difference is a mistake."""
     consequence: str
     """The consequences for records and metadata if the difference is accepted."""
     facts: tuple[str, ...]
-    """The texts that the digest is computed from."""
+    """The texts from which the digest is computed."""
 
     @property
     def accept(self) -> str:
@@ -58,7 +58,7 @@ class Refusal(NamedTuple):
 
 
 class StartRefused(Exception):
-    """The start is refused and has changed nothing. The message says why, and how to go on."""
+    """The start is refused and has changed nothing. The message explains the reasons, and what the operator can do."""
 
     def __init__(self, refusals: Iterable[Refusal]) -> None:
         self.refusals = tuple(refusals)

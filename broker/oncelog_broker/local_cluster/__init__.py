@@ -1,7 +1,7 @@
 """A cluster on one machine, for development and tests: real ZooKeeper servers and broker processes.
 
-`command` is `oncelog cluster`, `cluster` executes it; `state` is kept between two commands, `broker_process` starts a
-broker and checks that it serves. `java` and `zookeeper_jars` find or fetch what ZooKeeper needs; `server_config` writes
-zoo.cfg, `ensemble` runs the servers. `ports` chooses ports; `process` identifies a process so that no other is
-signalled.
+`command` is the command `oncelog cluster`, and `cluster` executes it. `state` stores the state between two commands.
+`broker_process` starts a broker and checks that it serves. `java` and `zookeeper_jars` find or download what ZooKeeper
+needs, `server_config` writes zoo.cfg, and `ensemble` runs the servers. `ports` chooses ports. `process` identifies a
+process by pid and start time, so that no other process gets a signal.
 """

@@ -15,7 +15,8 @@ from oncelog_broker.local_cluster.state import Member
 COMMAND: Final = (sys.executable, "-m", "oncelog", "serve")
 ASK_MS: Final = 2000
 FULL_REPLICATION: Final = 3
-"""The replication factor of topics in a cluster with enough brokers, as for Kafka's internal topics."""
+"""The default replication factor of topics in a cluster with enough brokers, the same as for Kafka's internal
+topics."""
 
 
 def address_of(broker: Member) -> str:
@@ -29,8 +30,8 @@ def log_of(directory: Path, broker: Member) -> Path:
 def settings_of(
     directory: Path, broker: Member, brokers: int, connect_string: str, asked: Mapping[str, str]
 ) -> dict[str, str]:
-    """The settings of one of `brokers` brokers; `asked` settings take precedence. The port of an asked http.listener is
-    that of the first broker; the others follow."""
+    """The settings of one broker in a cluster of `brokers` brokers; the settings in `asked` take precedence. The port
+    in an asked http.listener belongs to the first broker; the other brokers get the following ports."""
     replicas = str(min(FULL_REPLICATION, brokers))
     in_sync = "2" if brokers >= FULL_REPLICATION else "1"
     return {
@@ -49,7 +50,8 @@ def settings_of(
 
 
 def _http_listener(broker: Member, asked: str | None) -> dict[str, str]:
-    """The HTTP listener of this broker, as a setting: none unless asked for. Raises InvalidConfig."""
+    """The setting for the HTTP listener of this broker; empty if no HTTP listener is asked for. Raises
+    InvalidConfig."""
     if not asked:
         return {}
     first = http_address(asked)
@@ -60,7 +62,7 @@ def _http_listener(broker: Member, asked: str | None) -> dict[str, str]:
 def start_broker(
     directory: Path, broker: Member, settings: Mapping[str, str], note: Callable[[LocalProcess], None]
 ) -> None:
-    """Start it; it serves some time later. `note`: see LocalProcess.start."""
+    """Start a broker, without waiting until it serves. `note`: see LocalProcess.start."""
     command = [*COMMAND]
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]
@@ -68,7 +70,7 @@ def start_broker(
 
 
 async def members_seen_by(broker: Member) -> frozenset[int]:
-    """The ids of the brokers that this broker sees registered; empty while it does not answer."""
+    """The ids of the registered brokers according to this broker; empty while this broker does not respond."""
     from oncelog.admin import Admin
     from oncelog.errors import KafkaError
 
@@ -81,8 +83,8 @@ async def members_seen_by(broker: Member) -> frozenset[int]:
 
 
 async def out_of_sync_for(broker: Member) -> list[str] | None:
-    """The partitions that this broker sees with a replica out of sync, or without a leader; None while it does not
-    answer."""
+    """The partitions that have a replica out of sync or no leader, according to this broker; None while this broker
+    does not respond."""
     from oncelog.admin import Admin
     from oncelog.errors import KafkaError
 

@@ -1,8 +1,8 @@
-"""Runs a local cluster: brokers and ZooKeeper servers in one directory; starts and stops all, kills and pauses single
-ones.
+"""Runs a local cluster of brokers and ZooKeeper servers in one directory: starts and stops the cluster, kills and
+pauses single processes.
 
-Each command is a process of its own: it loads the state, locks it until its end, and saves it with each step, so that
-after a kill the next command continues: no process runs that the state does not list.
+Each command is a separate process, which loads the state, locks the state until the command ends, and saves the state
+at each step. So the next command can continue after a killed command, because the state lists every running process.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from oncelog_broker.log.directories.meta_properties import META_PROPERTIES_FILE
 from oncelog_broker.runtime.private_files import make_private_directory, opened_privately
 
 SERVE_SECONDS: Final = 60.0
-"""Seconds until all started brokers must be registered."""
+"""Seconds within which all started brokers must be registered."""
 STOP_SECONDS: Final = 30.0
 SYNC_SECONDS: Final = 120.0
-"""Seconds until all replicas must be in sync, before a broker is stopped and after its restart."""
+"""Seconds within which all replicas must be in sync, before a broker is stopped and after its restart."""
 SHOWN_PARTITIONS: Final = 10
-"""Partitions named in one message."""
+"""Maximum number of partitions that one message names."""
 POLL_SECONDS: Final = 0.1
 LOG_CHARACTERS: Final = 2000
 ZOOKEEPER: Final = "zookeeper-"
@@ -53,7 +53,8 @@ class ClusterError(Exception):
 
 
 class Wanted(NamedTuple):
-    """The options of `up`; None: unchanged, or the default."""
+    """The options of the command `up`. None means unchanged for an existing cluster, or the default for a new
+    cluster."""
 
     brokers: int | None = None
     port: int | None = None
@@ -64,7 +65,7 @@ class Wanted(NamedTuple):
 class MemberStatus(NamedTuple):
     name: str
     state: str
-    """running, paused or stopped."""
+    """One of "running", "paused", "stopped"."""
     address: str
     pid: int | None
     log: str
@@ -75,14 +76,14 @@ DEFAULT_PORT: Final = 9092
 
 
 class LocalCluster:
-    """The cluster in `directory`. `tell` is called with each progress message, one sentence."""
+    """The cluster in `directory`. `tell` is called with each progress message, which is one sentence."""
 
     def __init__(self, directory: Path, tell: Callable[[str], None]) -> None:
         self.directory = directory.absolute()
         self._tell = tell
 
     def up(self, wanted: Wanted) -> list[Member]:
-        """Start the processes that do not run; returns the brokers when all serve.
+        """Start the processes that are not running; returns the brokers when all of them serve.
 
         Raises ClusterError, JavaNotFound, JarsNotFound, ZooKeeperStartError, StateFileError.
         """
@@ -95,7 +96,8 @@ class LocalCluster:
             with_data = [broker for broker in state.brokers if self._has_data(broker)]
             for broker in with_data:
                 self._start_broker(state, broker)
-            if with_data:  # a new broker must not found the cluster before a broker that moves to it with its data
+            # Brokers with data start first, so that no new broker founds an empty cluster.
+            if with_data:
                 self._wait_for(with_data, state)
             for broker in state.brokers:
                 self._start_broker(state, broker)
@@ -104,7 +106,7 @@ class LocalCluster:
             return state.brokers
 
     def down(self) -> None:
-        """Stop all, brokers first; the data stay. Raises ClusterError."""
+        """Stop all processes, brokers before ZooKeeper servers; the data stay. Raises ClusterError."""
         with self._existing() as state:
             for members in (state.brokers, state.zookeepers):
                 running = [member for member in members if member.process is not None]
@@ -116,7 +118,8 @@ class LocalCluster:
                     self._until_stopped(member, state)
 
     def _until_stopped(self, member: Member, state: ClusterState) -> None:
-        """Wait for the end after SIGTERM; a second SIGTERM would end the controlled shutdown."""
+        """Wait until a member has ended after SIGTERM. No second SIGTERM is sent, because it would interrupt the
+        controlled shutdown."""
         if member.process is not None and not member.process.wait(STOP_SECONDS):
             self._tell(f"process {member.pid} did not stop within {STOP_SECONDS:.0f} s and was killed")
             member.process.kill()
@@ -124,7 +127,7 @@ class LocalCluster:
         state.save(self.directory)
 
     def stop(self, name: str) -> None:
-        """Stop a member with SIGTERM: a broker moves its leadership first. Raises ClusterError."""
+        """Stop a member with SIGTERM; a broker moves its leaderships to other brokers first. Raises ClusterError."""
         with self._existing() as state:
             process = self._running(state, name)
             process.terminate()
@@ -132,22 +135,22 @@ class LocalCluster:
             self._until_stopped(find_member(state, name), state)
 
     def kill(self, name: str) -> None:
-        """kill -9. Raises ClusterError."""
+        """Kill a member (kill -9). Raises ClusterError."""
         with self._existing() as state:
             self._running(state, name).kill()
 
     def pause(self, name: str) -> None:
-        """SIGSTOP: the process keeps its connections and answers nothing. Raises ClusterError."""
+        """Pause a member with SIGSTOP: the process keeps its connections and does not respond. Raises ClusterError."""
         with self._existing() as state:
             self._running(state, name).pause()
 
     def resume(self, name: str) -> None:
-        """Raises ClusterError."""
+        """Resume a paused member. Raises ClusterError."""
         with self._existing() as state:
             self._running(state, name).resume()
 
     def start(self, name: str) -> None:
-        """Start a killed member, and wait until it serves. Raises ClusterError and the errors of `up`."""
+        """Start a killed member, and wait until the member serves. Raises ClusterError and the errors of `up`."""
         with self._existing() as state:
             member = find_member(state, name)
             if member.process is not None and member.process.is_running:
@@ -161,7 +164,8 @@ class LocalCluster:
                 self._wait_for([member], state)
 
     def restart(self, names: Sequence[str] = ()) -> None:
-        """Restart brokers one after the other, by default all running ones, each when all replicas are in sync.
+        """Restart brokers one after the other, by default all running brokers. Each restart waits until all replicas
+        are in sync.
 
         At the end preferred leaders are elected. Raises ClusterError and the errors of `up`.
         """
@@ -197,7 +201,7 @@ class LocalCluster:
         )
 
     def _until_in_sync(self, state: ClusterState) -> None:
-        """Wait until all running brokers see all replicas in sync. Raises ClusterError."""
+        """Wait until all replicas are in sync according to every running broker. Raises ClusterError."""
         deadline = time.monotonic() + SYNC_SECONDS
         for broker in state.brokers:
             while state_of(broker) == "running" and (missing := asyncio.run(out_of_sync_for(broker))) != []:
@@ -210,7 +214,7 @@ class LocalCluster:
                 time.sleep(POLL_SECONDS)
 
     def status(self) -> list[MemberStatus]:
-        """Raises ClusterError without a cluster, StateFileError."""
+        """The status of all members. Raises ClusterError if there is no cluster in the directory, StateFileError."""
         state = self._load()
         servers = [(f"{ZOOKEEPER}{each.number}", each, self._server(each).log) for each in state.zookeepers]
         brokers = [(f"{BROKER}{each.number}", each, log_of(self.directory, each)) for each in state.brokers]
@@ -235,7 +239,7 @@ class LocalCluster:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Lock the cluster. Raises ClusterError if another command is running on it."""
+        """Context manager that locks the cluster. Raises ClusterError if another command is working on the cluster."""
         with opened_privately(self.directory / "cluster.lock", "w") as lock:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -269,8 +273,8 @@ class LocalCluster:
         )
 
     def _start_zookeeper(self, state: ClusterState) -> None:
-        """Start ZooKeeper, on new ports if no running process uses the old ones: another program may have taken
-        them."""
+        """Start ZooKeeper. If no process of the cluster is running, new ports are chosen, because another program may
+        use the old ports now."""
         is_fresh = not any(is_running(member) for member in state.zookeepers + state.brokers)
         ensemble = self._ensemble(state, () if is_fresh else None)
         self._tell(
@@ -298,7 +302,7 @@ class LocalCluster:
                 )
 
     def _has_data(self, broker: Member) -> bool:
-        """Whether its data directory belongs to a cluster, possibly one of its own."""
+        """Whether the broker's data directory belongs to a cluster, possibly a cluster of this broker alone."""
         return (self.directory / f"broker-{broker.number}" / META_PROPERTIES_FILE).exists()
 
     def _start_broker(self, state: ClusterState, broker: Member) -> None:
@@ -316,7 +320,7 @@ class LocalCluster:
         start_broker(self.directory, broker, settings, note)
 
     def _tell_what_is_outdated(self, state: ClusterState) -> None:
-        """Say which running brokers have older settings than the state."""
+        """Report which running brokers have older settings than the state."""
         for broker in state.brokers:
             connect_string = ",".join(address_of(server) for server in state.zookeepers)
             wanted = settings_of(self.directory, broker, len(state.brokers), connect_string, state.settings)
@@ -328,7 +332,8 @@ class LocalCluster:
                 )
 
     def _wait_for(self, brokers: list[Member], state: ClusterState) -> None:
-        """Wait until each of `brokers` answers, and all running brokers see it. Raises ClusterError."""
+        """Wait until each of `brokers` responds, and is registered according to all running brokers. Raises
+        ClusterError."""
         running = [broker for broker in state.brokers if state_of(broker) == "running"]
         awaited = frozenset(broker.number for broker in brokers)
         deadline = time.monotonic() + SERVE_SECONDS
@@ -350,7 +355,7 @@ class LocalCluster:
 
 
 def planned(state: ClusterState | None, wanted: Wanted) -> ClusterState:
-    """The state after `up`: an existing cluster can only grow. Raises ClusterError."""
+    """The state after the command `up`; an existing cluster can only grow. Raises ClusterError."""
     if state is None:
         state = ClusterState(zookeeper_count=wanted.zookeepers or 1)
     elif wanted.zookeepers not in (None, state.zookeeper_count):
@@ -362,7 +367,8 @@ def planned(state: ClusterState | None, wanted: Wanted) -> ClusterState:
         state.settings = {key: value for key, value in merged.items() if value}
         try:
             BrokerConfig.of(state.settings)
-        except InvalidConfig as error:  # before saving: no broker could start with it
+        # The settings are checked before they are saved, because no broker could start with invalid settings.
+        except InvalidConfig as error:
             raise ClusterError(f"--set: {error}") from error
     there = len(state.brokers)
     first = state.brokers[0].port if there else wanted.port or DEFAULT_PORT
@@ -376,7 +382,7 @@ def planned(state: ClusterState | None, wanted: Wanted) -> ClusterState:
 
 
 def changed_settings(running: Mapping[str, str] | None, wanted: Mapping[str, str]) -> list[str]:
-    """The settings that a restart would change; empty if the running settings are unknown."""
+    """The keys of the settings that a restart would change; empty if the running settings are unknown."""
     if running is None:
         return []
     keys = sorted(running.keys() | wanted.keys())
@@ -384,7 +390,7 @@ def changed_settings(running: Mapping[str, str] | None, wanted: Mapping[str, str
 
 
 def find_member(state: ClusterState, name: str) -> Member:
-    """Find `2` or `broker-2`, or `zookeeper-1`. Raises ClusterError."""
+    """Find a member by a name such as `2`, `broker-2` or `zookeeper-1`. Raises ClusterError."""
     members = state.zookeepers if name.startswith(ZOOKEEPER) else state.brokers
     number = name.removeprefix(ZOOKEEPER).removeprefix(BROKER)
     for member in members:
@@ -395,7 +401,7 @@ def find_member(state: ClusterState, name: str) -> Member:
 
 
 def is_running(member: Member) -> bool:
-    """Running, possibly paused."""
+    """Whether the member's process exists; a paused process counts as running."""
     return member.process is not None and member.process.is_running
 
 

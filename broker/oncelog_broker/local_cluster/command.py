@@ -24,7 +24,7 @@ data_option: Final = click.option(
     default=Path("cluster-data"),
     show_default=True,
     metavar="DIRECTORY",
-    help="Where the cluster keeps its data, its logs and its state.",
+    help="The directory with the data, the logs and the state of the cluster.",
 )
 name_argument: Final = click.argument("name", metavar="NAME")
 
@@ -33,8 +33,8 @@ name_argument: Final = click.argument("name", metavar="NAME")
 def cluster() -> None:
     """Run several brokers on this machine, with a local ZooKeeper.
 
-    For development and tests: all listen on 127.0.0.1 and run on in the background. NAME is a broker, such as 2 or
-    broker-2, or a ZooKeeper server, such as zookeeper-1.
+    The cluster is for development and tests: all processes listen on 127.0.0.1 and stay running in the background. NAME
+    is a broker, such as 2 or broker-2, or a ZooKeeper server, such as zookeeper-1.
 
     \b
       oncelog cluster up --brokers 3
@@ -49,10 +49,14 @@ def cluster() -> None:
 @cluster.command()
 @data_option
 @click.option(
-    "--brokers", type=click.IntRange(min=1), help="Number of brokers; more than before adds some. Default: 3."
+    "--brokers",
+    type=click.IntRange(min=1),
+    help="Number of brokers; a larger number than before adds brokers. Default: 3.",
 )
 @click.option(
-    "--port", type=click.IntRange(1, 65_000), help="Port of the first broker; the others follow. Default: 9092."
+    "--port",
+    type=click.IntRange(1, 65_000),
+    help="Port of the first broker; the other brokers get the following ports. Default: 9092.",
 )
 @click.option("--zookeepers", type=click.IntRange(min=1), help="Number of ZooKeeper servers. Default: 1.")
 @click.option(
@@ -61,7 +65,7 @@ def cluster() -> None:
     type=KEY_VALUE,
     multiple=True,
     metavar="KEY=VALUE",
-    help="A setting of all brokers that are started from now on; repeatable. KEY= removes it.",
+    help="A setting of all brokers that are started from now on; repeatable. KEY= removes the setting.",
 )
 def up(
     data: Path,
@@ -70,11 +74,11 @@ def up(
     zookeepers: int | None,
     settings: tuple[tuple[str, str], ...],
 ) -> None:
-    """Start the cluster, or its processes that do not run, and wait until it serves.
+    """Start the cluster, or those of its processes that are not running, and wait until all brokers serve.
 
     With three brokers, topics have three replicas by default, of which two must be in sync. --set http.listener=9404
-    gives the first broker that port for metrics and health checks; the others follow. Standard output is the address
-    for --bootstrap-server.
+    gives the first broker this port for metrics and health checks; the other brokers get the following ports. Standard
+    output is the address for --bootstrap-server.
     """
     from oncelog_broker.local_cluster.broker_process import address_of
     from oncelog_broker.local_cluster.cluster import Wanted
@@ -87,7 +91,7 @@ def up(
 @cluster.command()
 @data_option
 def down(data: Path) -> None:
-    """Stop the cluster in an orderly way; its data stay, and `up` continues it."""
+    """Stop the cluster in an orderly way. The data stay, and `up` starts the cluster again."""
     with _cluster(data) as local:
         local.down()
 
@@ -96,7 +100,7 @@ def down(data: Path) -> None:
 @name_argument
 @data_option
 def stop(name: str, data: Path) -> None:
-    """Stop NAME in an orderly way: a broker moves its leadership to others first. `start` starts it again."""
+    """Stop NAME in an orderly way: a broker moves its leaderships to other brokers first. `start` starts it again."""
     with _cluster(data) as local:
         local.stop(name)
 
@@ -105,7 +109,7 @@ def stop(name: str, data: Path) -> None:
 @name_argument
 @data_option
 def kill(name: str, data: Path) -> None:
-    """Kill NAME at once (kill -9)."""
+    """Kill NAME immediately (kill -9)."""
     with _cluster(data) as local:
         local.kill(name)
 
@@ -114,7 +118,7 @@ def kill(name: str, data: Path) -> None:
 @name_argument
 @data_option
 def pause(name: str, data: Path) -> None:
-    """Pause NAME: it keeps its connections and answers nothing."""
+    """Pause NAME: the process keeps its connections and does not respond."""
     with _cluster(data) as local:
         local.pause(name)
 
@@ -132,7 +136,7 @@ def resume(name: str, data: Path) -> None:
 @name_argument
 @data_option
 def start(name: str, data: Path) -> None:
-    """Start NAME again, and wait until it serves."""
+    """Start NAME again, and wait until NAME serves."""
     with _cluster(data) as local:
         local.start(name)
 
@@ -141,10 +145,10 @@ def start(name: str, data: Path) -> None:
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @data_option
 def restart(names: tuple[str, ...], data: Path) -> None:
-    """Restart the brokers NAME, or all running ones, one after the other, without interrupting clients.
+    """Restart the brokers NAME, or all running brokers, one after the other, without interrupting clients.
 
-    Each moves its leadership to others before it stops; the next one follows when all replicas are in sync again. Then
-    elect the preferred replicas as leaders.
+    Each broker moves its leaderships to other brokers before it stops. The next broker is restarted when all replicas
+    are in sync again. At the end the preferred replicas are elected as leaders.
     """
     with _cluster(data) as local:
         local.restart(names)
@@ -162,7 +166,7 @@ def status(data: Path, output: str | None) -> None:
 
 @contextmanager
 def _cluster(data: Path) -> Iterator[LocalCluster]:
-    """Raises Failure for errors that a user can cause."""
+    """Context manager that yields the cluster and raises Failure for errors that a user can cause."""
     from oncelog.errors import KafkaError
     from oncelog_broker.local_cluster.cluster import ClusterError, LocalCluster
     from oncelog_broker.local_cluster.ensemble import ZooKeeperStartError

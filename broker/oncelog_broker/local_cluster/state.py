@@ -1,7 +1,7 @@
 """The state of a local cluster between two commands: processes, ports, settings.
 
-It is `cluster.json` in the cluster's directory, replaced atomically. A process is listed before it runs, with its start
-time, so that no later command misses it or mistakes another process for it.
+The state is stored in `cluster.json` in the cluster's directory, which is replaced atomically. A process is listed with
+its start time before it runs, so that a later command neither misses the process nor mistakes another process for it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ FORMAT: Final = 1
 
 
 class StateFileError(Exception):
-    """The file exists and is unreadable; the message names it."""
+    """The state file exists and is unreadable; the message names the file."""
 
 
 @dataclass
 class Member:
-    """A broker or ZooKeeper server: its number from 1 (a broker's id), its client port, its last process."""
+    """A broker or ZooKeeper server: its number, counted from 1 (the id of a broker), its client port, and its last
+    process."""
 
     number: int
     port: int
     pid: int | None = None
     started: str | None = None
     settings: dict[str, str] | None = None
-    """The settings that the broker was started with."""
+    """The settings with which the broker was started; None for a ZooKeeper server."""
 
     @property
     def process(self) -> LocalProcess | None:
@@ -50,9 +51,9 @@ class ClusterState:
     brokers: list[Member] = field(default_factory=list)
     zookeepers: list[Member] = field(default_factory=list)
     zookeeper_count: int = 1
-    """The number requested; `zookeepers` is empty until their first start."""
+    """The requested number of ZooKeeper servers; `zookeepers` is empty until the first start of the servers."""
     settings: dict[str, str] = field(default_factory=dict)
-    """Broker settings that `up` was given, for every broker."""
+    """The settings for every broker from the options of the command `up`."""
 
     def save(self, directory: Path) -> None:
         unfinished = directory / f"{FILE}.unfinished"
@@ -61,7 +62,7 @@ class ClusterState:
 
 
 def load_state(directory: Path) -> ClusterState | None:
-    """None if there is no cluster in `directory`. Raises StateFileError."""
+    """Load the state of the cluster in `directory`; returns None if there is no cluster. Raises StateFileError."""
     path = directory / FILE
     try:
         return _state(json.loads(path.read_text()))
@@ -72,7 +73,8 @@ def load_state(directory: Path) -> ClusterState | None:
 
 
 def _state(fields: dict[str, Any]) -> ClusterState:
-    """Raises KeyError, TypeError or ValueError for a missing, extra or malformed field."""
+    """The state from the fields of the file. Raises KeyError, TypeError or ValueError for a missing, extra or malformed
+    field."""
     if fields.pop("format") != FORMAT:
         raise ValueError(f"format {FORMAT} expected")
     for name in ("brokers", "zookeepers"):

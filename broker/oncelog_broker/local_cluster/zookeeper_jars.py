@@ -1,8 +1,9 @@
-"""Finds the jars of a ZooKeeper server, or fetches them once for all checkouts of a user.
+"""Finds the jars of a ZooKeeper server, or downloads the jars once for all checkouts of a user.
 
-No PyPI package ships ZooKeeper alone. Searched in this order: ONCELOG_ZOOKEEPER_CLASSPATH; an earlier download; an
-installed pyspark; Debian's package; otherwise they are fetched by Maven (7 MB) or, without Maven, extracted from
-pyspark's source archive. Run as a program, it does that and prints the result.
+No PyPI package ships ZooKeeper alone. The jars are searched in this order: ONCELOG_ZOOKEEPER_CLASSPATH; an earlier
+download; an installed pyspark; Debian's package. If there are no jars, Maven downloads them (7 MB); without Maven, the
+jars are extracted from pyspark's source archive. Run as a program, this module finds or downloads the jars and prints
+the result.
 """
 
 from __future__ import annotations
@@ -27,44 +28,47 @@ from oncelog_broker.runtime.private_files import make_private_directory, opened_
 CLASSPATH_VARIABLE: Final = "ONCELOG_ZOOKEEPER_CLASSPATH"
 POM: Final = Path(__file__).with_name("zookeeper-pom.xml")
 DEBIAN_JAR: Final = Path("/usr/share/java/zookeeper.jar")
-"""Its manifest lists the jars that it needs."""
+"""ZooKeeper's jar in Debian's package, whose manifest lists the other needed jars."""
 PYSPARK: Final = "pyspark==4.0.1"
-"""Contains ZooKeeper 3.9.3; releases before 4.0 contain 3.6."""
+"""The release of pyspark to download, which contains ZooKeeper 3.9.3; releases before 4.0 contain ZooKeeper 3.6."""
 NETTY: Final = ("buffer", "codec", "common", "handler", "resolver", "transport", "transport-classes-epoll")
-"""Needed for TLS only, with `transport-native-unix-common`, which contains no native code."""
+"""The parts of Netty that ZooKeeper needs for TLS, in addition to `transport-native-unix-common`, which contains no
+native code."""
 NEEDED: Final = (
     *("zookeeper", "zookeeper-jute", "metrics-core", "snappy-java", "slf4j-api"),
     *(f"netty-{name}" for name in (*NETTY, "transport-native-unix-common")),
 )
-"""Without metrics-core a server ends at once; without snappy-java it runs but never serves, without a message."""
+"""The names of the needed jars. Without metrics-core a server ends immediately; without snappy-java a server runs but
+never serves, and logs no message."""
 MAVEN_SECONDS: Final = 300.0
 DOWNLOAD_SECONDS: Final = 1800.0
-"""For pyspark's archive, 430 MB."""
+"""Timeout in seconds for the download of pyspark's archive, 430 MB."""
 
 _COMPLETE: Final = ".complete"
 _JAR: Final = re.compile(r"(?P<name>[a-z0-9-]+?)-\d[^/]*\.jar")
 
 
 class JarsNotFound(Exception):
-    """The message says which sources were tried and what to do."""
+    """No jars were found; the message says which sources were tried and what to do."""
 
 
 class Jars(NamedTuple):
     class_path: str
     """The class path, in the form that `java -cp` takes."""
     origin: str
-    """Where they were found, for messages."""
+    """The place where the jars were found, for messages."""
 
 
 def cache_directory(environment: Mapping[str, str] = os.environ) -> Path:
-    """The directory for fetched jars; each version of our pom has its own."""
+    """The directory for downloaded jars; each version of `zookeeper-pom.xml` has its own directory."""
     cache = environment.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
     version = ElementTree.parse(POM).getroot().findtext("{*}version")  # noqa: S314
     return Path(cache) / "oncelog" / f"zookeeper-{version}"
 
 
 def find_jars(environment: Mapping[str, str] = os.environ) -> Jars | None:
-    """Jars on this machine, if any. Raises JarsNotFound if the environment names missing ones."""
+    """The jars on this machine; None if there are no jars. Raises JarsNotFound if the environment variable names
+    missing files."""
     if named := environment.get(CLASSPATH_VARIABLE):
         missing = [entry for entry in named.split(os.pathsep) if not Path(entry.removesuffix("*")).exists()]
         if missing:
@@ -84,9 +88,9 @@ def find_jars(environment: Mapping[str, str] = os.environ) -> Jars | None:
 
 
 def provide_jars(tell: Callable[[str], None], environment: Mapping[str, str] = os.environ) -> Jars:
-    """Find the jars or fetch them; `tell` is called before a download. Raises JarsNotFound.
+    """Find the jars or download them; `tell` is called before a download. Raises JarsNotFound.
 
-    Concurrent processes fetch once.
+    If several processes run simultaneously, only one process downloads the jars.
     """
     found = find_jars(environment)
     if found is not None:
@@ -99,11 +103,12 @@ def provide_jars(tell: Callable[[str], None], environment: Mapping[str, str] = o
 
 
 def _fetch_into(cache: Path, tell: Callable[[str], None], environment: Mapping[str, str]) -> None:
-    """A killed download leaves an incomplete directory, which the next one replaces."""
+    """Download the jars into `cache`. A killed download leaves an incomplete directory, which the next download
+    replaces."""
     failures = []
     for fetch in (fetch_by_maven, fetch_by_pip):
         shutil.rmtree(cache, ignore_errors=True)
-        make_private_directory(cache)  # the files in it are executed
+        make_private_directory(cache)  # private, because the files in the directory are executed
         try:
             fetch(cache, tell, environment)
         except JarsNotFound as error:
@@ -118,7 +123,7 @@ def _fetch_into(cache: Path, tell: Callable[[str], None], environment: Mapping[s
 
 
 def fetch_by_maven(directory: Path, tell: Callable[[str], None], environment: Mapping[str, str]) -> None:
-    """Raises JarsNotFound."""
+    """Download the jars with Maven. Raises JarsNotFound."""
     maven = shutil.which("mvn", path=environment.get("PATH"))
     if maven is None:
         raise JarsNotFound("Maven (mvn) is not installed")
@@ -128,7 +133,7 @@ def fetch_by_maven(directory: Path, tell: Callable[[str], None], environment: Ma
 
 
 def fetch_by_pip(directory: Path, tell: Callable[[str], None], environment: Mapping[str, str]) -> None:
-    """Raises JarsNotFound."""
+    """Download pyspark's source archive with pip and extract the jars. Raises JarsNotFound."""
     tell(f"fetching the jars of ZooKeeper out of {PYSPARK} (430 MB, once) into {directory}")
     with tempfile.TemporaryDirectory(prefix="oncelog-pyspark-", dir=directory.parent) as downloads:
         options = ["--disable-pip-version-check", "--quiet", "--no-deps", "--dest", downloads]
@@ -166,7 +171,7 @@ def _class_path(directory: Path) -> str:
 
 
 def _run(command: list[str], seconds: float, environment: Mapping[str, str]) -> None:
-    """Raises JarsNotFound with the end of the command's output."""
+    """Run a command. Raises JarsNotFound with the end of the command's output if the command fails."""
     name = Path(command[0]).name
     try:
         result = subprocess.run(

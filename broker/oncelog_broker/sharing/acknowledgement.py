@@ -1,7 +1,8 @@
-"""What a member says of the records that it has. Pure.
+"""Handles a member's acknowledgements of the records that the member has acquired. Pure.
 
-All of a request's batches for a share partition are looked at before anything changes: if one offset is not the
-member's, nothing of them counts. Offsets below the start offset are done, so nothing is said of them any more.
+All batches of a request for a share partition are checked before anything changes: if the member does not have one of
+the offsets, all batches are refused. Acknowledgements of offsets below the start offset are ignored, because these
+offsets are done.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ BECOMES: Final[dict[int, DeliveryState]] = {
 
 
 MAX_BATCHES: Final = 4_000
-"""The most ranges of offsets that are alike, of one partition in a request."""
+"""Maximum number of batches, and of ranges of offsets with the same acknowledge type, for one partition in a
+request."""
 MAX_TYPES: Final = 100_000
-"""The most acknowledge types of one partition in a request. One type may stand for a whole batch."""
+"""Maximum number of acknowledge types for one partition in a request. One type may apply to an entire batch."""
 
 
 class AckBatch(NamedTuple):
-    """The offsets from `first` to `last`, both included. `types` has one AcknowledgeType for all of them, or one for
-    each."""
+    """The acknowledgements for the offsets from `first` to `last`, both included. `types` has one AcknowledgeType for
+    all offsets, or one AcknowledgeType for each offset."""
 
     first: int
     last: int
@@ -39,7 +41,7 @@ class AckBatch(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """The offsets from `first` to `last`, both included, that have the same AcknowledgeType."""
+    """The offsets from `first` to `last`, both included, which have the same AcknowledgeType."""
 
     first: int
     last: int
@@ -47,16 +49,16 @@ class _Part(NamedTuple):
 
 
 class AckTerms(NamedTuple):
-    """Who says it. `deadline` is that of renewed locks (monotonic seconds); `may_renew` is whether the request, and the
-    group, allow it."""
+    """The member that acknowledges, and the rules for its acknowledgements. `deadline` is the new deadline of renewed
+    locks (monotonic seconds)."""
 
     owner: str
     deadline: float
     delivery_limit: int
     renews: bool
-    """Whether the request says that it renews locks."""
+    """Whether the request declares that it renews locks."""
     may_renew: bool
-    """Whether the group allows that."""
+    """Whether the group allows members to renew locks."""
 
 
 def check_batches(batches: Sequence[AckBatch], *, renews: bool) -> None:
@@ -78,7 +80,7 @@ def check_batches(batches: Sequence[AckBatch], *, renews: bool) -> None:
 
 
 def check_count(batches: Sequence[object]) -> None:
-    """Check how many batches a request has for a partition. Raises KafkaError INVALID_REQUEST."""
+    """Check the number of batches that a request has for a partition. Raises KafkaError INVALID_REQUEST."""
     if len(batches) > MAX_BATCHES:
         raise _too_many_batches()
 
@@ -92,8 +94,9 @@ def _invalid(message: str) -> KafkaError:
 
 
 def acknowledge(partition: SharePartition, batches: Sequence[AckBatch], terms: AckTerms) -> int:
-    """Begin the transitions that a member asks for. Returns the number of the transition, for `SharePartition.finish`;
-    0 if nothing has to be written. Raises KafkaError INVALID_REQUEST, INVALID_RECORD_STATE, with nothing changed."""
+    """Begin the transition that a member requests. Returns the number of the transition, for `SharePartition.finish`; 0
+    if nothing must be written. Raises KafkaError INVALID_REQUEST, INVALID_RECORD_STATE; after an error nothing has
+    changed."""
     runs = partition.runs
     check_batches(batches, renews=terms.renews)
     wanted = list(islice((part for batch in batches for part in _parts(batch, runs.start)), MAX_BATCHES + 1))
@@ -130,8 +133,8 @@ def acknowledge(partition: SharePartition, batches: Sequence[AckBatch], terms: A
 
 
 def _named(runs: Sequence[Run], parts: Sequence[_Part]) -> Iterator[tuple[Run, int]]:
-    """The runs that have offsets of these ascending parts, each with the type of the part; one of several parts comes
-    several times."""
+    """The runs that have offsets in these ascending parts, each with the type of the part. A run with offsets in
+    several parts is yielded several times."""
     index = 0
     for first, last, number in parts:
         while runs[index].last < first:
@@ -148,7 +151,7 @@ def _not_acquired(message: str) -> KafkaError:
 
 
 def _parts(batch: AckBatch, start: int) -> Iterator[_Part]:
-    """The parts of a batch, without what is below `start`."""
+    """The parts of a batch, without offsets below `start`."""
     first, last, types = batch
     if len(types) == 1:
         if last >= start:

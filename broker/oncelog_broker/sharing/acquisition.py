@@ -1,8 +1,9 @@
-"""How records of a share partition are handed out to a member. Pure.
+"""Acquires records of a share partition for a member. Pure.
 
-Records are handed out in the order of their offsets, whole batches of the log where that is possible. A record that was
-delivered several times without being accepted may be at fault itself (*poison*): from half of the delivery limit on, a
-run is handed out alone and in halves, the last time record by record, so that its neighbours do not go with it.
+Records are acquired in the order of their offsets, in entire batches of the log where possible. A record that was
+delivered several times without being accepted may cause the failures itself (*poison*). So from half of the delivery
+limit on, a run is acquired separately from other runs and in halves, and at the last delivery record by record, so that
+a poison record does not use up the deliveries of its neighbours.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from oncelog_broker.sharing.share_partition import SharePartition
 
 class LogBatch(NamedTuple):
     """The offsets of a batch that was read from the log. `is_delivered` is False for a marker, and for records of an
-    aborted transaction where the group reads committed ones alone."""
+    aborted transaction if the group reads only committed records."""
 
     first: int
     last: int
@@ -25,9 +26,8 @@ class LogBatch(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """The member that acquires records, and its limits. `deadline` is in monotonic seconds. `max_records` may be
-    exceeded by the rest of a batch of the log, unless it `is_exact`; an acquired batch has about `batch_size`
-    records."""
+    """The member that acquires records, and its limits. `deadline` is in monotonic seconds. Unless `is_exact` is True,
+    the rest of a batch of the log may exceed `max_records`. An acquired batch has about `batch_size` records."""
 
     owner: str
     deadline: float
@@ -39,7 +39,7 @@ class Terms(NamedTuple):
 
 
 class Acquired(NamedTuple):
-    """Records that a member has now; `deliveries` includes this one."""
+    """A range of records that a member has acquired; `deliveries` includes this delivery."""
 
     first: int
     last: int
@@ -47,7 +47,7 @@ class Acquired(NamedTuple):
 
 
 class _Acquisition:
-    """One pass over batches of the log."""
+    """One pass over batches of the log, which acquires records for one member."""
 
     __slots__ = ("_terms", "_throttle", "count", "partition", "result")
 
@@ -59,7 +59,7 @@ class _Acquisition:
         self.result: list[Acquired] = []
 
     def take(self, batch: LogBatch) -> bool:
-        """Acquire the available records of a batch. Returns whether the pass continues."""
+        """Acquire the available records of a batch. Returns whether the pass may continue with the next batch."""
         runs, terms = self.partition.runs, self._terms
         last = batch.last
         for run in list(runs.over(batch.first, min(last, runs.end - 1))) if batch.first < runs.end else ():
@@ -89,7 +89,7 @@ class _Acquisition:
         return last == batch.last
 
     def _alone(self, run: Run) -> int:
-        """The number of records to acquire of a run that was delivered often."""
+        """The number of records to acquire from a run that was delivered often."""
         limit = self._terms.delivery_limit
         if limit > 2 and run.deliveries == limit - 1:
             return 1
@@ -115,7 +115,7 @@ class _Acquisition:
                 self.result.append(Acquired(run.first, run.last, run.deliveries))
 
     def archive(self, first: int, last: int) -> None:
-        """Archive the offsets of this range that no member has: they have no record to deliver."""
+        """Archive the offsets of this range that no member has, because these offsets have no records to deliver."""
         partition = self.partition
         runs = partition.runs
         if last >= runs.end and first <= runs.end:
@@ -127,8 +127,9 @@ class _Acquisition:
 
 
 def acquire(partition: SharePartition, position: int, batches: Iterable[LogBatch], terms: Terms) -> list[Acquired]:
-    """Hand out records of these batches, which were read from `position` on; the first one may begin below it. Offsets
-    between the batches have no records: they are archived, or the start offset would never move beyond them."""
+    """Acquire records of these batches, which were read from `position` on; the first batch may begin below `position`.
+    Offsets between the batches have no records and are archived, because otherwise the start offset would never move
+    beyond them."""
     pass_ = _Acquisition(partition, terms)
     for batch in batches:
         if batch.last < position:

@@ -1,7 +1,7 @@
-"""One share partition at the leader of its partition: gives it time, and has its changes kept by the share coordinator.
+"""One share partition at the leader of its partition: provides the clock, and writes changes to the share coordinator.
 
-One write is under way at a time, with all that has changed since the one before. So changes are kept in their order,
-and a busy share partition makes few records of many acknowledgements.
+At most one write is under way; the next write has all changes since then. So changes are written in order, and a busy
+share partition combines many acknowledgements in few records.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 WOKEN_AT_ONCE: Final = 4
-"""Waiting fetches that are woken when records can be handed out; each that gets some wakes the next."""
+"""Number of waiting fetches that are woken when records become available; each fetch that acquires records wakes the
+next fetch."""
 FENCED: Final = frozenset({ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.FENCED_STATE_EPOCH})
 NO_COORDINATOR: Final = frozenset(
     {
@@ -50,7 +51,7 @@ def as_told(error: KafkaError) -> KafkaError:
 
 
 class Waiting(Protocol):
-    """A fetch that waits for records; `finish` lets it look again, and does nothing the second time."""
+    """A fetch that waits for records. `finish` makes the fetch try again; a second call does nothing."""
 
     enough: asyncio.Future[None]
 
@@ -58,8 +59,9 @@ class Waiting(Protocol):
 
 
 class HostedSharePartition:
-    """`partition` is the log's, which this broker leads in `leader_epoch`; `settings()` are those of the group now.
-    `on_fenced` is called when another broker leads, or the state was initialized again."""
+    """A share partition with its log. `partition` is the log's partition, which this broker leads in `leader_epoch`;
+    `settings()` returns the present settings of the group. `on_fenced` is called when another broker leads the
+    partition, or the state was initialized again."""
 
     def __init__(
         self,
@@ -84,9 +86,9 @@ class HostedSharePartition:
         self._on_fenced = on_fenced
         self._waiting: dict[Waiting, None] = {}
         self._transitions: list[tuple[int, asyncio.Future[KafkaError | None]]] = []
-        """Acknowledgements that no write contains yet."""
+        """Numbers and futures of the acknowledgements that no write contains yet."""
         self._written = asyncio.Event()
-        """Not set while a write is under way."""
+        """Cleared while a write is under way."""
         self._written.set()
         self._wakes_at = NO_DEADLINE
         self.is_retired = False
@@ -94,32 +96,32 @@ class HostedSharePartition:
 
     @property
     def is_current(self) -> bool:
-        """Whether records may be handed out and acknowledged by this state."""
+        """Whether this state may be used for acquiring and acknowledging records."""
         return self.is_led and not self.is_retired
 
     @property
     def is_led(self) -> bool:
-        """Whether this broker still leads in the same leader epoch."""
+        """Whether this broker still leads the partition in the same leader epoch."""
         return not (self.is_dropped or self.partition.is_resigned or self.partition.leader_epoch != self.leader_epoch)
 
     # --- records
 
     def next_offset(self) -> int | None:
-        """The first offset to be handed out; None while too many records are in flight."""
+        """The first offset that can be acquired; None while too many records are in flight."""
         self.last_used = self._clock.monotonic()
         if self.share.move_log_start(self.partition.log.log_start_offset):
             self._wake()
         return self.share.next_offset(self.settings().max_locks)
 
     def readable_end(self) -> int:
-        """Records below this offset may be handed out."""
+        """The offset below which records may be acquired."""
         partition = self.partition
         return partition.last_stable_offset if self.settings().reads_committed else partition.high_watermark
 
     def acquire(
         self, owner: str, position: int, batches: Sequence[LogBatch], max_records: int, batch_size: int, *, exact: bool
     ) -> list[Acquired]:
-        """Hand out records of these batches, which were read from `position` on."""
+        """Acquire records of these batches, which were read from `position` on, for the member `owner`."""
         settings = self.settings()
         deadline = self._clock.monotonic() + settings.lock_seconds
         terms = Terms(owner, deadline, max_records, batch_size, exact, settings.delivery_limit, settings.max_locks)
@@ -127,11 +129,12 @@ class HostedSharePartition:
         self._write()
         self._wake_in_time()
         if acquired:
-            self._wake(1)  # there may be more for the next one
+            self._wake(1)  # more records may be available for the next fetch
         return acquired
 
     def acknowledge(self, owner: str, batches: Sequence[AckBatch], *, renews: bool) -> Answer[KafkaError | None]:
-        """Apply a member's acknowledgements. Answers None once they are written, or the error for the member."""
+        """Apply a member's acknowledgements. Returns None after the acknowledgements are written, or the error for the
+        member."""
         self.last_used = now = self._clock.monotonic()
         settings = self.settings()
         self._expire(now)
@@ -158,7 +161,7 @@ class HostedSharePartition:
     # --- waiting
 
     def wait(self, waiting: Waiting) -> None:
-        """Wake this fetch when records can be handed out."""
+        """Wake this fetch when records become available."""
         self._waiting[waiting] = None
         waiting.enough.add_done_callback(lambda _: self._waiting.pop(waiting, None))
 
@@ -167,8 +170,8 @@ class HostedSharePartition:
             waiting.finish()
 
     def retire(self) -> None:
-        """Stop using this state, as no session of the group is left here. The next session loads the state again, after
-        all writes have ended."""
+        """Stop using this state, because the group has no session left at this broker. The next session loads the state
+        again, after all writes have ended."""
         self.is_retired = True
 
     async def written(self) -> None:
@@ -176,7 +179,8 @@ class HostedSharePartition:
         await self._written.wait()
 
     def drop(self) -> None:
-        """Stop using this state, as this broker no longer leads or must load it again; wake all waiting requests."""
+        """Stop using this state, because this broker no longer leads the partition or must load the state again, and
+        wake all waiting requests."""
         self.is_dropped = True
         transitions, self._transitions = self._transitions, []
         for _, kept in transitions:
@@ -185,14 +189,14 @@ class HostedSharePartition:
 
     @property
     def is_idle(self) -> bool:
-        """Whether nobody has records, waits for some, or for a write."""
+        """Whether no member has records, and no request waits for records or for a write."""
         return not (self.is_writing or self._transitions or self._waiting or self.share.has_acquired)
 
     @property
     def is_writing(self) -> bool:
         return not self._written.is_set()
 
-    # --- time
+    # --- timers
 
     def _wake_in_time(self) -> None:
         at = self.share.next_deadline
@@ -202,7 +206,8 @@ class HostedSharePartition:
 
     def _on_deadline(self, at: float) -> None:
         if at != self._wakes_at or self.is_dropped:
-            return  # an earlier one was asked for since, and has asked for this one again
+            # An earlier deadline was scheduled since, and its call schedules the following deadline.
+            return
         self._wakes_at = NO_DEADLINE
         self._expire(self._clock.monotonic())
         self._wake_in_time()
@@ -241,7 +246,8 @@ class HostedSharePartition:
         error: KafkaError | None = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         try:
             error = await self._calls.write(self.key, write)
-        finally:  # also where the broker stops
+        # The transitions are finished also if the write is cancelled because the broker stops.
+        finally:
             now, limit = self._clock.monotonic(), self.settings().delivery_limit
             for transition, kept in transitions:
                 share.finish(transition, is_kept=error is None, now=now, delivery_limit=limit)

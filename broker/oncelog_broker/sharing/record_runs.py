@@ -1,10 +1,10 @@
-"""The states of the records of a share partition, as runs of offsets that are alike. Pure.
+"""The states of the records of a share partition, as runs: ranges of offsets with the same state. Pure.
 
-Source: Kafka's SharePartition, which keeps batches of the log, and single records where a batch is divided. Here a run
-is divided wherever two offsets differ, and joined with its neighbours where they are alike.
+Source: Kafka's SharePartition, which stores batches of the log, and single records for divided batches. Unlike Kafka, a
+run is divided where two offsets differ, and joined with adjacent runs that have the same state.
 
-Invariant: runs are in the order of their offsets and tile the offsets from `start` to `end` without a gap. No run is
-below `start`; records from `end` on were never handed out.
+Invariant: runs are ordered by offset and cover the offsets from `start` (included) to `end` (excluded) without gaps.
+Records from `end` on were never acquired.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import Final
 from oncelog_broker.coordinator.share.state_batches import DeliveryState, StateBatch
 
 NOBODY: Final = ""
-"""The owner of a run that no member has."""
+"""The value of `owner` for a run that no member has."""
 
 
 class Run:
-    """The offsets from `first` to `last`, both included.
+    """A range of offsets with the same state, from `first` to `last`, both included.
 
-    `deliveries` counts how often the records were handed out. In the state ACQUIRED, `owner` is the member that has
-    them, and `deadline` when its lock runs out (monotonic seconds). `becomes` is the state that the owner has asked for
-    and that is not kept yet; until then the run does not change again.
+    `deliveries` is the number of deliveries of the records. In the state ACQUIRED, `owner` is the member that has the
+    records, and `deadline` is the time at which the member's lock expires (monotonic seconds). `becomes` is the state
+    that the owner has requested and that is not written yet, or None. While `becomes` is set, the run does not change.
     """
 
     __slots__ = ("becomes", "deadline", "deliveries", "first", "last", "owner", "state", "transition")
@@ -46,7 +46,7 @@ class Run:
         self.deadline = deadline
         self.becomes: DeliveryState | None = None
         self.transition = 0
-        """Which acknowledgement asked for `becomes`; 0: none."""
+        """The number of the transition that sets `becomes`; 0 if there is none."""
 
     def __len__(self) -> int:
         return self.last - self.first + 1
@@ -57,30 +57,30 @@ class Run:
 
     @property
     def is_free(self) -> bool:
-        """Whether the records can be handed out."""
+        """Whether the records can be acquired."""
         return self.state is DeliveryState.AVAILABLE
 
     @property
     def is_done(self) -> bool:
-        """Whether the records are never handed out again."""
+        """Whether the records are never delivered again."""
         return self.state.is_terminal
 
     @property
     def will_be_done(self) -> bool:
-        """Whether the run is done when what was asked for is kept."""
+        """Whether the run will be done after the requested state is written."""
         return (self.state if self.becomes is None else self.becomes).is_terminal
 
     def settle(self, state: DeliveryState) -> None:
-        """Take the state `state`, without an owner."""
+        """Change to the state `state`, without an owner."""
         self.state, self.owner, self.deadline, self.becomes, self.transition = state, NOBODY, 0.0, None, 0
 
     def to_batch(self) -> StateBatch:
-        """The run as it is kept when what was asked for is done."""
+        """The run with its requested state, as a batch for the share coordinator."""
         state = self.state if self.becomes is None else self.becomes
         return StateBatch(self.first, self.last, state, self.deliveries)
 
     def part(self, first: int, last: int) -> Run:
-        """A copy for a part of the offsets."""
+        """A copy of this run for some of its offsets."""
         run = Run(first, last, self.state, self.deliveries, self.owner, self.deadline)
         run.becomes, run.transition = self.becomes, self.transition
         return run
@@ -97,7 +97,7 @@ class Run:
 
 
 class RecordRuns:
-    """See the module's docstring."""
+    """The runs of one share partition; see the docstring of the module."""
 
     __slots__ = ("end", "runs", "start")
 
@@ -107,7 +107,7 @@ class RecordRuns:
         self.runs: list[Run] = []
 
     def __len__(self) -> int:
-        """How many offsets are in flight: from the first one that is not done to the last one handed out."""
+        """Number of offsets in flight: from the first offset that is not done to the last offset that was acquired."""
         return self.end - self.start
 
     def append(self, run: Run) -> None:
@@ -117,7 +117,7 @@ class RecordRuns:
         self.end = run.last + 1
 
     def over(self, first: int, last: int) -> Iterator[Run]:
-        """The runs that have offsets from `first` to `last`, without changing them."""
+        """The unchanged runs that have offsets between `first` and `last`, both included."""
         index = self._index(first)
         if index < len(self.runs) and self.runs[index].last < first:
             index += 1
@@ -126,13 +126,15 @@ class RecordRuns:
             index += 1
 
     def cut(self, first: int, last: int) -> list[Run]:
-        """The runs of exactly these offsets, as far as they are known: runs that reach beyond are divided."""
+        """The runs of exactly the offsets from `first` to `last`, after dividing runs that extend beyond these
+        offsets."""
         self._divide(first)
         self._divide(last + 1)
         return list(self.over(first, last))
 
     def divide_at(self, offsets: Iterable[int]) -> None:
-        """Divide the runs that contain these ascending offsets, in one pass, so that a run begins at each."""
+        """Divide the runs that contain these ascending offsets, in one pass, so that a run begins at each of these
+        offsets."""
         left = iter(offsets)
         at = next(left, self.end)
         divided: list[Run] = []
@@ -148,7 +150,7 @@ class RecordRuns:
         self.runs = divided
 
     def join(self) -> None:
-        """Join neighbours that are alike."""
+        """Join adjacent runs with the same state."""
         joined: list[Run] = []
         for run in self.runs:
             if joined and joined[-1].is_like(run):
@@ -158,7 +160,7 @@ class RecordRuns:
         self.runs = joined
 
     def advance(self) -> None:
-        """Move the start beyond runs that are done, and drop these runs."""
+        """Move `start` beyond the runs that are done, and drop these runs."""
         count = 0
         for run in self.runs:
             if not run.is_done:
@@ -178,7 +180,8 @@ class RecordRuns:
         self.end = max(self.end, offset)
 
     def end_at(self, offset: int) -> None:
-        """Drop the offsets from `offset` on, where the runs end then; below the start, all of them."""
+        """Drop the offsets from `offset` on; `offset` becomes the end of the runs. If `offset` is below `start`, all
+        runs are dropped."""
         if offset >= self.end:
             return
         self._divide(offset)
@@ -186,11 +189,11 @@ class RecordRuns:
         self.start, self.end = min(self.start, offset), offset
 
     def _index(self, offset: int) -> int:
-        """The index of the run that has the offset; 0 for one below the start."""
+        """The index of the run that contains the offset; 0 for an offset below `start`."""
         return max(0, bisect_right(self.runs, offset, key=lambda run: run.first) - 1)
 
     def _divide(self, offset: int) -> None:
-        """Divide the run that contains `offset`, so that a run begins there."""
+        """Divide the run that contains `offset`, so that a run begins at `offset`."""
         if not self.start < offset < self.end:
             return
         index = self._index(offset)

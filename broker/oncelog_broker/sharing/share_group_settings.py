@@ -1,4 +1,5 @@
-"""The settings of one share group for the leaders of partitions: those of the broker, or the group's own. Pure."""
+"""The settings of one share group that partition leaders use: the overrides of the group, otherwise the broker's
+settings. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +15,8 @@ EARLIEST = "earliest"
 
 
 class ShareGroupSettings(NamedTuple):
-    """`offset_reset` is "latest", "earliest", or how old the first record may be in ms."""
+    """The settings of one share group. `offset_reset` is "latest", "earliest", or the maximum age of the first record
+    in ms."""
 
     lock_seconds: float = 30.0
     delivery_limit: int = 5
@@ -25,8 +27,8 @@ class ShareGroupSettings(NamedTuple):
 
     @classmethod
     def of(cls, config: BrokerConfig, overrides: Mapping[str, str]) -> ShareGroupSettings:
-        """The settings of a group with these overrides. Values outside of the broker's bounds, which may have changed,
-        are brought within them."""
+        """The settings of a group with these overrides. The broker's limits may have changed; values outside of these
+        limits are limited to them."""
 
         def bounded(name: str, of_broker: keys.Bounded) -> int:
             value = int(overrides.get(name, config[of_broker.key]))

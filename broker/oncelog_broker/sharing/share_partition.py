@@ -1,16 +1,17 @@
-"""The in-flight records of one share partition, at the leader of its partition. Pure: time comes in as a number.
+"""The in-flight records of one share partition, at the leader of its partition. Pure: the time is an argument.
 
     AVAILABLE --acquire, deliveries + 1--> ACQUIRED --accept--> ACKNOWLEDGED
     ACQUIRED --reject, gap--> ARCHIVED
-    ACQUIRED --release, lock ran out, session closed--> AVAILABLE, or ARCHIVED after the last delivery
+    ACQUIRED --release, lock expired, session closed--> AVAILABLE, or ARCHIVED after the last delivery
     ACQUIRED --renew--> ACQUIRED with a new lock
 
-What a member says is a *transition*: the run keeps its state until the share coordinator has the change, and is not
-handed out meanwhile. If the change cannot be kept the member has the records still, or the next one gets them if the
-lock has run out. What happens without a member's word (a lock that ran out, a closed session) counts at once, and is
-kept as well as can be: if that fails, the count of deliveries after a change of leader is lower than it was.
+An acknowledgement by a member is a *transition*: the run keeps its state until the share coordinator has written the
+change, and the records are not delivered meanwhile. If the write fails, the member still has the records, or they
+become available if the lock has expired. A change without an acknowledgement (an expired lock, a closed session) takes
+effect immediately, before it is written. If this write fails, the count of deliveries may be too low after a change of
+leader.
 
-`outbox` has what is to be kept, in order. Source: Kafka's SharePartition.
+`outbox` has the changes to be written, in order. Source: Kafka's SharePartition.
 """
 
 from __future__ import annotations
@@ -25,13 +26,15 @@ NO_DEADLINE: Final = float("inf")
 
 
 class SharePartition:
-    """`runs` are the records in flight, `outbox` the changes that the share coordinator does not have yet."""
+    """The state of one share partition. `runs` are the records in flight, `outbox` the changes that are not written to
+    the share coordinator yet."""
 
     __slots__ = ("_transitions", "outbox", "runs", "state_epoch")
 
     def __init__(self, start_offset: int, batches: Iterable[StateBatch] = (), state_epoch: int = 0) -> None:
-        """Begin with what was kept. Records between and below the kept ones were in flight at another leader, and are
-        available again; so are those that another implementation has kept as acquired."""
+        """Start with the state that the share coordinator has stored. Records outside of the stored batches were in
+        flight at another leader, and are available again. Records that Kafka's broker has stored as acquired are
+        available again, too."""
         self.state_epoch = state_epoch
         self.runs = RecordRuns(start_offset)
         self.outbox: list[StateBatch] = []
@@ -46,16 +49,16 @@ class SharePartition:
             self.runs.append(Run(first, last, kept, deliveries))
         self.runs.advance()
 
-    # --- what others ask
+    # --- queries
 
     @property
     def start_offset(self) -> int:
-        """All records below are done."""
+        """The offset below which all records are done."""
         return self.runs.start
 
     @property
     def kept_start_offset(self) -> int:
-        """The start offset when all that members have asked for is kept."""
+        """The start offset after all requested transitions are written."""
         start = self.runs.start
         for run in self.runs.runs:
             if not run.will_be_done:
@@ -65,12 +68,12 @@ class SharePartition:
 
     @property
     def kept_complete_count(self) -> int:
-        """How many records from `kept_start_offset` on are done when all is kept."""
+        """Number of records from `kept_start_offset` on that are done after all requested transitions are written."""
         start = self.kept_start_offset
         return sum(len(run) for run in self.runs.runs if run.first >= start and run.will_be_done)
 
     def next_offset(self, max_locks: int) -> int | None:
-        """The first offset to be handed out; None while there is none, since too many are in flight."""
+        """The first offset that can be acquired; None while too many records are in flight."""
         for run in self.runs.runs:
             if run.is_free:
                 return run.first
@@ -78,17 +81,18 @@ class SharePartition:
 
     @property
     def next_deadline(self) -> float:
-        """When the next lock runs out (monotonic seconds)."""
+        """The time at which the next lock expires (monotonic seconds); NO_DEADLINE if there is no lock."""
         deadlines = (run.deadline for run in self.runs.runs if run.state is DeliveryState.ACQUIRED)
         return min((deadline for deadline in deadlines if deadline), default=NO_DEADLINE)
 
     @property
     def has_acquired(self) -> bool:
-        """Whether some member has a record."""
+        """Whether any member has a record."""
         return any(run.state is DeliveryState.ACQUIRED for run in self.runs.runs)
 
     def take_outbox(self) -> list[StateBatch]:
-        """The changes that are to be kept, without those below the start offset that is kept with them."""
+        """Empty `outbox`; returns the changes to be written, without offsets below `kept_start_offset`, which is
+        written with them."""
         start = self.kept_start_offset
         changes, self.outbox = self.outbox, []
         return [batch._replace(first=max(batch.first, start)) for batch in changes if batch.last >= start]
@@ -100,8 +104,8 @@ class SharePartition:
         return self._transitions
 
     def finish(self, transition: int, *, is_kept: bool, now: float, delivery_limit: int) -> bool:
-        """Complete or undo a transition, as its write succeeded or failed. Returns whether waiting fetches should look
-        again: records became available, or fewer are in flight."""
+        """Complete a transition whose write succeeded (`is_kept`), or undo a transition whose write failed. Returns
+        whether waiting fetches should try again, because records became available or fewer records are in flight."""
         for run in self.runs.runs:
             if run.transition != transition:
                 continue
@@ -116,13 +120,13 @@ class SharePartition:
         return self._settled()
 
     def release(self, owner: str, delivery_limit: int) -> bool:
-        """Release the records of a member whose session has ended; its earlier acknowledgements stay. Returns as
-        `finish`."""
+        """Release the records of a member whose session has ended; the member's earlier acknowledgements stay. The
+        result has the same meaning as that of `finish`."""
         mine = [run for run in self.runs.runs if run.owner == owner and run.becomes is None]
         return self._give_back(mine, delivery_limit)
 
     def expire(self, now: float, delivery_limit: int) -> bool:
-        """Release the records whose locks have run out. Returns as `finish`."""
+        """Release the records whose locks have expired. The result has the same meaning as that of `finish`."""
         over = [
             run
             for run in self.runs.runs
@@ -130,11 +134,12 @@ class SharePartition:
         ]
         for run in self.runs.runs:
             if run.becomes is not None and run.deadline <= now:
-                run.deadline = 0.0  # the lock is over, and what becomes of the run waits for the share coordinator
+                # The lock has expired, but the outcome of the write still decides about the run.
+                run.deadline = 0.0
         return self._give_back(over, delivery_limit)
 
     def move_log_start(self, log_start_offset: int) -> bool:
-        """Drop records below the start of the log. Returns as `finish`."""
+        """Drop records below the start of the log. The result has the same meaning as that of `finish`."""
         if log_start_offset <= self.runs.start:
             return False
         self.runs.begin_at(log_start_offset)
@@ -142,7 +147,7 @@ class SharePartition:
         return True
 
     def move_log_end(self, log_end_offset: int) -> None:
-        """Drop what was kept of records beyond the end of the log, which were lost with it: other records will have
+        """Drop the states of records beyond the end of the log. These records were lost, and other records will get
         their offsets. `outbox` then has these offsets as records that were never delivered."""
         end = self.runs.end
         if log_end_offset < end:
@@ -162,7 +167,7 @@ class SharePartition:
 
 
 def released_state(deliveries: int, delivery_limit: int) -> DeliveryState:
-    """The state of records that a member gives back."""
+    """The state of records that a member releases: ARCHIVED at the delivery limit, otherwise AVAILABLE."""
     return DeliveryState.ARCHIVED if deliveries >= delivery_limit else DeliveryState.AVAILABLE
 
 

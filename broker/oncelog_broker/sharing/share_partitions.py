@@ -1,9 +1,9 @@
-"""The loaded share partitions of this broker: it leads their partitions, and members of share groups read them.
+"""The loaded share partitions of this broker, which leads their partitions and serves members of share groups.
 
-A share partition is loaded from its share coordinator when it is first read in a leader epoch; that fences
-previous leaders. It is dropped when this broker no longer leads the partition, when its state was initialized again,
-when the group's last session at this broker is over (then an administrator may initialize the state again), and when it
-was not used for some minutes.
+A share partition is loaded from its share coordinator at the first read in a leader epoch; loading fences previous
+leaders. A share partition is dropped when this broker no longer leads the partition, when the state was initialized
+again, or when it was not used for some minutes. It is also dropped when the group's last session at this broker has
+ended, because then an administrator may initialize the state again.
 """
 
 from __future__ import annotations
@@ -34,11 +34,12 @@ logger = logging.getLogger(__name__)
 
 SWEEP_SECONDS: Final = 60.0
 IDLE_SECONDS: Final = 300.0
-"""A share partition is dropped after this time without a request, if no member has records of it."""
+"""Seconds without a request after which a share partition is dropped, if no member has records of it."""
 
 
 class _Loading:
-    """The load of a state for a partition in its current leader epoch. `answer` is set when the load begins."""
+    """The loading of a share partition's state, for a partition in its current leader epoch. `answer` is set when
+    loading begins."""
 
     __slots__ = ("answer", "leader_epoch", "partition")
 
@@ -49,12 +50,12 @@ class _Loading:
         self.leader_epoch = partition.leader_epoch
 
     def is_for(self, partition: Partition) -> bool:
-        """Whether the load is of use for this partition as it is led now."""
+        """Whether the loaded state will be valid for this partition in its present leader epoch."""
         return self.partition is partition and self.leader_epoch == partition.leader_epoch and not partition.is_resigned
 
 
 class SharePartitions:
-    """`config()` is the broker's configuration as it is now."""
+    """Loads and drops the share partitions of this broker. `config()` returns the broker's present configuration."""
 
     def __init__(self, config: Callable[[], BrokerConfig], calls: ShareStateCalls, host: Host) -> None:
         self._config = config
@@ -64,15 +65,16 @@ class SharePartitions:
         self._groups: dict[str, dict[ShareKey, HostedSharePartition]] = {}
         self._loading: dict[ShareKey, _Loading] = {}
         self._settings: dict[str, tuple[object, object, ShareGroupSettings]] = {}
-        """The settings of groups, each with the configurations that they were made of."""
+        """Group id -> the broker configuration and the overrides from which the settings were computed, and the
+        settings."""
         self.sessions = ShareSessions(config()[keys.SHARE_MAX_SHARE_SESSIONS])
 
     def start(self) -> None:
-        """Begin the background work; it ends with the broker's tasks."""
+        """Start the background work, which ends with the broker's tasks."""
         self._host.tasks.every("idle share partitions", SWEEP_SECONDS, self.sweep)
 
     def on_image(self, image: ClusterImage) -> None:
-        """To be called after `Replicas.on_image`."""
+        """Apply a new cluster image. Call this method after `Replicas.on_image`."""
         self._image = image
         self._drop_if(lambda hosted: not hosted.is_led)
 
@@ -93,7 +95,7 @@ class SharePartitions:
             yield from group.values()
 
     def settings_of(self, group_id: str) -> ShareGroupSettings:
-        """The settings of a group as they are now."""
+        """The present settings of a group."""
         config, overrides = self._config(), self._image.config_of_group(group_id)
         known = self._settings.get(group_id)
         if known is not None and known[0] is config and known[1] is overrides:
@@ -103,15 +105,16 @@ class SharePartitions:
             self._settings[group_id] = config, overrides, settings
         return settings
 
-    # --- finding
+    # --- finding and loading share partitions
 
     def loaded(self, key: ShareKey) -> HostedSharePartition | None:
-        """The share partition, if it is loaded, and its partition still led."""
+        """The share partition, if it is loaded and this broker still leads its partition; otherwise None."""
         hosted = self._groups.get(key.group_id, {}).get(key)
         return hosted if hosted is not None and hosted.is_current else None
 
     def find(self, key: ShareKey, partition: Partition) -> Answer[HostedSharePartition | KafkaError]:
-        """The share partition of a partition that this broker leads; or the error, for members."""
+        """The share partition of a partition that this broker leads, loaded if necessary; or the error for the
+        member."""
         hosted = self.loaded(key)
         if hosted is not None:
             return hosted
@@ -130,7 +133,8 @@ class SharePartitions:
         partition, leader_epoch = loading.partition, loading.leader_epoch
         before = self._groups.get(key.group_id, {}).get(key)
         if before is not None:
-            # A pending write has the same epochs: if it arrived after the read, it would overwrite the newer state.
+            # A pending write has the same epochs. If the write arrived after the read, the write would replace the
+            # newer state.
             await before.written()
         state = await self._calls.read(key, leader_epoch)
         if isinstance(state, KafkaError):
@@ -145,8 +149,9 @@ class SharePartitions:
         if not loading.is_for(partition):
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if state.start_offset == NOT_SET or share.outbox:
-            # Otherwise the next leader would begin by the reset again, and miss what has come since with "latest"; or
-            # take new records for those that were lost with the end of the log.
+            # The start offset and changes are written before use. Otherwise the next leader would apply
+            # share.auto.offset.reset again, and with "latest" skip the records since then. The next leader could also
+            # mistake new records for records that were lost with the end of the log.
             start, count = share.kept_start_offset, share.kept_complete_count
             write = StateWrite(state.state_epoch, leader_epoch, start, count, share.take_outbox())
             kept = await self._calls.write(key, write)
@@ -164,7 +169,8 @@ class SharePartitions:
         return hosted
 
     async def _begin(self, key: ShareKey, partition: Partition, state: ShareState) -> SharePartition:
-        """Raises ValueError for batches that cannot be, KafkaError where the log cannot be read."""
+        """Create the share partition from its stored state. Raises ValueError for invalid batches, KafkaError if the
+        log cannot be read."""
         start = state.start_offset
         if start == NOT_SET:
             start = await self._reset_offset(self.settings_of(key.group_id).offset_reset, partition)
@@ -176,7 +182,7 @@ class SharePartitions:
         return share
 
     async def _reset_offset(self, strategy: str | int, partition: Partition) -> int:
-        """The start offset of a share partition without one, by share.auto.offset.reset."""
+        """The start offset according to share.auto.offset.reset, for a share partition that has no start offset yet."""
         log = partition.log
         if strategy == EARLIEST:
             return log.log_start_offset
@@ -187,11 +193,11 @@ class SharePartitions:
         found = await settled(self._host.slices.run(log.reader.offset_for_timestamp(since, upper_bound=end)))
         return end if found is None else found.offset
 
-    # --- dropping
+    # --- dropping share partitions
 
     def release(self, session: ShareSession) -> None:
-        """Release the records of a member whose session has ended; with the group's last session, drop its share
-        partitions."""
+        """Release the records of a member whose session has ended. After the group's last session, drop the group's
+        share partitions."""
         is_last = not self.sessions.has_group(session.group_id)
         for hosted in list(self._groups.get(session.group_id, {}).values()):
             if hosted.is_current:

@@ -1,8 +1,9 @@
-"""Share sessions: which partitions a member of a share group reads from this broker. Pure.
+"""Share sessions: the partitions that a member of a share group reads from this broker. Pure.
 
-A member opens a session with its first ShareFetch, and names in later ones what it adds and removes. The session epoch
-counts its requests, so that one that was lost, or came twice, is noticed. A session belongs to a connection: when that
-is lost, the member's records are released, unless the member has opened a newer session meanwhile (KAFKA-19950).
+A member opens a session with its first ShareFetch, and names in later requests the partitions that are added and
+removed. The session epoch counts the requests of a session, so that a lost or repeated request is noticed. A session
+belongs to a connection: when the connection is lost, the member's records are released, unless the member has opened a
+newer session meanwhile (KAFKA-19950).
 """
 
 from __future__ import annotations
@@ -15,23 +16,24 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.share_fetch import CLOSE_SESSION
 
 FIRST_EPOCH: Final = 1
-"""The epoch of the request after the one that opens the session, and of the one after the highest epoch."""
+"""The epoch of the second request of a session, and of the request after the highest epoch."""
 MAX_EPOCH: Final = 2**31 - 1
 MAX_PARTITIONS: Final = 10_000
-"""The most partitions of one session, and of those that one request names."""
+"""Maximum number of partitions in one session."""
 MAX_ALL_PARTITIONS: Final = 100_000
-"""The most partitions of all sessions of a broker together, as of fetch sessions: some 20 MB."""
+"""Maximum number of partitions in all sessions of a broker together, the same as for fetch sessions; some 20 MB."""
 
 
 class SharedTopicPartition(NamedTuple):
-    """A partition by the id of its topic."""
+    """A partition, identified by topic id and index."""
 
     topic_id: bytes
     partition: int
 
 
 class ShareSession:
-    """`next_epoch` is what the next request must name. `connection` is whose end is the session's; only compared."""
+    """The session of one member. `next_epoch` is the session epoch that the next request must have. The session ends
+    with `connection`, which is only compared by identity."""
 
     __slots__ = ("connection", "group_id", "member_id", "next_epoch", "partitions")
 
@@ -43,21 +45,22 @@ class ShareSession:
         self.partitions: dict[SharedTopicPartition, None] = {}
 
     def in_turn(self) -> list[SharedTopicPartition]:
-        """The partitions, beginning with another one for each request, so that no partition starves."""
+        """The partitions of the session. Each request begins with a different partition, so that no partition
+        starves."""
         partitions = list(self.partitions)
         at = self.next_epoch % len(partitions) if partitions else 0
         return partitions[at:] + partitions[:at]
 
 
 class ShareSessions:
-    """The sessions of one broker: at most `limit`, with at most `max_partitions` in all."""
+    """The sessions of one broker: at most `limit` sessions, with at most `max_partitions` partitions in total."""
 
     def __init__(self, limit: int, *, max_partitions: int = MAX_ALL_PARTITIONS) -> None:
         self._limit = limit
         self._max_partitions = max_partitions
         self._sessions: dict[tuple[str, str], ShareSession] = {}
         self._of_groups: Counter[str] = Counter()
-        """Group id -> number of its sessions; groups without any are not in it."""
+        """Group id -> number of the group's sessions; contains only groups with sessions."""
         self._partitions = 0
         """The number of partitions of all sessions."""
 
@@ -68,12 +71,12 @@ class ShareSessions:
         return group_id in self._of_groups
 
     def is_open(self, session: ShareSession) -> bool:
-        """Whether the session was neither closed nor opened again."""
+        """Whether the session is open: neither closed nor replaced by a newer session of the member."""
         return self._sessions.get((session.group_id, session.member_id)) is session
 
     def open(self, group_id: str, member_id: str, connection: object) -> ShareSession:
-        """A new session, in place of the member's older one, whose records stay with the member. Raises KafkaError
-        SHARE_SESSION_LIMIT_REACHED."""
+        """Open a session, which replaces an older session of the member; the member keeps its records. Raises
+        KafkaError SHARE_SESSION_LIMIT_REACHED."""
         key = group_id, member_id
         if key not in self._sessions and len(self._sessions) >= self._limit:
             raise KafkaError(
@@ -91,8 +94,8 @@ class ShareSessions:
         added: Collection[SharedTopicPartition],
         forgotten: Iterable[SharedTopicPartition] = (),
     ) -> None:
-        """Add partitions to an open session, and remove others. Raises KafkaError INVALID_REQUEST,
-        SHARE_SESSION_LIMIT_REACHED for too many partitions, with nothing changed."""
+        """Add partitions to an open session, and remove others. Raises KafkaError INVALID_REQUEST or
+        SHARE_SESSION_LIMIT_REACHED for too many partitions; after an error nothing has changed."""
         partitions = session.partitions
         new = dict.fromkeys(each for each in added if each not in partitions)
         if len(partitions) + len(new) > MAX_PARTITIONS:
@@ -108,8 +111,9 @@ class ShareSessions:
         self._partitions += len(partitions) - before
 
     def next(self, group_id: str, member_id: str, epoch: int, connection: object) -> ShareSession:
-        """The session for its next request, on this connection from now on; a request that closes it names
-        CLOSE_SESSION. Raises KafkaError SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH."""
+        """The session of a member's next request; the session belongs to this connection from now on. A request that
+        closes the session has the epoch CLOSE_SESSION. Raises KafkaError SHARE_SESSION_NOT_FOUND,
+        INVALID_SHARE_SESSION_EPOCH."""
         session = self._sessions.get((group_id, member_id))
         if session is None:
             raise KafkaError(ErrorCode.SHARE_SESSION_NOT_FOUND)

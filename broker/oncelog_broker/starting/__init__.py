@@ -1,6 +1,6 @@
-"""The first part of a start: checks whether data directories and metadata store are the ones that this broker had
+"""The first part of a start: checks whether data directories and metadata store are the same that this broker had
 before.
 
-`data_start` locks the directories, opens the store, has the package `identity` compare the two, and writes each
-registration into the notes of the directories.
+`data_start` locks the directories, opens the store, compares directories and store with the package `identity`, and
+writes each registration into the notes of the directories.
 """

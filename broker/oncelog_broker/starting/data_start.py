@@ -1,10 +1,11 @@
-"""Locks the data directories of a start, opens its metadata store, compares the two, and notes the registration.
+"""Locks the data directories at a start, opens the metadata store, compares directories and store, and notes the
+registration.
 
-The order, which `broker.py` keeps:
+`broker.py` calls the steps in this order:
 
 1. lock the directories, and read their notes;
 2. open the store, and read its id and the last registration of this broker;
-3. compare; a start that is refused has changed nothing in a directory and nothing in a store;
+3. compare; a refused start has changed nothing in the directories and in the store;
 4. claim the directories, open the logs;
 5. note this process as pending in every directory, register, note the registration.
 """
@@ -53,13 +54,13 @@ from oncelog_protocol.uuids import uuid_to_string
 logger = logging.getLogger(__name__)
 
 MOVED_SUFFIX: Final = ".moved"
-"""Appended to the name of an embedded store whose broker has moved to ZooKeeper."""
+"""The suffix that is appended to the name of an embedded store after its broker has moved to ZooKeeper."""
 DOUBTED_STORES: Final = (Kind.NEW_STORE, Kind.ALONE, Kind.OLDER_STORE, Kind.OTHER_STORE)
-"""Accepted differences after which the metadata store may not know all partitions that this broker had."""
+"""Kinds of accepted differences after which the metadata store may lack partitions that this broker had."""
 
 
 class DataStart:
-    """The directories and the store of one start. Made by `lock`; call `open_store` next, before all other methods."""
+    """The directories and the store of one start. Created by `lock`. Call `open_store` before all other methods."""
 
     def __init__(
         self,
@@ -77,21 +78,21 @@ class DataStart:
         self._entropy = entropy
         self.directories = directories
         self.process = uuid_to_string(random_uuid(entropy))
-        """The nonce of this process."""
+        """The random id (nonce) of this process."""
         self._is_locked_by_us = True
         self._noting = threading.Lock()
-        """Locked while notes are written: the thread of a cancelled start continues beside the shutdown."""
+        """Locked while notes are written, because the thread of a cancelled start continues during the shutdown."""
         self._taken_over: Mapping[str, bytes] = {}
-        """The nodes of the embedded store of a broker that moves to ZooKeeper, by path."""
+        """Path -> contents of each node in the embedded store of a broker that moves to ZooKeeper."""
         self.facts: StartFacts
         self.verdict: Verdict
         self._copy = self._newest_copy()
-        """The newest copy of the cluster's metadata. Used only if the store is empty."""
+        """The newest copy of the cluster's metadata. The copy is used only if the store is empty."""
         self.kind = opening.kind
         self.home = self._store_home()
-        """The data directory that has the embedded store, or in which it will be created."""
+        """The data directory that has the embedded store, or in which the store will be created."""
         self.place = opening.place(self.home)
-        """Where the metadata store is, for messages."""
+        """The place of the metadata store, for messages."""
 
     @classmethod
     def lock(
@@ -101,7 +102,7 @@ class DataStart:
         host: Host,
         entropy: Entropy = system_entropy,
     ) -> DataStart:
-        """Lock the data directories. LockHeld, MetaPropertiesError, NoteError, StoreFileError, OSError."""
+        """Lock the data directories. Raises LockHeld, MetaPropertiesError, NoteError, StoreFileError, OSError."""
         directories = lock_directories(config.log_dirs, node_id=config.node_id, cluster_id=None, disk=host.disk)
         try:
             return cls(config, opening, host, directories, entropy)
@@ -116,21 +117,23 @@ class DataStart:
         return f"ZooKeeper at {self.place}" if self.kind is StoreKind.ZOOKEEPER else self.place
 
     def unlock(self) -> None:
-        """Unlock the directories, unless the logs were opened: then the logs unlock them when they are closed."""
+        """Unlock the directories, unless the logs were opened; in that case closing the logs unlocks the
+        directories."""
         if self._is_locked_by_us:
             self._is_locked_by_us = False
             for each in self.directories:
                 each.close(clean=False)
 
-    # --- the store
+    # --- opening the store
 
     async def open_store(self) -> MetadataStore:
         """Open the metadata store, compare it with the directories, and log the differences.
 
-        StartRefused, MetaPropertiesError; StoreFileError, StoreUnavailable, InvalidConfig, MalformedPayload.
+        Raises StartRefused, MetaPropertiesError; StoreFileError, StoreUnavailable, InvalidConfig, MalformedPayload.
         """
         if self.kind is StoreKind.EMBEDDED and not os.path.exists(self.place):
-            self._judge(StoreFacts(self.kind, self.place))  # before an empty store is made
+            # The verdict comes before an empty store is created.
+            self._judge(StoreFacts(self.kind, self.place))
             return await self._opening.open(self.home, self._clock)
         store = await self._opening.open(self.home, self._clock)
         try:
@@ -148,14 +151,15 @@ class DataStart:
         return store
 
     async def cluster_id(self, store: MetadataStore) -> str:
-        """Return the cluster id: for a new cluster the id in the directories, otherwise a random one.
+        """Return the cluster id. A new cluster gets the id in the directories, or a random id if there is none. Raises
         StoreUnavailable."""
         known = next((each.cluster_id for each in self.directories if each.cluster_id is not None), None)
         agree = partial(agreed_cluster_id, store, known, is_shared=self.kind.is_shared)
         return await patiently(agree, store.session_timeout, self._clock)
 
     def _store_home(self) -> str:
-        """Return the directory of the embedded store. StoreFileError if several directories have one."""
+        """Return the directory of the embedded store. Raises StoreFileError if several directories have an embedded
+        store."""
         found = [each.path for each in self.directories if self._disk.exists(each.join(METADATA_FILE))]
         if len(found) > 1 and self._needs_store_file():
             raise StoreFileError(
@@ -165,7 +169,7 @@ class DataStart:
         return found[0] if found else self.directories[0].path
 
     def _newest_copy(self) -> MetadataCopy | None:
-        """Return the newest copy of this cluster's metadata in the data directories; None if they have no copy."""
+        """Return the newest copy of this cluster's metadata in the data directories; None if there is no copy."""
         clusters = {each.cluster_id for each in self.directories}
         copies = [read_copy(self._disk, each.path) for each in self.directories]
         of_cluster = [each for each in copies if each is not None and each.cluster_id in clusters]
@@ -178,7 +182,8 @@ class DataStart:
         return past_of(facts) is Past.ALONE
 
     async def _read_store_file(self, found: StoreFacts) -> None:
-        """Compare with an empty ZooKeeper, to which a broker alone may move with the content of its embedded store."""
+        """Compare the directories with an empty ZooKeeper, to which a broker without a cluster may move with the
+        contents of its embedded store."""
         path = os.path.join(self.home, METADATA_FILE)
         if not self._disk.exists(path) or past_of(self._facts(found)) is not Past.ALONE:
             self._judge(found)
@@ -198,8 +203,8 @@ class DataStart:
             await store.close()
 
     async def _judge_with(self, store: MetadataStore, found: StoreFacts) -> None:
-        """Compare with a store that is not empty. If a directory is older, first look up the partitions whose only
-        in-sync replica is this broker. StartRefused, StoreUnavailable."""
+        """Compare the directories with a store that is not empty. If a directory is older, first look up the partitions
+        whose only in-sync replica is this broker. Raises StartRefused, StoreUnavailable."""
         alone: Sequence[str] = ()
         if self.kind.is_shared and compare(self._facts(found)).has_older_directories:
             ask = partial(alone_in_sync, store, self._config.node_id)
@@ -228,7 +233,7 @@ class DataStart:
     def _judge(
         self, found: StoreFacts, inside: StoreFacts | None = None, fault: str = "", alone: Sequence[str] = ()
     ) -> None:
-        """Make the verdict and log its messages. StartRefused."""
+        """Compute the verdict and log its messages. Raises StartRefused."""
         self.facts = self._facts(found, inside, fault, alone)
         self.verdict = compare(self.facts, self._config[START_ACCEPT])
         if self.verdict.refusals:
@@ -242,20 +247,20 @@ class DataStart:
         for each in self.verdict.unused:
             logger.info("start.accept=%s matches no difference of this start and was ignored", each)
 
-    # --- the logs
+    # --- opening the logs
 
     def open_logs(self, open_locked: Callable[[Sequence[DataDirectory]], LogManager]) -> LogManager:
-        """Have `open_locked` open the logs; from now on the LogManager owns the directories and their locks."""
+        """Open the logs with `open_locked`. From now on the LogManager owns the directories and their locks."""
         self._is_locked_by_us = False
         return open_locked(self.directories)
 
     @property
     def trace_directory(self) -> str:
-        """The directory with the session file of the previous process. OSError."""
+        """The directory with the session file of the previous process. Raises OSError."""
         return trace_directory(self._disk, [each.path for each in self.directories])
 
     def found_logs(self, logs: LogManager, needed: Needed) -> FoundLogs:
-        """Return the content that this broker founds the cluster with, if it does. OSError."""
+        """Return the contents with which this broker founds a cluster, if the store is empty. Raises OSError."""
         paths = [each.path for each in self.directories]
         if self.verdict.adoption is Adoption.COPY:
             return self._restored(logs, needed)
@@ -265,13 +270,13 @@ class DataStart:
         return FoundLogs(logs.cluster_id, topics, nodes=self._taken_over)
 
     def _restored(self, logs: LogManager, needed: Needed) -> FoundLogs:
-        """Return the content of a cluster that is founded again from the copy of its metadata. OSError."""
+        """Return the contents of a cluster that is founded again from the copy of its metadata. Raises OSError."""
         assert self._copy is not None
         paths = [each.path for each in self.directories]
         found = found_logs(logs, paths, self._disk, needed, is_refounded=self.verdict.is_refounded)
         epochs = {(topic.name, index): epoch for topic in found.topics for index, epoch in topic.leader_epochs.items()}
         nodes = restored_nodes(self._copy, lambda topic, index: epochs.get((topic, index), -1), found.epoch_leap)
-        # A disk that was added just now knows no store.
+        # The note of a directory that was just added has no store id.
         lost = next((each.note.store_id for each in self.directories if each.note and each.note.store_id), "")
         return replace(
             found,
@@ -281,16 +286,17 @@ class DataStart:
         )
 
     async def adopt_unknown(self, store: MetadataStore, logs: LogManager, needed: Needed) -> None:
-        """Add the topics that only the logs have to an older embedded store. Call it before the broker registers.
-        StoreUnavailable, OSError."""
+        """Add the topics that only the logs have to an older embedded store. Call this method before the broker
+        registers. Raises StoreUnavailable, OSError."""
         if self.verdict.adopts_unknown and not self.verdict.may_found:
             paths = [each.path for each in self.directories]
             await adopt_unknown(store, found_topics(logs, paths, self._disk, needed), self._config.node_id)
 
-    # --- the notes
+    # --- writing the notes
 
     async def note_pending(self) -> None:
-        """Write this process's nonce as `pending` into all notes. Call it before the first registration. OSError."""
+        """Write this process's nonce as `pending` into all notes. Call this method before the first registration.
+        Raises OSError."""
         nonce, keeps = self.facts.store.nonce, self.keeps_left_over
         await asyncio.to_thread(self._note, lambda note: replace(
             note,
@@ -300,8 +306,8 @@ class DataStart:
         ))  # fmt: skip
 
     async def note_registered(self, membership: Membership, zxid: int) -> None:
-        """Write a registration into all notes. Call it after each registration. If a note cannot be written, the next
-        start finds the directory older than the store, and the broker is unsure of its logs."""
+        """Write a registration into all notes. Call this method after each registration. If a note cannot be written,
+        the next start finds that the directory is older than the store, and counts the broker's logs as unsure."""
         sisters = {each.directory_id: each.path for each in self.directories if each.directory_id is not None}
 
         def registered(note: DirectoryNote) -> DirectoryNote:
@@ -332,15 +338,15 @@ class DataStart:
                 )
 
     async def note_seen(self, zxid: int) -> None:
-        """Note the id of the store's last write. Call it from time to time, and at a controlled shutdown."""
+        """Note the id of the store's last write. Call this method periodically, and at a controlled shutdown."""
         if any(each.note is not None and each.note.zxid < zxid for each in self.directories):
             await self._note_or_say(lambda note: replace(note, zxid=max(note.zxid, zxid)))
 
     @property
     def keeps_left_over(self) -> bool:
-        """Whether to keep the logs of partitions that the metadata store assigns to other brokers, as these may be the
-        only copies. That is the case if the store is new to this broker or is an older copy, and if the previous
-        process was killed before it had set such logs aside."""
+        """Whether to keep the logs of partitions that the metadata store assigns to other brokers, because these logs
+        may be the only copies. True if the store is new to this broker or is an older copy, or if the previous process
+        was killed before such logs were set aside."""
         return (
             any(each.note is not None and each.note.keeps_left_over for each in self.directories)
             or self.facts.store.registration == NEVER
@@ -349,13 +355,14 @@ class DataStart:
         )
 
     async def strays_are_aside(self) -> None:
-        """Note that the stray logs of this start are set aside: a log that becomes a stray later was reassigned by this
-        cluster, and may be deleted."""
+        """Note that the stray logs of this start are set aside. A log that becomes a stray log later was reassigned by
+        this cluster, and may be deleted."""
         if any(each.note is not None and each.note.keeps_left_over for each in self.directories):
             await self._note_or_say(lambda note: replace(note, keeps_left_over=False))
 
     async def forget_lost(self) -> None:
-        """Remove the lost directories from the notes: every partition that was in them has a log elsewhere now."""
+        """Remove the lost directories from the notes, because every partition that was in a lost directory has a log in
+        another directory now."""
         if self.verdict.lost:
             self.verdict = replace(self.verdict, lost={})
             await self._note_or_say(lambda note: replace(note, lost={}))
@@ -370,7 +377,7 @@ class DataStart:
             )
 
     def _note(self, change: Callable[[DirectoryNote], DirectoryNote]) -> None:
-        """Change the note in every directory, and raise the first OSError after the last one."""
+        """Change the note in every directory. The first OSError is raised after all directories were tried."""
         failure: OSError | None = None
         with self._noting:
             for each in self.directories:
@@ -384,8 +391,8 @@ class DataStart:
             raise failure
 
     def _put_store_files_away(self) -> None:
-        """Rename embedded stores of a broker that is registered in ZooKeeper: if it is started without ZooKeeper one
-        day, it must not find its old metadata. OSError."""
+        """Rename the embedded stores of a broker that is registered in ZooKeeper, so that a later start without
+        ZooKeeper does not use the old metadata. Raises OSError."""
         for each in self.directories:
             path = each.join(METADATA_FILE)
             if not self._disk.exists(path):
@@ -404,7 +411,7 @@ def utc_time(milliseconds: int) -> str:
 
 
 def has_rights(config: BrokerConfig) -> bool:
-    """Whether the metadata store has users or ACLs, which decide on access."""
+    """Whether the configuration uses users or ACLs in the metadata store, which decide on access."""
     if config[authorizer_keys.AUTHORIZER_CLASS_NAME]:
         return True
     return any(

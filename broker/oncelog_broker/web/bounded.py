@@ -1,5 +1,5 @@
-"""The limits of the broker's HTTP listener on connections, request size and duration (`oncelog.http_bounds` enforces
-them)."""
+"""The limits of the broker's HTTP listener on connections, request size and duration; `oncelog.http_bounds` enforces
+these limits."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from uvicorn.config import Config
 from oncelog.http_bounds import MAX_HEAD_BYTES, BoundedConnection
 
 MAX_CONNECTIONS: Final = 16
-"""Connections of all clients together; one more closes the connection idle for longest."""
+"""Maximum number of connections of all clients together; one more connection closes the longest idle connection."""
 EXCHANGE_SECONDS: Final = 30.0
-"""Seconds from an idle connection to the end of its next response."""
+"""Maximum seconds of an exchange, from the beginning of a request until the end of its response."""
 REST_SECONDS: Final = 20.0
-"""Idle connections are closed after this many seconds: a little longer than Prometheus's usual scrape interval."""
+"""Seconds after which an idle connection is closed, a little longer than Prometheus's usual scrape interval."""
 
 
 class BoundedHttp(BoundedConnection):
-    """A connection that ends at its deadline, even if a response is not read."""
+    """A connection that is closed at its deadline, even if the client does not read a response."""
 
     def exchange_seconds(self) -> float:
         return EXCHANGE_SECONDS
 
 
 def http_config(app: Any) -> Config:
-    """The uvicorn configuration; uvicorn itself logs nothing."""
+    """The configuration of uvicorn, which itself logs nothing."""
     config = Config(
         app,
         log_config=None,

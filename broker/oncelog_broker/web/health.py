@@ -6,14 +6,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 Condition = Callable[[], str | None]
-"""Returns the reason why the broker is not ready, as text; None if this condition is met."""
+"""Function that returns the reason why the broker is not ready, as text; None if the condition is met."""
 
 
 @dataclass(slots=True)
 class Readiness:
-    """Whether this broker is ready to serve all its partitions, from its start to its stop.
+    """The readiness of this broker to serve its partitions, from the broker's start to its stop.
 
-    A broker with out-of-sync replicas, or without leadership, is ready: it serves its partitions, and catches up.
+    A broker with out-of-sync replicas, or without leaderships, is ready, because the broker serves requests and catches
+    up.
     """
 
     doing: str | None = "the broker starts"
@@ -21,7 +22,7 @@ class Readiness:
     conditions: list[Condition] = field(default_factory=list)
 
     def reasons(self) -> list[str]:
-        """Why the broker is not ready; empty if it is."""
+        """The reasons why the broker is not ready; empty if the broker is ready."""
         if self.doing is not None:
             return [self.doing]
         return [reason for condition in self.conditions if (reason := condition()) is not None]

@@ -1,4 +1,5 @@
-"""Binds the HTTP listener and accepts connections, before the logs are loaded, so that health checks are answered."""
+"""Binds the HTTP listener and accepts connections before the logs are loaded, so that health checks get responses
+during the start."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ BACKLOG = 64
 
 
 class HttpListener:
-    """An accepting listener."""
+    """A listener that accepts HTTP connections."""
 
     def __init__(self, address: HttpAddress, close: Any, connections: HttpConnections) -> None:
         """Internal: use `open`."""
@@ -28,8 +29,8 @@ class HttpListener:
 
     @classmethod
     async def open(cls, address: HttpAddress, app: Any, network: Network) -> HttpListener:
-        """Raises OSError with a message that contains the remedy."""
-        # Errors of clients are not logged; exceptions of our pages are.
+        """Bind and accept connections. Raises OSError with a message that says what to do."""
+        # Errors that clients cause are not logged; exceptions in the pages are logged.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         config, state, connections = http_config(app), ServerState(), HttpConnections(MAX_CONNECTIONS)
         factory = cast(Any, partial(BoundedHttp, config, state, connections=connections))

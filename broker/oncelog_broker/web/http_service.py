@@ -1,4 +1,5 @@
-"""The HTTP service of a broker, from its start to its stop; imports its parts only if a listener is configured."""
+"""The HTTP service of a broker, from the broker's start to its stop. The modules of the service are imported only if a
+listener is configured."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ class HttpService:
 
     def __init__(self) -> None:
         self.listener: HttpListener | None = None
-        """None without a configured listener."""
+        """The HTTP listener; None if no listener is configured."""
         self.times: RequestTimes | None = None
         """The durations of requests; None without a listener."""
         self._readiness = Readiness()
@@ -48,7 +49,7 @@ class HttpService:
         self._readiness.doing = None
 
     def stop(self) -> None:
-        """Stop serving metrics; health is still served."""
+        """Stop serving metrics; health checks are still served."""
         self.report_doing("the broker stops")
         parts, self._parts = self._parts, None
         if parts is not None:

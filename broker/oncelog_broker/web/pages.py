@@ -37,7 +37,7 @@ class Answer:
         return cls(status, JSON, [json.dumps(value).encode() + b"\n"], **headers)
 
     async def send(self, send: Send) -> None:
-        """Send piece by piece, so that a slow client keeps only one piece in memory."""
+        """Send the response piece by piece, so that the send buffer of a slow client has only one piece."""
         size = sum(map(len, self.pieces))
         headers = {"content-type": self.content_type, "content-length": str(size), "cache-control": "no-store"}
         await send(
@@ -53,7 +53,7 @@ class Answer:
 
 
 class Pages:
-    """The application of one broker."""
+    """The ASGI application with the pages of one broker."""
 
     def __init__(
         self,
@@ -64,7 +64,8 @@ class Pages:
         *,
         is_on_loopback: bool = False,
     ) -> None:
-        """`now_ms`: the wall clock, for /health/live. `is_on_loopback`: accept no host name but localhost."""
+        """`now_ms`: the wall clock, for /health/live. `is_on_loopback`: whether /metrics accepts only localhost and
+        addresses as host names."""
         self._now_ms = now_ms
         self._is_on_loopback = is_on_loopback
         self._node_id = node_id
@@ -78,7 +79,7 @@ class Pages:
     async def _answer(self, scope: Mapping[str, Any]) -> Answer:
         method, path = scope["method"], scope["path"]
         if method not in METHODS:
-            # A request body is not read: the connection is closed.
+            # The connection is closed, because a request body is not read.
             return Answer.json(
                 HTTPStatus.METHOD_NOT_ALLOWED, {"error": "GET or HEAD"}, allow="GET, HEAD", connection="close"
             )
@@ -97,8 +98,8 @@ class Pages:
         return Answer.json(HTTPStatus.NOT_FOUND, {"error": "/metrics, /health/live or /health/ready"})
 
     def _is_asked_by_another_name(self, scope: Mapping[str, Any]) -> bool:
-        """Whether a browser may have come here by a foreign host name (DNS rebinding). Health pages contain no secrets
-        and are not checked."""
+        """Whether the request names a host that a foreign web page may have chosen (DNS rebinding). Health pages
+        contain no secrets, so their requests are not checked."""
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
         return self._is_on_loopback and not all(map(may_be_asked_for, hosts))
 

@@ -1,4 +1,4 @@
-"""Assembles metrics and health of one broker."""
+"""Assembles the pages for metrics and health of one broker."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ async def serve_http(
 def start_metrics(
     readiness: Readiness, services: Observed, connections: Connections, dispatcher: Dispatcher, times: RequestTimes
 ) -> Parts:
-    """Add the readiness conditions, start the loop watch, and return the source of the metrics."""
+    """Add the readiness conditions, start watching the event loop, and return the source of the metrics."""
     readiness.conditions += conditions(services)
     watch = LoopWatch()
     watch.start()

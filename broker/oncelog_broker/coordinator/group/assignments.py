@@ -1,6 +1,6 @@
 """Target and current assignments of members, and how they are encoded in responses and in the log. Pure.
 
-A target is the assignment that a member is to reach: topic id -> partitions. A current assignment also has an epoch for
+A target is the assignment that a member must reach: topic id -> partitions. A current assignment also has an epoch for
 each partition (KIP-1251): topic id -> partition -> the member epoch in which the partition was assigned to the member.
 Both kinds of assignments are immutable by convention.
 """
@@ -32,7 +32,7 @@ Assignment = ConsumerGroupHeartbeatResponse.Assignment
 
 
 class TopicPartitions(Protocol):
-    """Partitions of one topic, in any message."""
+    """The partitions of one topic, as a part of any protocol message or record."""
 
     topic_id: bytes
     partitions: list[int]

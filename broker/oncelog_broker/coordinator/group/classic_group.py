@@ -309,7 +309,7 @@ class ClassicGroup:
             read |= topics
         return frozenset(read)
 
-    # --- the log
+    # --- records in the log
 
     def value(self, now_ms: int, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
         """The value to log when the leader sends `assignments`; members without an assignment get an empty
@@ -356,7 +356,8 @@ class ClassicGroup:
             if member is not None:
                 member.assignment = logged.assignment
             if member is None or member.logged(value.protocol) != logged:
-                member = Member.of(logged, value.protocol)  # loading: an older record of this group differs
+                # While a log is loaded, an older record of this group may have other values for the member.
+                member = Member.of(logged, value.protocol)
             self.add(member)
         self.generation = value.generation
         self.protocol_type = value.protocol_type or None

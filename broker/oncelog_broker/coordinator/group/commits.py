@@ -1,4 +1,5 @@
-"""Checks that OffsetCommit and TxnOffsetCommit share: which partitions may be committed, and by which members. Pure."""
+"""The common checks of OffsetCommit and TxnOffsetCommit: which partitions may be committed, and by which members.
+Pure."""
 
 from __future__ import annotations
 

@@ -137,7 +137,7 @@ class GroupCoordinator:
                     return
                 await asyncio.sleep(0)
         except StepFailed:
-            pass  # a retry would fail again
+            pass  # the error is logged, and a retry would fail again
 
     def _shard_of(self, before: _Before) -> Shard[GroupMachine] | None:
         """The present shard of the log in `before`, which may have been loaded again since. None if this broker no

@@ -1,4 +1,5 @@
-"""JoinGroup: members enter a group, and its generations are formed. Pure; only replayed records change durable state.
+"""Handles JoinGroup: members join a group, and the group forms generations. Pure; only replayed records change durable
+state.
 
 A rebalance of the classic protocol begins in the state PreparingRebalance: all members are requested to join again, and
 each JoinGroup waits. When all members have joined, or the rebalance timeout has passed, the next generation is formed.

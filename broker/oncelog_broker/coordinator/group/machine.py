@@ -170,7 +170,8 @@ class GroupMachine:
         if timer.kind == TimerKind.SESSION:
             membership.on_session_timer(step, timer.member_id)
         elif timer.member_id:
-            return effects  # a timer of the consumer protocol; the group has become classic
+            # This is a timer of the consumer protocol, and the group has become a classic group since.
+            return effects
         elif timer.kind == TimerKind.JOIN:
             joining.on_join_timer(step)
         elif timer.kind == TimerKind.SYNC:
@@ -205,7 +206,8 @@ class GroupMachine:
         failed = self.groups.get(key)
         if failed is None:
             return effects
-        if isinstance(failed, ConsumerGroup):  # a conversion is logged completely or not at all
+        # No classic group must be restored, because a conversion is logged completely or not at all.
+        if isinstance(failed, ConsumerGroup):
             failed.checked_topics = failed.resolved_names = None
             self._consumer_step(failed, effects).start_timers()
             return effects

@@ -86,7 +86,7 @@ class CommittedOffsets:
                 self._put(where, offset)
 
     def _close(self, where: PartitionOfGroup) -> None:
-        """Remove the producer from the open transactions of this partition."""
+        """Remove the partition from the partitions with pending offsets."""
         partitions = self._open.get(where.group_id)
         if partitions is not None:
             partitions.pop(where[1:], None)

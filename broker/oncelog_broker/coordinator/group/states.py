@@ -1,10 +1,10 @@
 """The states of a group of the classic protocol, and the table of legal transitions.
 
-    Empty                no members; offsets may be kept
-    PreparingRebalance   members are asked to join (again); JoinGroup waits
-    CompletingRebalance  the generation is formed; its leader computes the assignment, SyncGroup waits
-    Stable               the assignment is logged and handed out
-    Dead                 removed; code that still holds the object must look the group up again
+    Empty                no members; the group may have committed offsets
+    PreparingRebalance   members are requested to join (again); JoinGroup requests wait
+    CompletingRebalance  the generation is formed; the leader computes the assignment, SyncGroup requests wait
+    Stable               the assignment is logged and sent to the members
+    Dead                 the group is removed; code with this object must look the group up again
 
 Only the states Empty and Stable are logged. Rebalances between two logged records are not logged, so replaying a record
 changes the state to Empty or Stable from every state except Dead. Kafka passes through PreparingRebalance before Empty,
@@ -41,7 +41,7 @@ LEGAL_PREVIOUS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
 
 
 class IllegalTransition(AssertionError):
-    """A bug: the machine attempted a transition that is not in the table."""
+    """The machine attempted a transition that is not in the table, which is a bug."""
 
 
 def check_transition(group_id: str, before: GroupState, after: GroupState) -> None:

@@ -37,7 +37,7 @@ class ShareState(NamedTuple):
     snapshot_offset: int = 0
     updates: int = 0
 
-    # --- the log
+    # --- records in the log
 
     def snapshot(self, now_ms: int) -> ShareSnapshotValue:
         """The value of a snapshot record of this state."""

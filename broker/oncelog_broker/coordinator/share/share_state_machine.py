@@ -84,7 +84,8 @@ class ShareStateMachine:
         raise AssertionError("there are no timers")
 
     def on_failed(self, key: str) -> Effects:
-        return Effects()  # there is no state that is not logged
+        # Nothing must be restored, because this machine has no state that is not logged.
+        return Effects()
 
     def on_unloaded(self, error: KafkaError) -> Effects:
         return Effects()
@@ -103,7 +104,8 @@ class ShareStateMachine:
         if before is not None and state_epoch < before.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         if before is not None and state_epoch == before.state_epoch:
-            return effects  # a retry after a lost response: keep later writes
+            # This is a retry after a lost response; later writes must stay.
+            return effects
         now = self._now_ms()
         state = ShareState(
             state_epoch,

@@ -1,5 +1,5 @@
-"""Remembers which client uses a transactional id, for an operator who looks for the transaction that holds readers
-back.
+"""Remembers which client uses a transactional id, so that an operator can find the client whose open transaction blocks
+readers.
 
 The clients are stored only in memory, and no decision depends on them. After a start, a broker does not know the client
 of a transactional id until the next request of its producer.

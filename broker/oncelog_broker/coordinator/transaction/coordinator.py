@@ -78,7 +78,7 @@ class TransactionCoordinator:
         )
 
     def on_image(self, image: ClusterImage) -> None:
-        """Apply a new cluster image. Call it after `Replicas.on_image`."""
+        """Apply a new cluster image. Call this method after `Replicas.on_image`."""
         self.runtime.on_image(image)
         self._markers.on_image()
 
@@ -188,7 +188,7 @@ class TransactionCoordinator:
             lambda error: dict.fromkeys(partitions, error.code),
         )
 
-    # --- the ends of transactions
+    # --- ending transactions
 
     def _write_markers(self, shard: Shard[TransactionMachine], end: TransactionEnd, epoch: int) -> None:
         """Get the markers of `end` written with the coordinator epoch `epoch`, then log the completion."""
@@ -205,7 +205,8 @@ class TransactionCoordinator:
             if not self._try_to_complete(shard, end):
                 self._tasks.supervise(f"end of {end.transactional_id}", partial(self._complete, shard, end))
         elif self.runtime.is_current(shard) and epoch > decision.coordinator_epoch:
-            decision.coordinator_epoch = epoch  # this broker was re-elected as coordinator since the decision
+            # This broker has been elected coordinator again since the decision.
+            decision.coordinator_epoch = epoch
         elif not decision.was_fenced:
             decision.was_fenced = True
             logger.warning(

@@ -1,4 +1,4 @@
-"""The effect of EndTxn on a transactional id (S38, S120, T7). Pure.
+"""Decides the effect of EndTxn on a transactional id (S38, S120, T7). Pure.
 
 Before transactions V2 the epoch does not change between transactions. So a repeated request cannot be distinguished
 from a request to end a next transaction that was never begun, and only the state decides. Under V2 the epoch rises with
@@ -68,8 +68,8 @@ def completed_state(commits: bool) -> TransactionState:
 
 
 def _is_retry(metadata: TransactionMetadata, asking: ProducerIdAndEpoch) -> bool:
-    """Whether a request of this pair has already ended the last transaction, so that this request repeats it after a
-    lost response."""
+    """Whether a request with this producer id and epoch has already ended the last transaction, so that this request
+    repeats it after a lost response."""
     has_ended = metadata.state.is_prepared or metadata.state in (
         TransactionState.COMPLETE_COMMIT,
         TransactionState.COMPLETE_ABORT,

@@ -1,4 +1,4 @@
-"""The effect of InitProducerId on a transactional id (S34, S35, S120, KIP-360, KIP-939). Pure.
+"""Decides the effect of InitProducerId on a transactional id (S34, S35, S120, KIP-360, KIP-939). Pure.
 
 A new producer sends no producer id: the new producer becomes the owner of the transactional id, and the previous
 producer is fenced. A producer that continues after an error sends its producer id and epoch, and gets the next epoch
@@ -45,7 +45,7 @@ def initialise(
     if metadata.state is TransactionState.ONGOING:
         return metadata.fenced(now_ms, spare_producer_id, last_epoch=shown_epoch)
     if shown is not None and shown_epoch != metadata.producer_epoch:
-        return metadata  # the request was sent again
+        return metadata  # the request repeats the previous request
     return metadata.reinitialised(timeout_ms, now_ms, spare_producer_id, last_epoch=shown_epoch)
 
 

@@ -32,7 +32,7 @@ MAX_EXPIRED_PER_STEP: Final = 500
 
 
 class Granted(NamedTuple):
-    """The result of InitProducerId: `producer` is the pair that the producer must use."""
+    """The result of InitProducerId: `producer` is the producer id and epoch that the producer must use."""
 
     producer: ProducerIdAndEpoch
     kept_open: ProducerIdAndEpoch | None = None

@@ -71,8 +71,8 @@ class Decision:
         return len(self._left)
 
     def mark_written(self, where: TopicPartition) -> bool:
-        """Note that the partition `where` has its marker. Returns True if it was the last partition of the decision,
-        which happens only once (E8)."""
+        """Note that the partition `where` has its marker. Returns True if `where` was the last partition of the
+        decision, which happens only once (E8)."""
         if where not in self._left:
             return False
         self._left.remove(where)

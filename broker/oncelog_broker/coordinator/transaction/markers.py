@@ -64,7 +64,7 @@ class MarkerAppender:
         INVALID_PRODUCER_EPOCH means that a later epoch of this producer is on all in-sync replicas, so the log needs no
         marker."""
         if where.topic == TRANSACTION_STATE:
-            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # no transaction writes to this topic, so none ends in it
+            return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # no transaction can write to this topic, so no marker is valid
         if marker is not self._last[0]:
             control_type = ControlType.COMMIT if marker.commits else ControlType.ABORT
             self._last = marker, EndTransactionMarker(control_type, marker.coordinator_epoch)

@@ -45,8 +45,8 @@ def is_exhausted(epoch: int) -> bool:
 
 
 def next_producer(producer: ProducerIdAndEpoch, spare_producer_id: int | None) -> ProducerIdAndEpoch:
-    """The next pair for the owner of `producer`: the next epoch, or epoch 0 of `spare_producer_id` when the epochs are
-    exhausted (S35). Raises NeedsProducerId."""
+    """The next producer id and epoch for the owner of `producer`: the next epoch, or epoch 0 of `spare_producer_id`
+    when the epochs are exhausted (S35). Raises NeedsProducerId."""
     if not is_exhausted(producer.epoch):
         return ProducerIdAndEpoch(producer.producer_id, producer.epoch + 1)
     if spare_producer_id is None:

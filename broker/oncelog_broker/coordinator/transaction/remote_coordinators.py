@@ -45,7 +45,8 @@ class Subject(NamedTuple):
 
 
 class Question:
-    """One transaction of a request, with the partitions and the future of each caller that waits for the answer."""
+    """A question to a coordinator: one transaction in a request, with the partitions and the future of each waiting
+    caller."""
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
@@ -74,7 +75,8 @@ class Question:
 def _first_error(partitions: Collection[TopicPartition], codes: Codes) -> ErrorCode:
     found = {codes.get(partition, ErrorCode.COORDINATOR_NOT_AVAILABLE) for partition in partitions}
     found.discard(ErrorCode.NONE)
-    if ErrorCode.OPERATION_NOT_ATTEMPTED in found:  # another partition failed, perhaps of another caller
+    # Another partition in the request has failed, perhaps a partition of another caller.
+    if ErrorCode.OPERATION_NOT_ATTEMPTED in found:
         found.discard(ErrorCode.OPERATION_NOT_ATTEMPTED)
         found = found or {ErrorCode.COORDINATOR_NOT_AVAILABLE}
     return min(found, default=ErrorCode.NONE)

@@ -75,7 +75,7 @@ LEGAL_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = 
 
 
 class IllegalTransition(AssertionError):
-    """A bug: a transition that the table does not allow."""
+    """A step attempted a transition that is not in the table, which is a bug."""
 
 
 def check_transition(transactional_id: str, before: TransactionState, after: TransactionState) -> None:

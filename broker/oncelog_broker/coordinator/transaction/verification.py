@@ -6,8 +6,9 @@ ends, and the last stable offset would never advance again. So before the first 
 the coordinator is asked whether the partition is in the transaction; for producers of transactions V2 the coordinator
 adds the partition (T7).
 
-The coordinator may be another broker, and its answer may be late. The append takes a guard before the question
-(`replication/verification_guards.py`), so that a marker written between question and append makes the append fail (E3).
+The coordinator may be another broker, and its answer may be late. Before the coordinator is asked, the append gets a
+guard (`replication/verification_guards.py`). A marker that is written between the question and the append invalidates
+the guard, and the append fails (E3).
 
 If the image of this broker is outdated, the asked broker may be a former coordinator, which may report a transaction as
 open that the new coordinator has ended. If the marker of the new coordinator is in the log, the log has a later

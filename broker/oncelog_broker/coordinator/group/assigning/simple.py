@@ -65,7 +65,8 @@ def _assign(
     for member in members:
         if not extras:
             break
-        if _count(assigned[member.member_id], partitions) <= quota:  # otherwise it has its extra one already
+        # Members with more than `quota` partitions have their additional partition already.
+        if _count(assigned[member.member_id], partitions) <= quota:
             rooms[member.member_id] += 1
             extras -= 1
     yield from _fill(members, rooms, holders, sharing, assigned)
@@ -88,7 +89,8 @@ def _fill(
     done = 0
     unfilled = [member.member_id for member in members if rooms[member.member_id] > 0]
     free = [partition for partition, count in holders.items() for _ in range(sharing - count)]
-    free.sort(key=lambda partition: holders[partition], reverse=True)  # fewest members at the end
+    # The partitions with the fewest members are at the end.
+    free.sort(key=lambda partition: holders[partition], reverse=True)
     while unfilled and free:
         waiting = []
         for member_id in unfilled:

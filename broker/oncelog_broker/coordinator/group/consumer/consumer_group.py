@@ -193,7 +193,7 @@ class ConsumerGroup:
                 return True
         return False
 
-    # --- the log
+    # --- records in the log
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> GroupEpochRecord:
         return GroupEpochRecord(self.group_id, ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash))

@@ -108,7 +108,7 @@ class ConsumerMember(NamedTuple):
         topics = sum(TOPIC_OVERHEAD + len(name.encode()) for name in self.topics)
         return PROTOCOL_OVERHEAD + said + topics + bytes_of(protocols)
 
-    # --- the log
+    # --- records in the log
 
     def metadata_record(self, group_id: str) -> MemberRecord:
         """The record with the fields that the member reports about itself."""

@@ -6,7 +6,7 @@ members never read the same partition, even if heartbeats are late or lost.
 
     state       action at a heartbeat
     STABLE      Nothing, if the member is at the epoch of the target and its subscription has not changed. If the
-                subscription has changed, the member must give up the topics that it no longer reads immediately. At
+                subscription has changed, the member must immediately give up the topics that it no longer reads. At
                 another epoch: `_next`.
     UNREVOKED   `_next`, if the heartbeat lists none of the partitions that the member must give up. Otherwise the
                 member keeps its state and epoch.

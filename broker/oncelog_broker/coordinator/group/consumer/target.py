@@ -40,7 +40,7 @@ class Assigned(NamedTuple):
 
 
 class _Snapshot(NamedTuple):
-    """All inputs of an assignment."""
+    """All inputs of the computation of a target assignment."""
 
     group_id: str
     epoch: int

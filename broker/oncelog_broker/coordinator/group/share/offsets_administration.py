@@ -17,7 +17,7 @@ from oncelog_broker.coordinator.group.share.state_partitions import NamedPartiti
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 Starts = Mapping[bytes, Mapping[int, int]]
-"""Start offsets by topic id and partition."""
+"""Topic id -> partition -> start offset."""
 
 
 def alter(step: ShareStep, starts: Starts) -> tuple[Effects, int]:

@@ -99,7 +99,7 @@ class ShareGroup:
         """The names of all topics that members read."""
         return topics_of(self.members)
 
-    # --- the log
+    # --- records in the log
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> ShareGroupEpochRecord:
         value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)

@@ -50,7 +50,7 @@ class ShareMember(NamedTuple):
         said = sum(len(text.encode()) for text in texts if text is not None)
         return PROTOCOL_OVERHEAD + said + sum(TOPIC_OVERHEAD + len(name.encode()) for name in self.topics)
 
-    # --- the log
+    # --- records in the log
 
     def metadata_record(self, group_id: str) -> ShareMemberRecord:
         """The metadata record of the member."""
