@@ -10,6 +10,6 @@ These modules connect the pure modules with the broker: `share_group_settings` r
 `hosted_share_partition` is one share partition with its log, and `share_partitions` has all share partitions of this
 broker.
 
-The guarantee is delivery at least once. Within a leader epoch only one member has a record, and the record is delivered
-until a member acknowledges it, or as often as the group allows.
+The guarantee is delivery at least once. Within a leader epoch never more than one member has a record at the same time.
+The record is delivered until a member acknowledges it, or as often as the group allows.
 """

@@ -12,7 +12,7 @@ from oncelog.http_bounds import MAX_HEAD_BYTES, BoundedConnection
 MAX_CONNECTIONS: Final = 16
 """Maximum number of connections of all clients together; one more connection closes the longest idle connection."""
 EXCHANGE_SECONDS: Final = 30.0
-"""Maximum seconds of an exchange, from the beginning of a request until the end of its response."""
+"""Maximum seconds from the time at which a connection becomes idle until the end of its next response."""
 REST_SECONDS: Final = 20.0
 """Seconds after which an idle connection is closed, a little longer than Prometheus's usual scrape interval."""
 
