@@ -59,7 +59,8 @@ def brokers() -> None:
     """Show the brokers and their load, let a broker go, and spread the load evenly.
 
     `decommission` and `rebalance` show their plan, and carry it out with --execute. What moves is known to the cluster:
-    if the command is interrupted, run it again, and it goes on; or cancel all with `oncelog reassign cancel --all`.
+    if the command is interrupted, run it again to continue the moves, or cancel them with `oncelog reassign cancel
+    --all`.
     """
 
 
@@ -105,8 +106,8 @@ def _list_rows(state: ClusterState) -> list[tuple[object, ...]]:
 def decommission(broker_id: int, bootstrap: str, output: str | None, execute: bool, throttle: int) -> None:
     """Move all replicas away from a broker, live or dead, so that it can be removed.
 
-    Only its own replicas move, each to the broker with the least load of those in a rack that the partition lacks. The
-    exit code is 1 while it still holds replicas.
+    Only its own replicas move. Each moves to the broker with the least load, if possible in a rack without a replica of
+    the partition. The exit code is 1 while it still holds replicas.
     """
 
     known: set[int] = set()

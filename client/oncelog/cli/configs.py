@@ -83,7 +83,7 @@ def whose(command: F) -> F:
                      help="Of this broker. May be repeated."),
         click.option("--loggers", "loggers", type=click.IntRange(min=0), multiple=True, metavar="ID",
                      help="The levels of the loggers of this broker, until it ends. May be repeated."),
-        click.option("--all-brokers", "is_default", is_flag=True, help="What holds for every broker without its own."),
+        click.option("--all-brokers", "is_default", is_flag=True, help="The cluster-wide default of all brokers."),
     ):  # fmt: skip
         made = option(made)
     return cast(F, made)
@@ -109,7 +109,7 @@ def describe(
     shows_all: bool,
     with_documentation: bool,
 ) -> None:
-    """Show settings: by default those that were set; the named ones, or --all.
+    """Show settings: by default the settings that were set, otherwise the named settings, or with --all every setting.
 
     Plain output: resource, key, value, source, and whether it can be changed while the broker runs; and documentation,
     if requested.

@@ -75,7 +75,7 @@ class Range:
 @click.option("--format", "template", help=r"Print this instead, such as '{timestamp} {key}={value}\n', see below.")
 @click.option("--json", "is_json", is_flag=True, help="Lines of JSON, which `oncelog produce --json` reads.")
 @click.option("--output", "-o", type=click.Choice(["plain", "json", "yaml"]), help="json is --json. Default: plain.")
-@click.option("--base64", is_flag=True, help="With --json: always base64. Default: only what is not UTF-8.")
+@click.option("--base64", is_flag=True, help="With --json: always base64. Default: only for values that are not UTF-8.")
 @format_options(READ)
 @click.option(
     "--invalid",
@@ -130,7 +130,7 @@ def consume(
 
     --value and --key say what keys and values are: bytes, json, msgpack, numbers as Java's serializers write them
     (short, integer, long, float, double), or of a schema (avro, json-schema, protobuf), and are printed as JSON then.
-    With --registry, the id of the schema stands before them (registry: of whatever type the schema is); with
+    With --registry, keys and values begin with the id of their schema (registry accepts every type of schema); with
     --value-schema they are of the schema in a file.
 
     \b

@@ -19,9 +19,9 @@ COLUMNS: Final = tuple(map(Column.headed, ("Profile", "Current", "Bootstrap serv
 def profile() -> None:
     """Keep the settings of several clusters under names, and choose one.
 
-    A command uses the profile of --profile (or ONCELOG_PROFILE), else the current one, for each of --bootstrap-server,
-    --command-config and --registry that it was not given. The file is ~/.config/oncelog/profiles.yaml
-    (XDG_CONFIG_HOME, ONCELOG_PROFILES).
+    A command uses the profile of --profile (or ONCELOG_PROFILE), otherwise the current profile, for each of
+    --bootstrap-server, --command-config and --registry that it was not given. The file is
+    ~/.config/oncelog/profiles.yaml (XDG_CONFIG_HOME, ONCELOG_PROFILES).
 
     \b
       oncelog profile set staging -b kafka-1:9092,kafka-2:9092 --registry http://registry:8081
@@ -92,7 +92,7 @@ def use(name: str) -> None:
 @profile.command()
 @click.argument("name")
 def remove(name: str) -> None:
-    """Remove a profile. If it is the current one, there is none afterwards."""
+    """Remove a profile. After the current profile is removed, no profile is current."""
     known = read_profiles()
     known.named(name)
     del known.profiles[name]

@@ -47,9 +47,9 @@ throttle_option: Final = click.option(
 
 @click.group()
 def reassign() -> None:
-    """Move partitions to other brokers, and see how far they are.
+    """Move partitions to other brokers, and show the progress of moves.
 
-    PLAN is a file as kafka-reassign-partitions takes it, or - for standard input: {"version": 1, "partitions":
+    PLAN is a file in the format of kafka-reassign-partitions, or - for standard input: {"version": 1, "partitions":
     [{"topic": "orders", "partition": 0, "replicas": [3, 1]}]}. `generate` makes one.
     """
 

@@ -54,9 +54,9 @@ def list_(bootstrap: str, output: str | None) -> None:
 def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> None:
     """Show how far share groups are, and their members.
 
-    All records below the start offset are done. The lag counts the records that are not done yet: those that were never
-    delivered, and those that some member has or has given back. Plain output has a line for each partition: group,
-    state, topic, partition, start offset, lag.
+    All records below the start offset are finished. The lag is the number of records that are not finished: records
+    that were never delivered, that a member has acquired, or that a member has released. Plain output has a line for
+    each partition: group, state, topic, partition, start offset, lag.
     """
 
     async def command() -> list[tuple[DescribedShareGroup, dict[TopicPartition, ShareOffset]]]:
@@ -127,10 +127,10 @@ def _as_json(group: DescribedShareGroup, offsets: dict[TopicPartition, ShareOffs
 def reset(
     group_id: str, bootstrap: str, output: str | None, topics: tuple[Target, ...], target: str, execute: bool
 ) -> None:
-    """Begin partitions of GROUP anew, which must have no members.
+    """Reset the start offsets of partitions of GROUP, which must have no members.
 
-    Records after the new offset are delivered again, also those that were accepted. The positions are those of
-    `oncelog consume --from`. Plain output: topic, partition, start offset, new offset.
+    Records after the new offset are delivered again, also accepted records. The positions are those of `oncelog consume
+    --from`. Plain output: topic, partition, start offset, new offset.
     """
     position = _position(target)
 

@@ -58,7 +58,7 @@ through it before you send it on.
 
 @click.group()
 def support() -> None:
-    """Gather what somebody needs who helps with a cluster."""
+    """Collect the information that somebody needs to help with a cluster."""
 
 
 @support.command()
@@ -79,7 +79,8 @@ def bundle(file: Path | None, bootstrap: str, logs: tuple[Path, ...], units: tup
     """Write one archive: settings without secrets, states, metrics, findings of `doctor`, and the ends of logs.
 
     A part that cannot be read is in the archive with the reason. Secrets are hidden: values of password settings,
-    passwords of --command-config wherever they stand, and whatever looks like a password, a token or a private key.
+    passwords of --command-config wherever they occur, and all text that looks like a password, a token or a private
+    key.
 
     `oncelog support bundle --log cluster-data/broker-1.log`, or `--journal oncelog` under systemd.
     """

@@ -54,7 +54,7 @@ HANGING_COLUMNS: Final = (
 
 @click.group()
 def txns() -> None:
-    """List and describe transactions, find hanging ones, end them.
+    """List and describe transactions, find hanging transactions, and end transactions.
 
     `oncelog explain` says which transaction holds a partition back.
     """
@@ -68,7 +68,12 @@ def txns() -> None:
 @click.option(
     "--duration-filter", "duration_ms", type=click.IntRange(min=0), metavar="MS", help="Only if open for longer."
 )
-@click.option("--transactional-id-pattern", "pattern", metavar="REGEX", help="Only ids that match as a whole.")
+@click.option(
+    "--transactional-id-pattern",
+    "pattern",
+    metavar="REGEX",
+    help="Only transactional ids that match the regular expression completely.",
+)
 def list_(
     bootstrap: str,
     output: str | None,
@@ -275,9 +280,9 @@ def abort(
 def fence(transactional_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
     """Take transactional ids from their producers, and abort their open transactions, in all partitions.
 
-    The producers fail with a fatal error at their next request; new ones may begin at once. An open transaction without
-    a timeout may be one that its application has decided to commit (two-phase commit): the command asks for
-    confirmation.
+    The producers fail with a fatal error at their next request; new producers with these ids can start immediately. An
+    open transaction without a timeout may be one that its application has decided to commit (two-phase commit): the
+    command asks for confirmation.
     """
 
     async def command() -> None:

@@ -42,10 +42,10 @@ def audit(
 
     By producer: brokers store the sequence numbers that idempotent producers give their records, and every record must
     follow the previous one. By key: the records of each key have a number of yours (1, 2, 3 ...), in a JSON value or a
-    header; it must increase by one, and is judged as committed readers see it.
+    header; the number must increase by one. Only records that committed readers see are checked.
 
-    The exit code is 1 where something is wrong. Plain output: for each fault its kind, topic, producer or key, place,
-    and how many records it concerns.
+    The exit code is 1 if the audit finds an error. Plain output: for each fault its kind, topic, producer or key,
+    place, and how many records it concerns.
     """
     if (by == "key") != (path is not None or header is not None):
         raise click.UsageError("--by key needs --sequence or --sequence-header, which are for it alone")
