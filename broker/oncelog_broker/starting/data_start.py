@@ -372,7 +372,8 @@ class DataStart:
             await asyncio.to_thread(self._note, change)
         except OSError as error:
             logger.error(
-                "oncelog.identity could not be written in a data directory: the next start will find it older",
+                "oncelog.identity could not be written in a data directory: the next start will treat this "
+                "directory as older",
                 extra={"reason": error},
             )
 

@@ -313,7 +313,7 @@ class LogManager:
                 unknown.setdefault(replicated(key), []).append(name)
         for is_replicated, names in unknown.items():
             logger.warning(
-                "no directory of log.dirs has a log of %d partitions of this broker: new, empty logs are made. %s: %s",
+                "log.dirs has no logs of %d partitions of this broker, so new, empty logs are created. %s: %s",
                 len(names),
                 "If they had records, these are fetched from the other replicas, where one of them leads"
                 if is_replicated

@@ -193,7 +193,9 @@ class ProducerSnapshots:
                 window = self._disk.read_file(window_path) if self._disk.exists(window_path) else None
                 return offset, parse_entries(self._disk.read_file(snapshot_path), window)
             except SnapshotCorrupt as error:
-                logger.warning("%s: damaged snapshot deleted, the one before it is used: %s", snapshot_path, error)
+                logger.warning(
+                    "%s: damaged producer snapshot deleted, the previous snapshot is used: %s", snapshot_path, error
+                )
                 self._remove(offset)
         return None
 

@@ -498,7 +498,7 @@ class TestPeriodic:
             path.write_bytes(b"0\n5\n")
         log = start().get("orders", 0)
         assert len(contents(log)) == 20
-        assert caplog.text.count("going on without") >= 2
+        assert caplog.text.count("starting without") >= 2
 
 
 def kafka_directory(data):
