@@ -118,7 +118,7 @@ class ProducerSession:
             return self._judge_unknown_producer(sequences, batch, log_start_offset)
         if code is ErrorCode.INVALID_PRODUCER_EPOCH and not self.is_transactional:
             # No other producer has our producer id, and no partition returns to an older epoch: the id is useless.
-            logger.warning("%s is fenced: asking for a new producer id", batch.identity)
+            logger.warning("%s is fenced: requesting a new producer id", batch.identity)
             sequences.session_is_over()
             if sequences.identity is self.identity:
                 self.identity = NO_IDENTITY

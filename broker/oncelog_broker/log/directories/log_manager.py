@@ -640,7 +640,7 @@ class LogManager:
             topic, partition = key
             if key in self._homes:
                 other = self._homes[key].path
-                raise OSError(f"{topic}-{partition} is in {home.path} and in {other}: remove the stale one")
+                raise OSError(f"{topic}-{partition} is in {home.path} and in {other}: remove the outdated directory")
             self._homes[key] = home
             path = home.join(f"{topic}-{partition}")
             try:

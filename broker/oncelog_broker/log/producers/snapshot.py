@@ -120,7 +120,7 @@ def _joined(fields: Sequence[bytes], window: bytes, owner: int) -> list[bytes]:
         entries.append(snapshot_entry + body[at + 1 : at + 1 + size])
         at += 1 + size
     if at != end:
-        raise SnapshotCorrupt(f"the window has {end - at} bytes too many")
+        raise SnapshotCorrupt(f"the window is {end - at} bytes too long")
     return entries
 
 
@@ -132,7 +132,7 @@ def _checked_body(data: bytes, version: int) -> bytes:
         raise SnapshotCorrupt(f"version {found}, only {version} is supported")
     body = data[FILE_HEAD.size :]
     if crc32c(body) != crc:
-        raise SnapshotCorrupt("the CRC does not fit the content")
+        raise SnapshotCorrupt("the CRC does not match the content")
     return body
 
 

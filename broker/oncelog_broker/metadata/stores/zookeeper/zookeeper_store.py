@@ -167,7 +167,7 @@ class ZooKeeperStore:
             while not await self._is_over(key, until):
                 pass  # the other process may have resumed the session before it was closed
         except TimeoutError as error:
-            raise ConnectionLost("", "the earlier session could not be ended") from error
+            raise ConnectionLost("", "the earlier session could not be closed") from error
         await self.sync()  # after this, the session's nodes are gone for this store, too
 
     async def _is_over(self, key: SessionKey, until: float) -> bool:
@@ -268,7 +268,10 @@ class ZooKeeperStore:
         sizes = [_size(operation) for operation in request.operations]
         if sum(sizes) > MAX_REQUEST_BYTES:
             largest = operations[sizes.index(max(sizes))]
-            raise RequestTooLarge(largest.path, f"a write of {sum(sizes)} bytes, of at most {MAX_REQUEST_BYTES}")
+            raise RequestTooLarge(
+                largest.path,
+                f"a write of {sum(sizes)} bytes is too large: at most {MAX_REQUEST_BYTES} bytes are allowed",
+            )
         results: list[Stat | Exception | None] = await self._ask(operations[0].path, request)
         for operation, result in zip(operations, results, strict=True):
             # The other operations of a failed multi report "rolled back" and "not tried".

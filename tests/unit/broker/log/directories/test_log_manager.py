@@ -361,7 +361,7 @@ class TestDirectories:
     def test_the_same_partition_twice_is_an_error(self, start, tmp_path):
         for name in ("a", "b"):
             (tmp_path / name / "orders-0").mkdir(parents=True)
-        with pytest.raises(OSError, match="remove the stale one"):
+        with pytest.raises(OSError, match="remove the outdated directory"):
             start(tmp_path / "a", tmp_path / "b")
         start(tmp_path / "a")
 
