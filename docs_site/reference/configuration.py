@@ -25,8 +25,8 @@ text says otherwise. An unknown key is refused at startup, because it would have
 that resembles no key is ignored, because it may belong to another program: Kubernetes sets ONCELOG_PORT for a service
 named oncelog. The broker logs a warning if the variable is not one that Kubernetes sets.
 
-"Changes" says whether `oncelog configs` can change a value while brokers run: for one broker (`broker`), for all brokers
-(`cluster`), or not at all (`restart`).
+"Changes" says whether `oncelog configs` can change a value while brokers run: for one broker (`broker`), for all
+brokers (`cluster`), or not at all (`restart`).
 """
 OF_TOPICS: Final = """\
 This page lists every key of a topic. Set a key with `oncelog topics create orders --config retention.ms=3600000`, or
