@@ -255,7 +255,7 @@ class Groups(RuleBasedStateMachine):
 
     @invariant()
     def no_member_is_without_a_timer_unless_somebody_waits_for_it(self) -> None:
-        """Otherwise a dead member would remain in the group permanently."""
+        """If no timer ran for the member, a dead member would remain in the group permanently."""
         group = self.driver.machine.groups.get("g")
         for member_id in group.members if group is not None else ():
             watched = ("session", "g", member_id) in self.driver.timers

@@ -228,7 +228,7 @@ def an_answer_of_an_older_leader_comes_late(machine: ReplicationMachine) -> Iter
     machine.serve(0, again=False, size=1)
     machine.take_answer(0, again=False)
     machine.ask(1)
-    machine.serve(0, again=False, size=1)  # on its way until broker 1 has another leader
+    machine.serve(0, again=False, size=1)  # arrives when broker 1 has another leader
     machine.elect(2)
     machine.see(2)
     machine.see(1)

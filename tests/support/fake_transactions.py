@@ -1,7 +1,7 @@
 """What a Kafka broker knows of producers and transactions, in a model that is small enough to be checked by reading.
 
-The model serves tests of the client, beside the fake broker. It is written from Kafka's rules and shares no code with
-the oncelog broker.
+The model serves tests of the client, beside the fake broker. The model is written from Kafka's rules and shares no code
+with the oncelog broker.
 """
 
 from __future__ import annotations

@@ -164,4 +164,4 @@ def test_s44_a_retry_of_init_is_unknown_after_a_reload(driver: TransactionDriver
     first = driver.init()
     driver.init(first)
     driver.reload()
-    assert driver.init(first) is ErrorCode.PRODUCER_FENCED  # as in Kafka
+    assert driver.init(first) is ErrorCode.PRODUCER_FENCED  # Kafka does the same

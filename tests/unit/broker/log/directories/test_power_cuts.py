@@ -389,7 +389,7 @@ def test_a_directory_that_was_there_is_synced_before_it_is_used(start, tmp_path,
 
 
 def test_records_given_up_by_a_follower_do_not_come_back():
-    """The leader gives these offsets to other records."""
+    """Meanwhile the leader gives the truncated offsets to other records."""
     for seed in range(20):
         disk = CrashingDisk(Random(seed))
         log = open_log("/logs/orders-0", disk=disk)

@@ -1,4 +1,4 @@
-"""A member against a coordinator whose responses the test chooseshandles every error, and misbehaving callbacks."""
+"""A member against a coordinator with responses that the test chooses: every error, and misbehaving callbacks."""
 
 from __future__ import annotations
 
@@ -256,7 +256,7 @@ async def test_a_callback_that_fails_for_what_a_cooperative_member_gives_up_is_n
 async def test_a_generation_that_goes_while_partitions_are_given_up_before_joining(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], strategy: str
 ) -> None:
-    """This happens for example if a callback takes longer than the session timeout.
+    """The generation may end then, for example if a callback takes longer than the session timeout.
 
     The listener is notified of the loss before the member rejoins, and the member gets its new assignment.
     """
