@@ -200,7 +200,7 @@ class FakeCoordinator:
             found = self.transactions[request.transactional_id] = Transaction(self.broker.producer_ids)
         shown = (request.producer_id, request.producer_epoch)
         if found.epoch < 0:
-            shown = (-1, -1)  # for an unknown id Apache Kafka ignores the producer id and epoch of the request
+            shown = (-1, -1)  # for an unknown id Apache Kafka accepts any producer id and epoch
         if shown != (-1, -1) and shown not in ((found.producer_id, found.epoch), (found.producer_id, found.last_epoch)):
             return InitProducerIdResponse(error_code=ErrorCode.PRODUCER_FENCED, producer_epoch=-1)
         found.has_timeout = not request.enable2_pc

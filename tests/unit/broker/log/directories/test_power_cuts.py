@@ -140,7 +140,7 @@ def test_a_log_start_that_is_being_written_down_does_not_outlive_a_cut_below_it(
     """One thread truncates the log after another thread has read its log start."""
 
     class CutsMeanwhile(RealDisk):
-        """A disk that writes the log starts only after the truncation, or waits for it."""
+        """A disk that lets another thread truncate the log before it writes the log starts."""
 
         def replace_file(self, path, data, **options):
             if path.endswith("log-start-offset-checkpoint") and not cutting.ident:
