@@ -70,7 +70,8 @@ class Groups(RuleBasedStateMachine):
                 client.leader_of = [member.member_id for member in response.members] if is_leader else None
                 if is_leader:
                     assert response.member_id in client.leader_of
-                    assert all(member.metadata for member in response.members)  # supported by all members
+                    # All members support the chosen protocol.
+                    assert all(member.metadata for member in response.members)
             elif joining.code in FATAL:
                 client.forget()
         if syncing is not None and syncing.is_there:

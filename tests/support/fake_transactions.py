@@ -348,7 +348,8 @@ class FakeCoordinator:
         code, offset = checks.check(batch, is_v2=is_v2 and transactional_id is not None)
         if code or offset is not None:
             return code, -1 if offset is None else offset
-        if transactional_id is not None and found is None:  # the coordinator's verification (KIP-890)
+        # The leader learns this from the coordinator's verification (KIP-890).
+        if transactional_id is not None and found is None:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING, -1
         if found is not None:
             if (batch.producer_id, batch.producer_epoch) != (found.producer_id, found.epoch):

@@ -582,7 +582,8 @@ class ReplicationMachine(RuleBasedStateMachine):
             self._log_fails(broker)
         key, view = PartitionKey("orders", 0), ClusterView()
         view.put_topic("orders", TopicAssignment(bytes(16), {0: ReplicaAssignment(BROKERS)}))
-        view.put_brokers(KnownBroker(each, 1) for each in BROKERS)  # dead brokers' sessions still exist
+        # The sessions of the dead brokers have not expired yet.
+        view.put_brokers(KnownBroker(each, 1) for each in BROKERS)
         view.put_state(key, KnownState(self._stored_state(), self.state.partition_epoch, WRITTEN))
         members = [Member(member) for member in self.state.isr]
         asked = AskedChange(broker, self.state.leader_epoch, self.state.partition_epoch, members, is_log_offline=True)

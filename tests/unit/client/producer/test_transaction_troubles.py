@@ -218,7 +218,8 @@ async def test_e1_e2_before_v2_any_request_without_an_answer_costs_an_epoch(
             assert str(int(ErrorCode.PRODUCER_FENCED)) in str(answer)
         await commit_one(producer, b"3")
     assert coordinator_v1.broker.requests_of(InitProducerIdRequest)[1].producer_epoch == 0
-    assert len(coordinator_v1.broker.requests_of(InitProducerIdRequest)) == 2  # not again for the next transaction
+    # The epoch is requested once, and not again for the next transaction.
+    assert len(coordinator_v1.broker.requests_of(InitProducerIdRequest)) == 2
     assert coordinator_v1.committed == {P0: [b"1", b"2", b"3"]}
 
 
