@@ -2,7 +2,7 @@
 
 `tests/data/kafka-messages.tsv` has these facts, so that a test in every checkout can compare the project's declarations
 with Kafka's. The table is generated from Kafka's own JSON definitions, which are not part of the project. If a machine
-has the definitions, a test checks the table against them:
+has the definitions, a test checks the table against them. This command writes the table:
 
     python -m tests.support.kafka_facts [DIRECTORY]     # writes the table; ../shared/kafka-messages by default
 

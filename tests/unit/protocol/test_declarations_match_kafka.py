@@ -90,7 +90,8 @@ def test_a_declaration_that_says_something_else_is_found(where: str, said: dict[
 
 def test_a_field_that_is_declared_for_no_version_is_found() -> None:
     kafkas = KAFKAS["FetchRequest"]
-    later = Facts([kafkas.message._replace(versions="13-18"), *kafkas.fields])  # v13 names topics only by id
+    # From version 13 on topics have only ids.
+    later = Facts([kafkas.message._replace(versions="13-18"), *kafkas.fields])
     assert "FetchTopic has fields topic, topic_id, partitions, not topic_id, partitions" in "\n".join(
         differences(FetchRequest, later)
     )

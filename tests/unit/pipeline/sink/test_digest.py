@@ -54,7 +54,7 @@ def test_keys_that_change_places_are_other_rows() -> None:
 
 
 def test_different_row_counts_change_the_digest() -> None:
-    """The plain sums of their CRCs would be equal, because each bit is set in half of the numbers."""
+    """The plain sums of the rows' CRCs would be equal, because each bit is set in half of the numbers."""
     count = 10_000
 
     def of_numbers(first: int) -> Digest:
