@@ -81,12 +81,12 @@ class Cluster:
         return known.partitions.get(index) if known is not None else None
 
     def leader(self, topic: str, index: int) -> int:
-        """The node id of the leader, NO_NODE if there is no leader or its broker is not known."""
+        """Return the node id of the leader, NO_NODE if there is no leader or its broker is not known."""
         partition = self.partition(topic, index)
         return partition.leader if partition is not None and partition.leader in self.brokers else NO_NODE
 
     def updated(self, response: MetadataResponse, *, is_complete: bool = False) -> Cluster:
-        """The cluster after `response`; topics that it does not name stay, unless it `is_complete`.
+        """Return the cluster after `response`; topics that it does not name stay, unless it `is_complete`.
 
         Invariant: per topic id, the leader epoch of a partition never decreases: a response of a lagging broker must
         not direct requests to the old leader again (KIP-320). Exception: a known leader that is not among the brokers
@@ -111,7 +111,7 @@ class Cluster:
         return Cluster(response.cluster_id, response.controller_id, brokers, topics)
 
     def with_brokers(self, brokers: Iterable[Broker]) -> Cluster:
-        """The cluster with brokers learned from other responses: a coordinator, a new leader."""
+        """Return the cluster with brokers learned from other responses: a coordinator, a new leader."""
         news = {}
         for broker in brokers:
             known = self.brokers.get(broker.node_id)
@@ -120,7 +120,7 @@ class Cluster:
         return replace(self, brokers={**self.brokers, **news}) if news else self
 
     def with_leader(self, topic: str, index: int, leader: int, leader_epoch: int) -> Cluster:
-        """The cluster after a hint at a new leader (KIP-951); unchanged if the hint is not newer."""
+        """Return the cluster after a hint at a new leader (KIP-951); unchanged if the hint is not newer."""
         known, partition = self.topics.get(topic), self.partition(topic, index)
         if known is None or partition is None or leader not in self.brokers or leader_epoch <= partition.leader_epoch:
             return self
@@ -128,13 +128,13 @@ class Cluster:
         return replace(self, topics={**self.topics, topic: replace(known, partitions=partitions)})
 
     def without(self, names: Iterable[str]) -> Cluster:
-        """The cluster without some topics."""
+        """Return the cluster without some topics."""
         gone = set(names)
         return replace(self, topics={name: topic for name, topic in self.topics.items() if name not in gone})
 
 
 def error_of(answer: MetadataTopic) -> int:
-    """The error code of a topic in a Metadata response.
+    """Return the error code of a topic in a Metadata response.
 
     LEADER_NOT_AVAILABLE if its partition numbers are not 0 to n-1, each once: such a topic cannot exist, and sparse
     numbers would create a queue for each number in between.
@@ -143,7 +143,7 @@ def error_of(answer: MetadataTopic) -> int:
 
 
 def fault_of(answer: MetadataTopic) -> str | None:
-    """The error in the partition numbers of a topic, None if they are valid."""
+    """Return the error in the partition numbers of a topic, None if they are valid."""
     numbers = {told.partition_index for told in answer.partitions}
     if not numbers or (len(numbers) == len(answer.partitions) and min(numbers) >= 0 and max(numbers) < len(numbers)):
         return None

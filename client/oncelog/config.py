@@ -260,7 +260,7 @@ class ProducerConfig(ClientConfig):
             raise ConfigError(f"{obstacle}, as {needed}")
 
     def _obstacle_to_idempotence(self) -> str | None:
-        """The setting that prevents idempotence (S14); None if there is none."""
+        """Return the setting that prevents idempotence (S14); None if there is none."""
         in_flight = self.max_in_flight_requests_per_connection
         if self.required_acks != ACKS["all"]:
             return f"acks={self.acks!r}: must be 'all'"
@@ -438,7 +438,8 @@ class AdminConfig(ClientConfig):
 
 @cache
 def declared_types(cls: Any) -> dict[str, Any]:
-    """The declared types of the options of `cls`, a ClientConfig. Tracing, which needs OpenTelemetry, counts as any
+    """Return the declared types of the options of `cls`, a ClientConfig. Tracing, which needs OpenTelemetry, counts as
+    any
     object: `tracing.wanted` checks it."""
     types = get_type_hints(cls, localns={"Tracing": object})
     return {option.name: types[option.name] for option in fields(cls)}

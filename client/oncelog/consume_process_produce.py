@@ -81,7 +81,8 @@ async def _to_commit(
     consumed: Mapping[TopicPartition, OffsetAndMetadata],
     stored: dict[TopicPartition, int | None],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The positions of the polled partitions or, without records, of those that have moved since the last commit.
+    """Return the positions of the polled partitions or, without records, of those that have moved since the last
+    commit.
     `stored` is the known committed offsets; the offsets of newly assigned partitions are looked up."""
     if polled:
         return {partition: consumed[partition] for partition in polled}
@@ -143,7 +144,7 @@ async def _end_at_last(producer: Producer[Any, Any]) -> None:
 
 
 def _may_pass(error: KafkaError) -> bool:
-    """Whether a repetition may succeed; not if a record is too large, or may not be written."""
+    """Return whether a repetition may succeed; not if a record is too large, or may not be written."""
     if isinstance(error, FatalError):
         return False
     if error.code is ErrorCode.INVALID_TXN_STATE:

@@ -256,7 +256,7 @@ class PartialFailure(KafkaError):
 
 
 def _shared(why: str, items: list[tuple[str, str]]) -> str:
-    """The message of a single item, or the reason that several items share."""
+    """Return the message of a single item, or the reason that several items share."""
     if len(items) == 1:
         return items[0][1]
     names = [name for name, _ in items]
@@ -309,7 +309,7 @@ CLASSES: Final[Mapping[ErrorCode, type[KafkaError]]] = {
 
 
 def error_for(code: int, message: str | None = None) -> KafkaError:
-    """The exception for an error code of a response; `message` is the broker's, if it sent one.
+    """Return the exception for an error code of a response; `message` is the broker's, if it sent one.
 
     Raises nothing: the caller decides whether to raise, retry or pass it on.
     """
@@ -320,7 +320,7 @@ def error_for(code: int, message: str | None = None) -> KafkaError:
 
 
 def fatal(error: KafkaError) -> FatalError:
-    """The same error as a FatalError, for a client that cannot go on after it."""
+    """Return the same error as a FatalError, for a client that cannot go on after it."""
     if isinstance(error, FatalError):
         return error
     ended = FatalError(error.code, error.message)

@@ -24,7 +24,7 @@ def visible_bytes(data: bytes) -> bytes:
 
 
 def visible_json(document: str) -> str:
-    """A JSON document with JSON escapes for the same characters, so that parsing it gives the same values.
+    """Return a JSON document with JSON escapes for the same characters, so that parsing it gives the same values.
 
     json.dumps does not escape characters above 0x7e without `ensure_ascii`, and 0x7f even with it. Line breaks between
     values stay.
@@ -48,6 +48,6 @@ def _shell_escape(character: str) -> str:
 
 
 def _json_escape(character: str) -> str:
-    """The escapes of a character as UTF-16 code units, as in JSON."""
+    """Return the escapes of a character as UTF-16 code units, as in JSON."""
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

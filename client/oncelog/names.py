@@ -30,7 +30,7 @@ def why_not_a_string(value: Any) -> str | None:
 
 
 def is_topic_name(name: Any) -> bool:
-    """Whether a broker can be asked for the topic. The broker decides which names are legal."""
+    """Return whether a broker can be asked for the topic. The broker decides which names are legal."""
     return why_not_a_string(name) is None and 0 < len(name) <= MAX_TOPIC_NAME
 
 

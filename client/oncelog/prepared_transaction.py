@@ -65,7 +65,7 @@ _ABORTS: Final[Mapping[ErrorCode, Ended]] = {
 
 
 def outcome(code: ErrorCode, *, commits: bool) -> Ended:
-    """The meaning of a non-retriable EndTxn response (S38, T7, T8).
+    """Return the meaning of a non-retriable EndTxn response (S38, T7, T8).
 
     NONE is also the response if the transaction was ended that way before: under V2 to the epoch before the current
     one, under V1 by its state. NOT_KNOWN: mostly INVALID_PRODUCER_ID_MAPPING, when the transactional id has expired

@@ -120,7 +120,7 @@ class ResourcePattern(NamedTuple):
     pattern: PatternType
 
     def covers(self, name: str) -> bool:
-        """Whether the pattern matches the resource with that name."""
+        """Return whether the pattern matches the resource with that name."""
         if self.pattern is PatternType.PREFIXED:
             return name.startswith(self.name)
         return self.name in (name, WILDCARD)

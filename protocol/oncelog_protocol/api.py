@@ -108,13 +108,13 @@ class ApiKey(IntEnum):
 
 @cache
 def request_type(key: ApiKey) -> type[Any]:
-    """The request class of `key`. Raises ModuleNotFoundError if its messages are not declared yet."""
+    """Return the request class of `key`. Raises ModuleNotFoundError if its messages are not declared yet."""
     return _message_type(key, "Request")
 
 
 @cache
 def response_type(key: ApiKey) -> type[Any]:
-    """The response class of `key`, as `request_type`."""
+    """Return the response class of `key`, as `request_type`."""
     return _message_type(key, "Response")
 
 
@@ -125,10 +125,11 @@ def _message_type(key: ApiKey, suffix: str) -> type[Any]:
 
 
 def request_header_version(key: ApiKey, version: int) -> int:
-    """The version of the RequestHeader before the body of `version`: 2 where that is flexible, otherwise 1."""
+    """Return the version of the RequestHeader before the body of `version`: 2 where that is flexible, otherwise 1."""
     return 2 if version >= key.first_flexible else 1
 
 
 def response_header_version(key: ApiKey, version: int) -> int:
-    """The version of the ResponseHeader: 1 where the body is flexible, otherwise 0. ApiVersions: always 0 (T1)."""
+    """Return the version of the ResponseHeader: 1 where the body is flexible, otherwise 0. ApiVersions: always 0 (T1).
+    """
     return 1 if version >= key.first_flexible and key is not ApiKey.API_VERSIONS else 0

@@ -201,7 +201,7 @@ class NullableStruct(WireType):
 
 
 def wire_type(field: FieldSchema, version: int, flexible: VersionRange) -> WireType:
-    """The construct of one field at one version."""
+    """Return the construct of one field at one version."""
     compact = version in (flexible if field.flexible is None else field.flexible)
     nullable = version in field.nullable
     if field.type_name in PRIMITIVES:
@@ -217,7 +217,7 @@ def wire_type(field: FieldSchema, version: int, flexible: VersionRange) -> WireT
 
 
 def default_value(field: FieldSchema) -> Any:
-    """The default of a field; lists are copied, so that no two messages share one."""
+    """Return the default of a field; lists are copied, so that no two messages share one."""
     return list(field.default) if isinstance(field.default, list) else field.default
 
 
@@ -262,14 +262,14 @@ class MessageCodec(Generic[M]):
         self._build = self.construct._build
 
     def decode(self, data: Buffer, position: int = 0, *, max_elements: int = MAX_ELEMENTS) -> M:
-        """The message that starts at `position`; bytes behind it are ignored, as Kafka does.
+        """Return the message that starts at `position`; bytes behind it are ignored, as Kafka does.
 
         Raises MalformedMessage, and nothing else, whatever the bytes.
         """
         return self.decode_from(data, position, max_elements=max_elements)[0]
 
     def decode_from(self, data: Buffer, position: int = 0, *, max_elements: int = MAX_ELEMENTS) -> tuple[M, int]:
-        """The message and the end position."""
+        """Return the message and the end position."""
         reader = WireReader(memoryview(data), position, max_elements)
         try:
             return self._parse(reader, None, None), reader.position
@@ -297,7 +297,7 @@ class MessageCodec(Generic[M]):
         return MalformedMessage(f"{name}: the bytes end too early")
 
     def encode_parts(self, message: M, parts: list[Buffer] | None = None) -> list[Buffer]:
-        """The bytes in order, as parts: record data are parts of their own, not copied.
+        """Return the bytes in order, as parts: record data are parts of their own, not copied.
 
         Raises UnencodableMessage for values that do not fit the declaration.
         """
@@ -325,7 +325,7 @@ class MessageCodec(Generic[M]):
             raise UnencodableMessage(f"{self.cls.__name__} v{self.version}: {error}") from error
 
     def encode(self, message: M) -> bytes:
-        """The bytes in one piece."""
+        """Return the bytes in one piece."""
         return b"".join(self.encode_parts(message))
 
 
@@ -333,7 +333,9 @@ _codecs: Final[dict[tuple[type, int], MessageCodec[Any]]] = {}
 
 
 def codec(cls: type[M], version: int) -> MessageCodec[M]:
-    """The compiled codec, created at its first use. Raises ValueError for a version that the message does not have."""
+    """Return the compiled codec, created at its first use. Raises ValueError for a version that the message does not
+    have.
+    """
     found = _codecs.get((cls, version))
     if found is None:
         found = _codecs[cls, version] = MessageCodec(cls, version, compiled=True)
@@ -341,5 +343,5 @@ def codec(cls: type[M], version: int) -> MessageCodec[M]:
 
 
 def interpreted_codec(cls: type[M], version: int) -> MessageCodec[M]:
-    """The same codec, not compiled: the reference that the compiled one is tested against."""
+    """Return the same codec, not compiled: the reference that the compiled one is tested against."""
     return MessageCodec(cls, version, compiled=False)

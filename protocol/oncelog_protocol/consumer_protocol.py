@@ -80,12 +80,12 @@ class CooperativeStickyUserData:
 
 
 def encode_versioned(data: M, version: int) -> bytes:
-    """The version, then the message."""
+    """Return the version, then the message."""
     return VERSION.pack(version) + codec(type(data), version).encode(data)
 
 
 def decode_versioned(cls: type[M], data: Buffer) -> M:
-    """The message in the version that `data` begins with. Raises MalformedMessage."""
+    """Return the message in the version that `data` begins with. Raises MalformedMessage."""
     if len(data) < VERSION.size:
         raise MalformedMessage(f"{cls.__name__}: {len(data)} bytes hold no version")
     (version,) = VERSION.unpack_from(data)

@@ -162,7 +162,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:
-        """The entry for `code`; UNKNOWN_SERVER_ERROR for a code that a newer broker may send."""
+        """Return the entry for `code`; UNKNOWN_SERVER_ERROR for a code that a newer broker may send."""
         try:
             return cls(code)  # type: ignore[call-arg]
         except ValueError:

@@ -21,7 +21,7 @@ class ProducerIdAndEpoch(NamedTuple):
         return self.epoch >= MAX_EPOCH
 
     def bumped(self) -> ProducerIdAndEpoch:
-        """The next epoch of the same producer id."""
+        """Return the next epoch of the same producer id."""
         assert not self.is_last, "the epochs are used up"
         return ProducerIdAndEpoch(self.producer_id, self.epoch + 1)
 

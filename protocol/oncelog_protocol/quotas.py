@@ -45,5 +45,5 @@ FRACTIONS: Final = frozenset({QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_M
 
 
 def keys_of(entity: QuotaEntity) -> frozenset[QuotaKey]:
-    """The kinds of quotas that the entity can have."""
+    """Return the kinds of quotas that the entity can have."""
     return OF_CLIENTS if entity.ip is None else OF_ADDRESSES

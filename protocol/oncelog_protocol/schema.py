@@ -200,7 +200,7 @@ def array(
     tag: int | None = None,
     tagged: str | None = None,
 ) -> Any:
-    """A list. Elements: the struct that the annotation names, or `of=int32()` and the like."""
+    """Return a list. Elements: the struct that the annotation names, or `of=int32()` and the like."""
     return _field(
         "array",
         versions,
@@ -248,7 +248,7 @@ def nested(
     ),
 )
 def struct(cls: type[T]) -> type[T]:
-    """A part of a message: a slotted dataclass with fields made by the functions above."""
+    """Return a part of a message: a slotted dataclass with fields made by the functions above."""
     # Methods that dataclasses would generate for each of a hundred classes are shared: this halves the import time.
     cls.__eq__ = _are_equal  # type: ignore[method-assign]
     cls.__hash__ = None  # type: ignore[assignment]
@@ -293,7 +293,7 @@ def _shown(self: Any) -> str:
     ),
 )
 def message(*, versions: str, flexible: str | None, api_key: int | None = None) -> Callable[[type[T]], type[T]]:
-    """A request, a response, a header, or a record of an internal topic.
+    """Return a request, a response, a header, or a record of an internal topic.
 
     `versions` are the versions of the declaration, `flexible` those with compact lengths and tagged fields.
     """
@@ -310,7 +310,7 @@ def message(*, versions: str, flexible: str | None, api_key: int | None = None) 
 
 
 def schema_of(cls: type) -> MessageSchema:
-    """The declaration of a message class. Raises TypeError for any other class."""
+    """Return the declaration of a message class. Raises TypeError for any other class."""
     try:
         api_key, versions, flexible = cls.__message__  # type: ignore[attr-defined]
     except AttributeError:
@@ -319,7 +319,7 @@ def schema_of(cls: type) -> MessageSchema:
 
 
 def fields_of(cls: type) -> tuple[FieldSchema, ...]:
-    """The declared fields of a message or struct class, in the order of the wire."""
+    """Return the declared fields of a message or struct class, in the order of the wire."""
     cached: tuple[FieldSchema, ...] | None = cls.__dict__.get("__wire_fields__")
     if cached is None:
         cached = tuple(_named(cls, field) for field in dataclasses.fields(cls))
@@ -341,7 +341,7 @@ def _named(cls: type, field: dataclasses.Field[Any]) -> FieldSchema:
 
 
 def _struct_in_annotation(cls: type, field: dataclasses.Field[Any]) -> type:
-    """The class that an annotation such as "list[Topic] | None" names: nested in `cls`, or of its module."""
+    """Return the class that an annotation such as "list[Topic] | None" names: nested in `cls`, or of its module."""
     for name in re.findall(r"\w+", str(field.type)):
         found = cls.__dict__.get(name) or getattr(sys.modules[cls.__module__], name, None)
         if isinstance(found, type) and dataclasses.is_dataclass(found):

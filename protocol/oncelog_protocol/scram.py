@@ -39,7 +39,7 @@ class ScramMechanism(Enum):
 
 
 def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
-    """The only expensive step: some milliseconds per 4096 iterations."""
+    """Return the only expensive step: some milliseconds per 4096 iterations."""
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
 
 
@@ -52,7 +52,7 @@ def server_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
 
 
 def stored_key(mechanism: ScramMechanism, key: bytes) -> bytes:
-    """The server's verifier of a client key, from which the client key cannot be derived."""
+    """Return the server's verifier of a client key, from which the client key cannot be derived."""
     return hashlib.new(mechanism.hash_name, key).digest()
 
 
@@ -80,7 +80,8 @@ def unescaped_name(text: str) -> str:
 
 
 def attributes(message: str, *names: str) -> list[str]:
-    """The values of exactly these attributes at the start of `message`, in this order. Further attributes are ignored,
+    """Return the values of exactly these attributes at the start of `message`, in this order. Further attributes are
+    ignored,
     except `m`, which announces a mandatory extension: none is supported. Raises MalformedMessage."""
     parts = message.split(",")
     if any(part.startswith("m=") for part in parts):

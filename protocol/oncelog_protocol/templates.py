@@ -46,14 +46,16 @@ class Pattern(NamedTuple):
     kept: tuple[bytes, ...]
 
     def behind(self, head: bytes) -> Pattern:
-        """The pattern with `head` in front of it."""
+        """Return the pattern with `head` in front of it."""
         first, *others = self.kept
         _, fields = self.format.split("s", 1)
         return Pattern(f"{len(head) + len(first)}s{fields}", (head + first, *others))
 
 
 def around_records(codec: MessageCodec[Any], message: Any, records: Records) -> Around:
-    """The bytes around `records`, the value of a field of `message`: the head ends before its length. NoTemplate."""
+    """Return the bytes around `records`, the value of a field of `message`: the head ends before its length.
+    NoTemplate.
+    """
     parts = codec.encode_parts(message)
     place = next((number for number, part in enumerate(parts) if part is records), None)
     if place is None:
@@ -62,13 +64,13 @@ def around_records(codec: MessageCodec[Any], message: Any, records: Records) -> 
 
 
 def records_reader(cls: type, version: int) -> ReadRecords:
-    """The reader of the only field of records that a message has in this version. NoTemplate."""
+    """Return the reader of the only field of records that a message has in this version. NoTemplate."""
     reader: ReadRecords = _records_type(cls, version).reader
     return reader
 
 
 def records_writer(cls: type, version: int) -> WriteRecords:
-    """The writer of that field. NoTemplate."""
+    """Return the writer of that field. NoTemplate."""
     writer: WriteRecords = _records_type(cls, version).writer
     return writer
 
@@ -95,8 +97,9 @@ def _record_fields(cls: type, version: int) -> list[FieldSchema]:
 
 
 def changing(encode: Callable[[], bytes], *places: tuple[Any, str]) -> Pattern:
-    """The pattern of what `encode` returns, in which the fields of `places` change: owners (parts of the message) and
-    names, in the order of the bytes. NoTemplate: a field is not of fixed size, or not there in this version, or not
+    """Return the pattern of what `encode` returns, in which the fields of `places` change: owners (parts of the
+    message) and names, in the order of the bytes. NoTemplate: a field is not of fixed size, or not there in this
+    version, or not
     behind the one before it."""
     whole, kept, formats, end = encode(), list[bytes](), list[str](), 0
     for owner, name in places:
@@ -118,8 +121,9 @@ def _type_of(owner: Any, name: str) -> str:
 
 
 def _place_of(encode: Callable[[], bytes], owner: Any, name: str, code: str, whole_bytes: int) -> int:
-    """The position of the field in a message of `whole_bytes`: that of the bytes which differ in two encodings with
-    other values of the field."""
+    """Return the position of the field in a message of `whole_bytes`: that of the bytes which differ in two encodings
+    with other values of the field.
+    """
     kept, probes, size = getattr(owner, name), list[bytes](), calcsize(code)
     try:
         for probe in _PROBES:

@@ -19,14 +19,14 @@ ONE_UUID = bytes(UUID_BYTES - 1) + b"\x01"
 
 
 def uuid_to_string(uuid: bytes) -> str:
-    """The 22 characters of 16 bytes. ValueError for any other length."""
+    """Return the 22 characters of 16 bytes. ValueError for any other length."""
     if len(uuid) != UUID_BYTES:
         raise ValueError(f"a uuid has {UUID_BYTES} bytes, not {len(uuid)}")
     return base64.urlsafe_b64encode(uuid).rstrip(b"=").decode("ascii")
 
 
 def uuid_from_string(text: str) -> bytes:
-    """The 16 bytes of 22 characters (with or without padding). ValueError for other text."""
+    """Return the 16 bytes of 22 characters (with or without padding). ValueError for other text."""
     stripped = text.rstrip("=")
     if len(stripped) != UUID_STRING_CHARS or "+" in stripped or "/" in stripped:  # Java and librdkafka differ there
         raise ValueError(f"a uuid has {UUID_STRING_CHARS} base64url characters, not {text!r:.40}")
@@ -37,6 +37,7 @@ def uuid_from_string(text: str) -> bytes:
 
 
 def is_issuable(uuid: bytes) -> bool:
-    """Whether Kafka would issue this id: not reserved, and without a leading '-', which command lines take for an
-    option."""
+    """Return whether Kafka would issue this id: not reserved, and without a leading '-', which command lines take for
+    an option.
+    """
     return uuid not in (ZERO_UUID, ONE_UUID) and not uuid_to_string(uuid).startswith("-")

@@ -106,12 +106,12 @@ class Emitter:
         self._depth -= 1
 
     def name(self, stem: str) -> str:
-        """A new local name."""
+        """Return a new local name."""
         self._names += 1
         return f"{stem}{self._names}"
 
     def constant(self, stem: str, value: Any) -> str:
-        """The global name under which the source can refer to `value`."""
+        """Return the global name under which the source can refer to `value`."""
         name = f"{stem}_{id(value)}"
         self.constants[name] = value
         return name
@@ -169,7 +169,7 @@ class WireType(Construct):  # type: ignore[misc]
         return f"{name}({parameters})"
 
     def steps(self, *, parses: bool) -> Callable[..., Generator[None, None, Any]]:
-        """The generated function as a generator: of (stream) for parsing, of (value, stream) for building."""
+        """Return the generated function as a generator: of (stream) for parsing, of (value, stream) for building."""
         emit = Emitter(pauses=True)
         if parses:
             emit.line("buf = io.buffer; pos = io.position; end = io.end; budget = io.budget")
@@ -222,7 +222,7 @@ class Fixed(WireType):
         emit.line(f"{emit.out}.append({emit.constant('pack', self.struct.pack)}({self.emit_value(emit, value)}))")
 
     def emit_value(self, emit: Emitter, value: str) -> str:
-        """The expression that is packed."""
+        """Return the expression that is packed."""
         return value
 
 

@@ -141,7 +141,7 @@ def read_compact_records(buffer: memoryview, position: int, end: int) -> tuple[m
 
 
 def _copied(reader: Any) -> Any:
-    """The same reader for `bytes` fields, whose values outlive the frame."""
+    """Return the same reader for `bytes` fields, whose values outlive the frame."""
 
     def read(buffer: memoryview, position: int, end: int) -> tuple[bytes | None, int]:
         value, position = reader(buffer, position, end)
@@ -182,7 +182,9 @@ def null_array(position: int) -> MalformedMessage:
 
 
 def too_many_tags(count: int) -> MalformedMessage:
-    """The error for more than MAX_TAGS tagged fields, or for more than the message's remaining limit of elements."""
+    """Return the error for more than MAX_TAGS tagged fields, or for more than the message's remaining limit of
+    elements.
+    """
     if count > MAX_TAGS:
         return MalformedMessage(f"{count} tagged fields in one struct: at most {MAX_TAGS}")
     return TooManyElements(f"{count} tagged fields: more than the remaining limit of elements for this message")
@@ -205,7 +207,7 @@ def check_tag_end(tag: int, position: int, stop: int) -> None:
 
 
 def read_presence(buffer: memoryview, position: int) -> tuple[bool, int]:
-    """The marker byte of a nullable struct: 1 present, -1 null."""
+    """Return the marker byte of a nullable struct: 1 present, -1 null."""
     marker = buffer[position]
     if marker not in (1, 0xFF):
         raise MalformedMessage(f"nullable struct marker {marker}: must be 1 or -1")

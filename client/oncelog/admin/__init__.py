@@ -1,4 +1,4 @@
-"""Administration. Programs import its public names from here.
+"""Administration. Programs import the public names of this package from here.
 
 resources.py     arguments and results: new topics, configuration, the cluster
 hanging.py       (pure) combines coordinator and partition state; finds hanging transactions

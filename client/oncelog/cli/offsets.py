@@ -1,4 +1,4 @@
-"""Where to start and stop reading: the expressions of `--from` and `--to`, as values. Pure.
+"""Parses the expressions of `--from` and `--to`, which say where reading starts and stops. Pure.
 
     earliest          the first offset that the partition holds
     latest            the end: the offset that the next record will get
@@ -61,7 +61,8 @@ Position = Earliest | Latest | AtOffset | BeforeEnd | AtTime
 
 
 def parse_position(text: str, now_ms: int) -> Position:
-    """The position that `text` describes; ages count back from `now_ms`. Raises ValueError, whose message lists the
+    """Return the position that `text` describes; ages count back from `now_ms`. Raises ValueError, whose message lists
+    the
     valid forms."""
     text = text.strip()
     if text == "earliest":
@@ -87,7 +88,7 @@ def parse_position(text: str, now_ms: int) -> Position:
 
 
 def resolve(position: Position, *, beginning: int, end: int, found: int | None = None) -> int:
-    """The offset in [beginning, end] for `position`.
+    """Return the offset in [beginning, end] for `position`.
 
     `found` is the broker's response for an AtTime: the offset of the first record at or after the time, None if no such
     record exists (then the end). An AtOffset outside the range gives the nearest bound.
@@ -107,7 +108,7 @@ def resolve(position: Position, *, beginning: int, end: int, found: int | None =
 
 
 def out_of_range(position: Position, *, beginning: int, end: int) -> str | None:
-    """A message for an AtOffset outside the partition's range; None if it is inside."""
+    """Return a message for an AtOffset outside the partition's range; None if it is inside."""
     if not isinstance(position, AtOffset) or beginning <= position.offset <= end:
         return None
     if position.offset < beginning:

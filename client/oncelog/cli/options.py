@@ -80,7 +80,9 @@ def output_option(command: F) -> F:
 
 
 def parsed(name: str, parse: Callable[[str], V]) -> Callable[[str], V]:
-    """A type for click from a function that raises ValueError with a message for the user; `name` is for the help."""
+    """Return a type for click from a function that raises ValueError with a message for the user; `name` is for the
+    help.
+    """
 
     def convert(value: str) -> V:
         try:

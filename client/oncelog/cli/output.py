@@ -50,7 +50,7 @@ def chosen_format(output: str | None) -> str:
 
 
 def chosen_document(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
-    """A callback for click that handles --output: `yaml` is `json` for the command, but printed as YAML."""
+    """Return a callback for click that handles --output: `yaml` is `json` for the command, but printed as YAML."""
     if value == YAML:
         context.meta[YAML_CHOSEN] = True
         return JSON
@@ -141,7 +141,7 @@ def count(number: int, noun: str) -> str:
 
 
 def cell(field: object) -> str:
-    """The text of a value in a table or a plain line: one line, without control sequences of a terminal."""
+    """Return the text of a value in a table or a plain line: one line, without control sequences of a terminal."""
     return visible(_text(field))
 
 

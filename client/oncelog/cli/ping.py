@@ -93,7 +93,7 @@ async def _ask(address: Address, *, with_topics: bool, timeout: float) -> Metada
 
 
 def replicas_behind(answer: MetadataResponse, node_id: int | None) -> list[str]:
-    """The replicas of this broker, or of any, that are not in sync: `topic-partition on broker`."""
+    """Return the replicas of this broker, or of any, that are not in sync: `topic-partition on broker`."""
     return [
         f"{topic.name}-{partition.partition_index} on {replica}"
         for topic in answer.topics

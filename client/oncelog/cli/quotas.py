@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def entity_options(function: F) -> F:
-    """The options that select the entity."""
+    """Return the options that select the entity."""
     options = (
         click.option("--user", metavar="NAME", help="A user: the name that follows User: in ACLs."),
         click.option("--user-default", is_flag=True, help="Each user without a quota of its own."),

@@ -223,7 +223,7 @@ def cancel(plan_file: IO[str] | None, bootstrap: str, everything: bool, preserve
 
 
 def _parsed(parse: Callable[[str], T], file: IO[str]) -> T:
-    """The parsed file. Raises UsageError."""
+    """Return the parsed file. Raises UsageError."""
     try:
         return parse(file.read())
     except ValueError as error:
@@ -235,7 +235,7 @@ def _topics(partitions: Iterable[TopicPartition]) -> set[str]:
 
 
 async def _assignment_of(admin: Admin, topics: Iterable[str]) -> Assignment:
-    """The replicas of these topics, or the replicas before an ongoing reassignment."""
+    """Return the replicas of these topics, or the replicas before an ongoing reassignment."""
     from oncelog.cluster import TopicPartition
 
     described = await admin.describe_topics(topics)
@@ -252,7 +252,7 @@ async def _assignment_of(admin: Admin, topics: Iterable[str]) -> Assignment:
 async def _rows(
     admin: Admin, targets: Mapping[TopicPartition, Sequence[int]], moving: Mapping[TopicPartition, Reassignment]
 ) -> list[tuple[object, ...]]:
-    """The rows of the table, with COLUMNS."""
+    """Return the rows of the table, with COLUMNS."""
     described = await admin.describe_topics(_topics(targets)) if targets else {}
     rows: list[tuple[object, ...]] = []
     for each, target in sorted(targets.items()):
@@ -264,7 +264,8 @@ async def _rows(
 
 
 async def _settled_rows(admin: Admin, plan: Mapping[TopicPartition, Sequence[int]]) -> list[tuple[object, ...]]:
-    """Rows for COLUMNS. Brokers may learn of the end of a reassignment a little later than the controller."""
+    """Return the rows for COLUMNS. Brokers may learn of the end of a reassignment a little later than the controller.
+    """
     looks = int(HEARSAY_SECONDS / POLL_SECONDS)
     while True:
         rows = await _rows(admin, plan, await admin.list_partition_reassignments(plan))

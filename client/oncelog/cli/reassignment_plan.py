@@ -23,7 +23,7 @@ VERSION: Final = 1
 
 
 def to_json(plan: Mapping[TopicPartition, Sequence[int]]) -> str:
-    """The plan as a document on one line, sorted."""
+    """Return the plan as a document on one line, sorted."""
     partitions = [
         {"topic": partition.topic, "partition": partition.partition, "replicas": list(replicas)}
         for partition, replicas in sorted(plan.items())
@@ -67,7 +67,8 @@ def _entry(entry: Any) -> tuple[TopicPartition, tuple[int, ...]]:
 
 
 def topics_from_json(text: str) -> list[str]:
-    """The names in a document as `--topics-to-move-json-file` of kafka-reassign-partitions. Raises ValueError."""
+    """Return the names in a document as `--topics-to-move-json-file` of kafka-reassign-partitions. Raises ValueError.
+    """
     try:
         document = json.loads(text)
         return [str(topic["topic"]) for topic in document["topics"]]
@@ -112,7 +113,7 @@ class _Placing:
         self._held: Counter[int] = Counter(dict.fromkeys(brokers, 0))
 
     def keep(self, replicas: Sequence[int], wanted: int, share: int) -> list[int]:
-        """The replicas to keep: in different racks first, on brokers below their share."""
+        """Return the replicas to keep: in different racks first, on brokers below their share."""
         kept: list[int] = []
         number_of_racks = len(set(self._racks.values()))
         for node in replicas:
@@ -152,7 +153,7 @@ class _Placing:
                     has_moved = True
 
     def _fits(self, replicas: Sequence[int], leaving: int, coming: int) -> bool:
-        """Whether the partition still lies in as many racks."""
+        """Return whether the partition still lies in as many racks."""
         racks = {self._racks[node] for node in replicas}
         after = {self._racks[coming], *(self._racks[node] for node in replicas if node != leaving)}
         return len(after) >= len(racks)

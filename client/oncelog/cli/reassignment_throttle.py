@@ -69,7 +69,7 @@ async def take_throttle_back(admin: Admin, topics: Iterable[str]) -> None:
 
 
 async def throttled_topics(admin: Admin, topics: Iterable[str]) -> set[str]:
-    """The topics that have a throttle, as an interrupted command leaves it behind. Raises KafkaError."""
+    """Return the topics that have a throttle, as an interrupted command leaves it behind. Raises KafkaError."""
     from oncelog.admin import ConfigResource
 
     resources = [ConfigResource.topic(topic) for topic in topics]

@@ -51,12 +51,12 @@ _KEY_BLOCK: Final = re.compile(
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a setting of this name has a secret as its value."""
+    """Return whether a setting of this name has a secret as its value."""
     return _SECRET_NAME.search(name) is not None
 
 
 def redacted(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text with HIDDEN in the place of these secrets, and of what looks like one."""
+    """Return the text with HIDDEN in the place of these secrets, and of what looks like one."""
     for secret in sorted({each for each in secrets if len(each) >= SHORTEST_SECRET}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     text = _KEY_BLOCK.sub(HIDDEN, text)
@@ -67,7 +67,9 @@ def redacted(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def redacted_document(value: Any, secrets: Collection[str] = ()) -> Any:
-    """The document with the same in its texts, keys included; the value of a secret setting is HIDDEN as a whole."""
+    """Return the document with the same in its texts, keys included; the value of a secret setting is HIDDEN as a
+    whole.
+    """
     if isinstance(value, str):
         return redacted(value, secrets)
     if isinstance(value, Mapping):
@@ -81,5 +83,5 @@ def redacted_document(value: Any, secrets: Collection[str] = ()) -> Any:
 
 
 def secrets_of(settings: Mapping[str, Any]) -> list[str]:
-    """The secrets among the settings of a client."""
+    """Return the secrets among the settings of a client."""
     return [value for name, value in settings.items() if isinstance(value, str) and is_secret_name(name)]

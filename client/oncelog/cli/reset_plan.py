@@ -35,7 +35,7 @@ def shifted(
 
 
 def to_csv(plan: Mapping[TopicPartition, int]) -> str:
-    """The plan as the text of a file, sorted."""
+    """Return the plan as the text of a file, sorted."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for (topic, index), offset in sorted(plan.items()):

@@ -68,8 +68,9 @@ def run(command: Callable[[], Coroutine[Any, Any, T]], bootstrap: str) -> T:
 
 
 def describe(error: KafkaError, bootstrap: str) -> str:
-    """The error message: Kafka's name for the error and the message; without a connection, the address and the
-    remedy."""
+    """Return the error message: Kafka's name for the error and the message; without a connection, the address and the
+    remedy.
+    """
     from oncelog.errors import ConnectionFailed, PartialFailure
 
     if isinstance(error, ConnectionFailed):
@@ -82,7 +83,7 @@ def describe(error: KafkaError, bootstrap: str) -> str:
 
 
 def _addresses(bootstrap: str) -> list[str]:
-    """The attempted addresses, with their ports; the text itself if it contains none ("the cluster")."""
+    """Return the attempted addresses, with their ports; the text itself if it contains none ("the cluster")."""
     from oncelog.config import ClientConfig, load
     from oncelog.errors import ConfigError
 
@@ -95,7 +96,9 @@ def _addresses(bootstrap: str) -> list[str]:
 
 
 def _unreachable(message: str, bootstrap: list[str]) -> str:
-    """The message of a ConnectionFailed, and the address: a bootstrap server, or a broker that the cluster named."""
+    """Return the message of a ConnectionFailed, and the address: a bootstrap server, or a broker that the cluster
+    named.
+    """
     where = ",".join(bootstrap)
     told = message.removeprefix(NONE_REACHED)
     place = _PLACE.match(told)
@@ -110,14 +113,14 @@ def _unreachable(message: str, bootstrap: list[str]) -> str:
 
 
 def _reason(message: str, where: str) -> str:
-    """The system's error text if the message has its number: asyncio says only "Connect call failed"."""
+    """Return the system's error text if the message has its number: asyncio says only "Connect call failed"."""
     numbers = dict.fromkeys(int(number) for number in _ERRNO.findall(message))
     words = ", ".join(os.strerror(number).lower() for number in numbers)
     return words or _LOOKUP_ERRNO.sub("", message).removeprefix(f"{where}: ")
 
 
 def _advice(why: str) -> str:
-    """The remedy for a reason."""
+    """Return the remedy for a reason."""
     if "no connection within" in why or "closed" in why or "Error" in why or "protocol" in why:
         return "Is a broker running there, and does security.protocol (--command-config) fit its listener?"
     if "not known" in why or "resolved" in why:

@@ -40,7 +40,7 @@ def whole_streams() -> Iterator[None]:
 
 
 def reason_of(error: OSError) -> str:
-    """The text for an error that no command has handled: of the file that it names, else of standard output."""
+    """Return the text for an error that no command has handled: of the file that it names, else of standard output."""
     if error.filename is not None:
         return f"{error.filename}: {error.strerror or error}"
     return f"cannot write to standard output: {error.strerror or error}"

@@ -122,7 +122,7 @@ def _client(bootstrap: str, settings: dict[str, Any]) -> dict[str, object]:
 
 
 def _journal(unit: str, lines: int) -> str:
-    """The last lines of a systemd unit, or why they cannot be had."""
+    """Return the last lines of a systemd unit, or why they cannot be had."""
     journalctl = shutil.which("journalctl")
     if journalctl is None:
         return "there is no journalctl here\n"

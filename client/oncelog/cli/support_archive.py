@@ -66,7 +66,7 @@ class SupportArchive:
 
 
 def last_lines(path: Path, lines: int) -> str:
-    """The last lines of a log file, of its last MAX_LOG_BYTES at most. Raises OSError."""
+    """Return the last lines of a log file, of its last MAX_LOG_BYTES at most. Raises OSError."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - MAX_LOG_BYTES))

@@ -54,7 +54,8 @@ async def check_brokers(admin: Admin, broker_ids: Iterable[int]) -> None:
 
 
 async def partitions_of(admin: Admin, targets: Iterable[Target]) -> list[TopicPartition]:
-    """The partitions that the arguments name, without duplicates. Raises KafkaError for an unknown topic, UsageError
+    """Return the partitions that the arguments name, without duplicates. Raises KafkaError for an unknown topic,
+    UsageError
     for an unknown partition. Uses an admin client, which does not wait for a topic to appear."""
     from oncelog.cluster import TopicPartition
 

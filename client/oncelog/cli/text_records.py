@@ -66,7 +66,7 @@ class Lines:
         self._rest = bytearray()
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that `chunk` completes, without their newlines. Raises ValueError if a line is too long."""
+        """Return the lines that `chunk` completes, without their newlines. Raises ValueError if a line is too long."""
         *lines, rest = chunk.split(b"\n")
         if lines:
             lines[0] = bytes(self._rest) + lines[0]
@@ -78,7 +78,7 @@ class Lines:
         return lines
 
     def finish(self) -> list[bytes]:
-        """The last line if the input did not end in a newline."""
+        """Return the last line if the input did not end in a newline."""
         return [bytes(self._rest)] if self._rest else []
 
 
@@ -103,7 +103,9 @@ def parse_header(text: str) -> tuple[str, bytes]:
 
 
 def escaped_bytes(text: str) -> bytes:
-    r"""The bytes that an option with the escapes \n \t \r \0 \\ \xHH means. Raises ValueError for another escape."""
+    r"""Return the bytes that an option with the escapes \n \t \r \0 \\ \xHH means. Raises ValueError for another
+    escape.
+    """
     parts: list[bytes] = []
     position = 0
     for match in _ESCAPE.finditer(text):
@@ -126,7 +128,7 @@ def unescaped(data: bytes) -> str:
 
 
 def shortened(line: bytes, limit: int = 60) -> str:
-    """The beginning of `line` for a message."""
+    """Return the beginning of `line` for a message."""
     return repr(unescaped(line[:limit])) + ("..." if len(line) > limit else "")
 
 
@@ -185,7 +187,9 @@ class Template:
 
 
 def line_template(*, timestamps: bool, offsets: bool, headers: bool, key_separator: str | None) -> str:
-    """The template for the flags of `consume`: the requested columns, each followed by a tab, then key and value."""
+    """Return the template for the flags of `consume`: the requested columns, each followed by a tab, then key and
+    value.
+    """
     columns = [
         *(["{timestamp}"] if timestamps else []),
         *(["{topic}:{partition}:{offset}"] if offsets else []),

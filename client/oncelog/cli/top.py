@@ -129,13 +129,13 @@ def as_json(now: Snapshot, measured: Rates) -> dict[str, Any]:
 
 
 def busiest(measured: Rates) -> list[tuple[str, float]]:
-    """The topics to which something was written, the busiest first."""
+    """Return the topics to which something was written, the busiest first."""
     busy = [(topic, rate) for topic, rate in measured.by_topic.items() if rate > 0]
     return sorted(busy, key=lambda each: (-each[1], each[0]))
 
 
 def tables(now: Snapshot, measured: Rates, form: Form) -> list[Table]:
-    """The tables, in this order."""
+    """Return the tables, in this order."""
     brokers: list[Row] = [
         (
             row.node_id,
@@ -173,7 +173,7 @@ def tables(now: Snapshot, measured: Rates, form: Form) -> list[Table]:
 
 
 def drawn(now: Snapshot, measured: Rates) -> Group:
-    """The tables that have rows, below a summary line; no text in them is interpreted as markup."""
+    """Return the tables that have rows, below a summary line; no text in them is interpreted as markup."""
     from rich.console import Group
     from rich.text import Text
 

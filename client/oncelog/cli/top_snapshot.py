@@ -100,7 +100,8 @@ class Rates:
 
 
 def rates(before: Snapshot | None, now: Snapshot) -> Rates:
-    """The rates from the log ends. A partition with a truncated log, or of a re-created topic, counts as idle."""
+    """Return the rates from the log ends. A partition with a truncated log, or of a re-created topic, counts as idle.
+    """
     if before is None or now.at <= before.at:
         return Rates({}, {})
     by_topic: dict[str, float] = {}
@@ -158,7 +159,7 @@ def _see_partitions(found: Snapshot, topics: Iterable[Topic]) -> None:
 
 
 def broker_rows(cluster: Any, topics: Iterable[Topic]) -> list[BrokerRow]:
-    """A row for each live broker, and each that should be."""
+    """Return a row for each live broker, and each that should be."""
     leads: dict[int, int] = {}
     replicas: dict[int, int] = {}
     behind: dict[int, int] = {}
@@ -212,7 +213,7 @@ async def _see_groups(found: Snapshot, admin: Admin) -> None:
 
 
 def lag_of(committed: Mapping[Any, int], ends: Mapping[Partition, int]) -> int | None:
-    """Records behind the committed offsets; None if none of the committed partitions exists any more."""
+    """Return the records behind the committed offsets; None if none of the committed partitions exists any more."""
     known = [max(0, ends[where] - offset) for where, offset in committed.items() if where in ends]
     return sum(known) if known else None
 

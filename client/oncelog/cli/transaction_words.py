@@ -21,7 +21,7 @@ UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000),
 
 
 def fact_lines(facts: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """A line for each thing to know."""
+    """Return a line for each thing to know."""
     return (f"  {label:{LABEL_WIDTH}} {what}" for label, what in facts)
 
 
@@ -42,7 +42,7 @@ def pinned_facts(explained: Explanation, pinned_by: OpenTransaction, now_ms: int
 
 
 def transaction_facts(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> Iterator[tuple[str, str]]:
-    """The facts about a transaction: (label, text)."""
+    """Yield the facts about a transaction: (label, text)."""
     yield "Open since", _since(explained, pinned_by, now_ms)
     yield "Producer", f"id {pinned_by.producer.producer_id}, epoch {pinned_by.producer.producer_epoch}"
     held = pinned_by.held
@@ -59,7 +59,7 @@ def transaction_facts(explained: Explanation, pinned_by: OpenTransaction, now_ms
 
 
 def remedy(explained: Explanation, pinned_by: OpenTransaction) -> str:
-    """The actions that a user can take now."""
+    """Return the actions that a user can take now."""
     from oncelog.admin.hanging import PREPARED, Hang
 
     topic, index = explained.partition

@@ -50,8 +50,9 @@ class Formats:
 
 
 def format_options(choices: tuple[str, ...]) -> Callable[[F], F]:
-    """The options of a command, whose values `formats_of` takes: key_format, value_format, registry, key_schema,
-    value_schema, message."""
+    """Return the options of a command, whose values `formats_of` takes: key_format, value_format, registry, key_schema,
+    value_schema, message.
+    """
     schema_file = click.Path(exists=True, dir_okay=False, path_type=Path)
     options = [
         click.option("--value", "value_format", type=click.Choice(choices), default=BYTES, help="Default: bytes."),

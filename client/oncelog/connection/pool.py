@@ -72,7 +72,7 @@ class ConnectionPool:
         self.cluster = Cluster()
 
     def ready(self, node_id: int) -> BrokerConnection | None:
-        """The open connection to a node, or None: for callers that must not wait."""
+        """Return the open connection to a node, or None: for callers that must not wait."""
         broker = self.cluster.brokers.get(node_id)
         if broker is None:
             return None
@@ -80,8 +80,9 @@ class ConnectionPool:
         return link.connection if link is not None and link.is_open else None
 
     def is_stuck(self, node_id: int, may_wait_s: float = 0.0) -> bool:
-        """Whether a node cannot be reached now, or its response is overdue by HANGING_S, beyond the `may_wait_s` that
-        it was allowed."""
+        """Return whether a node cannot be reached now, or its response is overdue by HANGING_S, beyond the `may_wait_s`
+        that it was allowed.
+        """
         broker = self.cluster.brokers.get(node_id)
         link = None if broker is None else self._links.get(Address(broker.host, broker.port))
         if link is None:
@@ -97,15 +98,15 @@ class ConnectionPool:
         return sum(link.is_open for link in self._links.values())
 
     async def connection(self, node_id: int) -> BrokerConnection:
-        """An open connection to a node, after the backoff. Raises KafkaError."""
+        """Return an open connection to a node, after the backoff. Raises KafkaError."""
         broker = self.cluster.brokers.get(node_id)
         if broker is None:
             raise ConnectionFailed(f"node {node_id} is not among the brokers of the cluster")
         return await self._open(Address(broker.host, broker.port))
 
     async def any_connection(self, *, elsewhere: bool = False) -> BrokerConnection:
-        """A connection to any broker: the least loaded open one, else the first that can be opened, bootstrap servers
-        last (KIP-899), and only then a hanging one.
+        """Return a connection to any broker: the least loaded open one, else the first that can be opened, bootstrap
+        servers last (KIP-899), and only then a hanging one.
 
         `elsewhere`: the response of the last broker did not help. It may be cut off from the others and have outdated
         metadata, so others are preferred. Raises ConnectionFailed if none can be opened.
@@ -125,8 +126,9 @@ class ConnectionPool:
         return await self._first_of(self._candidates(elsewhere=elsewhere), ask)
 
     async def _first_of(self, addresses: list[Address], attempt: Callable[[Address], Coroutine[Any, Any, T]]) -> T:
-        """The first success of an `attempt` at the addresses, in order: the next one is tried when one has failed, and
-        also after HANGING_S without success. Raises ConnectionFailed if all have failed."""
+        """Return the first success of an `attempt` at the addresses, in order: the next one is tried when one has
+        failed, and also after HANGING_S without success. Raises ConnectionFailed if all have failed.
+        """
         errors: list[str] = []
         running: set[asyncio.Task[T]] = set()
         waiting = iter(addresses)
@@ -162,7 +164,7 @@ class ConnectionPool:
         self.cluster = Cluster()
 
     def _candidates(self, *, elsewhere: bool) -> list[Address]:
-        """The addresses to ask as any broker, the best first."""
+        """Return the addresses to ask as any broker, the best first."""
         known = [Address(broker.host, broker.port) for broker in self.cluster.brokers.values()]
         self._rng.shuffle(known)
         if not known or self._config.metadata_recovery_strategy == REBOOTSTRAP:

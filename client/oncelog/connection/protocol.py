@@ -43,7 +43,7 @@ class Exchange(NamedTuple):
 
 @cache
 def exchange(cls: Any, version: int) -> Exchange:
-    """The API key and codecs of a request class in one version. Raises ValueError if the class does not have the
+    """Return the API key and codecs of a request class in one version. Raises ValueError if the class does not have the
     version."""
     number = schema_of(cls).api_key
     assert number is not None, f"{cls.__name__} is not a request"
@@ -80,7 +80,7 @@ class ConnectionProtocol(Generic[T]):
         self.in_flight: deque[InFlight[T]] = deque()
 
     def send(self, request: Request[Any], version: int, waiter: T | None, deadline: float = 0.0) -> list[Buffer]:
-        """The frame of `request`, in parts. Without a `waiter` no response is expected (Produce with acks=0).
+        """Return the frame of `request`, in parts. Without a `waiter` no response is expected (Produce with acks=0).
 
         Raises UnencodableMessage, and then nothing has changed.
         """
@@ -103,7 +103,7 @@ class ConnectionProtocol(Generic[T]):
         return parts
 
     def get_buffer(self) -> memoryview:
-        """The buffer to receive into."""
+        """Return the buffer to receive into."""
         return self._reader.get_buffer()
 
     def received(self, size: int) -> Iterator[tuple[T, Any]]:

@@ -31,10 +31,10 @@ class SaslClient(Protocol):
     """One exchange. Raises AuthenticationFailed."""
 
     def first(self) -> bytes:
-        """The token to begin with."""
+        """Return the token to begin with."""
 
     def answer(self, token: bytes) -> bytes | None:
-        """The response to a token of the broker; None when the exchange is done."""
+        """Return the response to a token of the broker; None when the exchange is done."""
 
 
 class PlainClient:

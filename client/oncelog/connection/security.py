@@ -32,7 +32,9 @@ class SaslLogin(NamedTuple):
         return f"SaslLogin({self.mechanism}, {self.username})"
 
     async def client(self, host: str) -> SaslClient:
-        """A SASL client for one exchange with a broker. Raises AuthenticationFailed without a token; ConfigError."""
+        """Return a SASL client for one exchange with a broker. Raises AuthenticationFailed without a token;
+        ConfigError.
+        """
         if self.mechanism == GSSAPI:
             from oncelog.connection.gssapi_client import GssapiClient
 
@@ -81,7 +83,7 @@ def security_of(config: ClientConfig) -> Security:
 
 
 def _token_of(provider: Token | TokenProvider | None) -> Token | None:
-    """The function that returns a token: `provider` itself, or its method `token`."""
+    """Return the function that returns a token: `provider` itself, or its method `token`."""
     method: Token | None = getattr(provider, "token", None)
     return method or cast("Token | None", provider)
 

@@ -417,7 +417,7 @@ async def connect(
     open_connection: OpenConnection | None = None,
     security: Security = UNSECURED,
 ) -> BrokerConnection:
-    """An open connection with known versions, to the first address of the name that answers.
+    """Return an open connection with known versions, to the first address of the name that answers.
 
     `setup_timeout_s` applies to each address, so that an unresponsive one does not block the next. `open_connection`
     opens it, by default the event loop. Raises ConnectionFailed, UnsupportedVersion, AuthenticationFailed.
@@ -456,7 +456,7 @@ async def connect(
 
 
 def _is_literal(host: str) -> bool:
-    """Whether it is an address, which needs no lookup in a thread."""
+    """Return whether it is an address, which needs no lookup in a thread."""
     try:
         ip_address(host.partition("%")[0])
     except ValueError:
@@ -465,7 +465,7 @@ def _is_literal(host: str) -> bool:
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    """The loop that resolves names and opens sockets."""
+    """Return the loop that resolves names and opens sockets."""
     return asyncio.get_running_loop()
 
 
@@ -474,7 +474,7 @@ def _itself(connection: BrokerConnection) -> BrokerConnection:
 
 
 async def _addresses_of(address: Address, timeout_s: float) -> list[tuple[str, int]]:
-    """All addresses of the name, in the resolver's order. Raises ConnectionFailed, also for an invalid name."""
+    """Return all addresses of the name, in the resolver's order. Raises ConnectionFailed, also for an invalid name."""
     try:
         if _is_literal(address.host):
             return [(address.host, address.port)]

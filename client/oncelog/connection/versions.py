@@ -36,7 +36,8 @@ def api_versions_request() -> ApiVersionsRequest:
 
 
 def next_try(response: ApiVersionsResponse, tried: int) -> int | None:
-    """The version for the next ApiVersions attempt after `response` in version `tried`; None if the response is final.
+    """Return the version for the next ApiVersions attempt after `response` in version `tried`; None if the response is
+    final.
 
     Raises KafkaError for any other error, and if version 0 was refused too.
     """
@@ -52,7 +53,8 @@ def next_try(response: ApiVersionsResponse, tried: int) -> int | None:
 
 
 def _finalized(response: ApiVersionsResponse, feature: str) -> int:
-    """The level of a finalised feature; 0 if the cluster does not have it, or the broker does not know it yet."""
+    """Return the level of a finalised feature; 0 if the cluster does not have it, or the broker does not know it yet.
+    """
     if response.finalized_features_epoch < 0:
         return 0
     return next((entry.max_version_level for entry in response.finalized_features if entry.name == feature), 0)
@@ -77,7 +79,7 @@ class VersionTable:
         return frozenset((key, each.low, each.high) for key, each in self._ranges.items())
 
     def choose(self, cls: type[Request[Any]]) -> int:
-        """The version to send `cls` in. Raises UnsupportedVersion if there is none."""
+        """Return the version to send `cls` in. Raises UnsupportedVersion if there is none."""
         version = self._chosen.get(cls)
         if version is None:
             version = self._chosen[cls] = self._choose(cls)
@@ -88,7 +90,7 @@ class VersionTable:
         return min(self.choose(cls), highest)
 
     def supports(self, cls: type[Request[Any]]) -> bool:
-        """Whether both sides support some version of `cls`."""
+        """Return whether both sides support some version of `cls`."""
         try:
             self.choose(cls)
         except KafkaError:

@@ -277,7 +277,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         self._reset(partitions, LATEST_TIMESTAMP)
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record to be returned; looked up if unknown.
+        """Return the offset of the next record to be returned; looked up if unknown.
 
         Raises KafkaError, RequestTimedOut if it is not found within default.api.timeout.ms, and ValueError for a
         partition that is not assigned.
@@ -340,15 +340,16 @@ class Consumer(ConsumerView, Generic[K, V]):
         await group.commit(wanted, self.config.default_api_timeout_ms / 1000)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The group's committed offset of each partition; None if it has none. Raises KafkaError."""
+        """Return the group's committed offset of each partition; None if it has none. Raises KafkaError."""
         self._check_open()
         wanted = [TopicPartition(*partition) for partition in partitions]
         found = await self._committed(wanted)
         return {partition: found.get(partition) for partition in wanted}
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The position of each partition that has one, after all returned records and the markers and aborted records
-        passed since: what `commit` stores, for `Producer.send_offsets`."""
+        """Return the position of each partition that has one, after all returned records and the markers and aborted
+        records passed since: what `commit` stores, for `Producer.send_offsets`.
+        """
         return self._positions.consumed()
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -361,7 +362,7 @@ class Consumer(ConsumerView, Generic[K, V]):
     # reading
 
     async def poll_one(self, timeout_ms: int = 0) -> ConsumerRecord[K, V] | None:
-        """The next record, as soon as there is one; None after `timeout_ms`. It is a `poll` for one record."""
+        """Return the next record, as soon as there is one; None after `timeout_ms`. It is a `poll` for one record."""
         for records in (await self.poll(timeout_ms, 1)).values():
             return records[0]
         return None
@@ -523,19 +524,19 @@ class Consumer(ConsumerView, Generic[K, V]):
     # offsets of the log
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first available offset of each partition. Raises KafkaError."""
+        """Return the first available offset of each partition. Raises KafkaError."""
         found = await self._lookup(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
         return {partition: answer.offset for partition, answer in found.items()}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last readable record of each partition. Raises KafkaError."""
+        """Return the offset after the last readable record of each partition. Raises KafkaError."""
         found = await self._lookup(dict.fromkeys(partitions, LATEST_TIMESTAMP))
         return {partition: answer.offset for partition, answer in found.items()}
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each partition at or after its timestamp; None if there is none.
+        """Return the first record of each partition at or after its timestamp; None if there is none.
 
         Raises KafkaError, ValueError for a timestamp that is negative or above MAX_TIMESTAMP.
         """
@@ -546,7 +547,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         return {partition: answer if answer.offset >= 0 else None for partition, answer in found.items()}
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """The partitions of a topic. Raises KafkaError."""
+        """Return the partitions of a topic. Raises KafkaError."""
         self._check_open()
         known = await self._metadata.topic(topic, self.config.default_api_timeout_ms / 1000)
         return sorted(known.partitions)
@@ -610,7 +611,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         self._moved()
 
     def _to_move(self, partition: TopicPartition) -> PartitionPosition:
-        """The position that a seek is about to move. Raises ValueError for a partition that is not assigned."""
+        """Return the position that a seek is about to move. Raises ValueError for a partition that is not assigned."""
         position = self._positions.get(partition)
         self._positions.mark(position)
         return position

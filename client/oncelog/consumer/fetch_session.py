@@ -57,7 +57,8 @@ class FetchSession:
         return self._session_id != NO_SESSION
 
     def request(self, wanted: Mapping[TopicPartition, FetchPartition]) -> SessionRequest:
-        """The request for `wanted`: all partitions, or the changes since the last request. At most one request is
+        """Return the request for `wanted`: all partitions, or the changes since the last request. At most one request
+        is
         outstanding."""
         known, self._known = self._known, dict(wanted)
         if self._epoch == INITIAL_EPOCH:
@@ -86,7 +87,7 @@ class FetchSession:
         self.ends = {}
 
     def closing(self) -> SessionRequest:
-        """The request that ends the session."""
+        """Return the request that ends the session."""
         session_id, self._session_id = self._session_id, NO_SESSION
         self.failed()
         return SessionRequest(session_id, FINAL_EPOCH, {}, ())

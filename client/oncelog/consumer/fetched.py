@@ -182,7 +182,7 @@ class FetchedPartition:
         return taken
 
     def take_headers(self) -> list[BatchHeader]:
-        """The headers of all remaining batches, including those that `take` skips. Raises like `take`."""
+        """Return the headers of all remaining batches, including those that `take` skips. Raises like `take`."""
         taken: list[BatchHeader] = []
         while (header := self._next_of(_as_header, has_some=bool(taken), passes_over=False)) is not None:
             taken.append(header)

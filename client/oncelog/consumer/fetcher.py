@@ -181,7 +181,7 @@ class Fetcher:
         future.add_done_callback(partial(self._answered, node_id, asked, self._loop.time()))
 
     def _node_for(self, position: PartitionPosition) -> int:
-        """The nearer replica that the leader named (KIP-392), while valid; else the leader."""
+        """Return the nearer replica that the leader named (KIP-392), while valid; else the leader."""
         cluster, node_id = self._metadata.cluster, position.preferred_replica
         if node_id != NO_NODE:
             if self._pool.is_stuck(node_id, self._config.fetch_max_wait_ms / 1000):
@@ -277,7 +277,7 @@ class Fetcher:
     def _read_safely(
         self, node_id: int, position: PartitionPosition, seeks: int, offset: int, data: PartitionData
     ) -> bool:
-        """An exception caused by a response becomes an error of its partition only."""
+        """Return an exception caused by a response becomes an error of its partition only."""
         try:
             return self._read(node_id, position, seeks, offset, data)
         except Exception as error:

@@ -97,7 +97,7 @@ class OffsetReset:
                 self._begin(node_id, self._find_offsets(node_id, sought))
 
     def task_for(self, position: PartitionPosition) -> asyncio.Task[None] | None:
-        """The outstanding look-up at the broker that must be asked about `position`."""
+        """Return the outstanding look-up at the broker that must be asked about `position`."""
         return self._tasks.get(self._node_for(position))
 
     async def close(self) -> None:
@@ -107,7 +107,7 @@ class OffsetReset:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _needs_broker(self, position: PartitionPosition) -> bool:
-        """Whether a broker must be asked for the start of `position`; if not, its offset or error is set."""
+        """Return whether a broker must be asked for the start of `position`; if not, its offset or error is set."""
         if position.wants_committed and self._committed is None:
             position.has_no_committed()
         if position.wants_committed:
@@ -120,7 +120,7 @@ class OffsetReset:
         return position.fetch_offset is None and position.error is None
 
     def _timestamp_for(self, position: PartitionPosition) -> int | None:
-        """The timestamp to look up; None if neither the application nor auto.offset.reset gives one."""
+        """Return the timestamp to look up; None if neither the application nor auto.offset.reset gives one."""
         if position.reset_timestamp is not None:
             return position.reset_timestamp
         return RESET_TIMESTAMPS.get(self._config.auto_offset_reset)
@@ -204,5 +204,5 @@ class OffsetReset:
         position.back_off(asyncio.get_running_loop().time(), self._config, self._rng)
 
     def _is_current(self, node_id: int, position: PartitionPosition, seeks: int) -> bool:
-        """Whether the position has neither moved nor been looked up at another broker meanwhile."""
+        """Return whether the position has neither moved nor been looked up at another broker meanwhile."""
         return position.seeks == seeks and position.starting_from == node_id and self._positions.owns(position)

@@ -191,7 +191,7 @@ class PartitionPosition:
         return taken
 
     def take_all(self, take: Callable[[FetchedPartition], list[T]]) -> list[T]:
-        """All buffered data, in the form of `take`. Raises CorruptRecords."""
+        """Return all buffered data, in the form of `take`. Raises CorruptRecords."""
         taken: list[T] = []
         while self.fetched:
             head = self.fetched[0]
@@ -277,7 +277,7 @@ class Positions:
         return found
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The position after all returned records, of each partition with one."""
+        """Return the position after all returned records, of each partition with one."""
         return {
             place.topic_partition: self.withheld.get(place.topic_partition)
             or OffsetAndMetadata(place.position, "", place.last_epoch)
@@ -295,11 +295,11 @@ class Positions:
             self.withheld[partition] = OffsetAndMetadata(done.offset, "", done.epoch)
 
     def owns(self, position: PartitionPosition) -> bool:
-        """Whether `position` is still assigned."""
+        """Return whether `position` is still assigned."""
         return self._by_partition.get(position.topic_partition) is position
 
     def to_reset(self, now: float) -> list[PartitionPosition]:
-        """The positions whose start must be looked up."""
+        """Return the positions whose start must be looked up."""
         return [
             position
             for position in self
@@ -307,7 +307,7 @@ class Positions:
         ]
 
     def fetchable(self, now: float, *, buffer_bytes: int, total_bytes: int) -> list[PartitionPosition]:
-        """The positions to fetch: `buffer_bytes` suffice for one partition, `total_bytes` for all.
+        """Return the positions to fetch: `buffer_bytes` suffice for one partition, `total_bytes` for all.
 
         A partition with some buffered data is fetched, too, so that the next response is in transit while this one is
         processed; after a failure only once the buffered data have proved readable.
@@ -360,7 +360,8 @@ class Positions:
     def take_all(
         self, take: Callable[[FetchedPartition], list[T]], *, damaged: Callable[[PartitionPosition], None]
     ) -> dict[TopicPartition, list[T]]:
-        """All buffered data of the next partition in turn, batch by batch, in the form of `take`. Raises like `take`,
+        """Return all buffered data of the next partition in turn, batch by batch, in the form of `take`. Raises like
+        `take`,
         and the error of a partition whose turn it is."""
         for position in self._with_news():
             if not position.fetched:
@@ -377,7 +378,8 @@ class Positions:
         return {}
 
     def next_in_turn(self) -> PartitionPosition | None:
-        """The partition to iterate over next, moved to the end of the order; None without buffered data. Raises the
+        """Return the partition to iterate over next, moved to the end of the order; None without buffered data. Raises
+        the
         error of an earlier partition in the order."""
         for position in self._with_news():
             if not position.fetched:
@@ -434,7 +436,7 @@ class Positions:
                 position.seek(done.offset, done.epoch)
 
     def _with_news(self) -> list[PartitionPosition]:
-        """The positions with records or an error for the application, in order."""
+        """Return the positions with records or an error for the application, in order."""
         return [
             position for position in self if (position.fetched or position.error is not None) and not position.is_paused
         ]

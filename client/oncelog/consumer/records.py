@@ -59,7 +59,8 @@ class ColumnBatch:
     leader_epoch: int
 
     def cut(self, start: int, end: int) -> ColumnBatch | None:
-        """The records with offsets from `start` to below `end`; None if there are none. Returns the batch itself if
+        """Return the records with offsets from `start` to below `end`; None if there are none. Returns the batch itself
+        if
         nothing is cut."""
         low, high = bisect_left(self.offsets, start), bisect_left(self.offsets, end)
         if low >= high:
@@ -144,7 +145,7 @@ def header_of(batch: RecordBatch) -> BatchHeader:
 
 
 def columns_of(records: Sequence[ConsumerRecord]) -> ColumnBatch:
-    """Records of one batch as columns."""
+    """Return the records of one batch as columns."""
     _, _, offsets, timestamps, types, keys, values, headers, epochs = map(list, zip(*records, strict=True))
     return ColumnBatch(offsets, timestamps, keys, values, headers, types[0], epochs[0])
 
@@ -156,7 +157,7 @@ def decode_batch(
     from_offset: int,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> list[ConsumerRecord]:
-    """The records of `batch` from `from_offset` on: a batch may start before the requested offset.
+    """Return the records of `batch` from `from_offset` on: a batch may start before the requested offset.
 
     Raises CorruptBatch.
     """

@@ -52,7 +52,7 @@ def standing(position_epoch: int, agreed_epoch: int, leader_epoch: int) -> Stand
 
 
 def is_truncated(offset: int, position_epoch: int, end: EpochEnd, *, epoch_is_read: bool) -> bool:
-    """Whether the log of a leader that answers `end` was truncated below `offset`.
+    """Return whether the log of a leader that answers `end` was truncated below `offset`.
 
     Kafka's consumer compares offsets only. If a batch of `position_epoch` was read (`epoch_is_read`), an end in an
     older epoch shows a truncation, too, whatever its offset: another batch has replaced the one that was read. So does
@@ -64,12 +64,12 @@ def is_truncated(offset: int, position_epoch: int, end: EpochEnd, *, epoch_is_re
 
 
 def divergent_offset(offset: int, end: EpochEnd) -> int | None:
-    """The first offset at which a truncated log differs from the records read; None: unknown."""
+    """Return the first offset at which a truncated log differs from the records read; None: unknown."""
     return end.end_offset if NO_END < end.end_offset < offset and end.epoch > NO_LEADER_EPOCH else None
 
 
 def truncation_error(partition: TopicPartition, offset: int, divergent: int | None) -> LogTruncationError:
-    """The error if auto.offset.reset is none."""
+    """Return the error if auto.offset.reset is none."""
     unknown = "the offset at which it differs from the records read is unknown"
     where = unknown if divergent is None else f"from offset {divergent} on"
     return LogTruncationError(

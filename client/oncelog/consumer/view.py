@@ -23,19 +23,19 @@ class ConsumerView(Lifecycle):
     _consumed: int
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that this consumer reads."""
+        """Return the partitions that this consumer reads."""
         return self._positions.assignment
 
     def subscription(self) -> frozenset[str]:
-        """The topics of `subscribe`; of a pattern, those that match now. Empty without a subscription."""
+        """Return the topics of `subscribe`; of a pattern, those that match now. Empty without a subscription."""
         return frozenset() if self._group is None else self._group.subscription
 
     def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
+        """Return the partitions that are paused."""
         return {position.topic_partition for position in self._positions if position.is_paused}
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """The number of offsets between the position and the end, as of the last response; None while unknown.
+        """Return the number of offsets between the position and the end, as of the last response; None while unknown.
 
         Raises ValueError for a partition that is not assigned.
         """
@@ -47,19 +47,21 @@ class ConsumerView(Lifecycle):
         return max(0, end - state.position)
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """The high watermark as of the last response: the offset after the last record that all in-sync replicas have.
+        """Return the high watermark as of the last response: the offset after the last record that all in-sync replicas
+        have.
         None while unknown. Raises ValueError for a partition that is not assigned."""
         end = self._positions.get(partition).high_watermark
         return None if end == UNKNOWN_OFFSET else end
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """The last stable offset as of the last response: read_committed readers see records below it. None while
+        """Return the last stable offset as of the last response: read_committed readers see records below it. None
+        while
         unknown. Raises ValueError for a partition that is not assigned."""
         end = self._positions.get(partition).last_stable_offset
         return None if end == UNKNOWN_OFFSET else end
 
     def metrics(self) -> dict[str, float]:
-        """The counters of this consumer and its state, by the names of Kafka's client. Zero before `start`.
+        """Return the counters of this consumer and its state, by the names of Kafka's client. Zero before `start`.
 
         records-consumed-total counts returned records, fetch-total and bytes-consumed-total what was fetched;
         records-lag-max (the largest known `lag`), assigned-partitions and connection-count are as of now.

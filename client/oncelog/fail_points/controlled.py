@@ -73,7 +73,7 @@ class ControlledFaults:
         return bool(self._faults)
 
     def all(self) -> list[Fault]:
-        """All faults that were not removed, including spent ones, so that their hit counts can be read."""
+        """Return all faults that were not removed, including spent ones, so that their hit counts can be read."""
         with self._changed:
             return list(self._faults.values())
 
@@ -152,7 +152,8 @@ class ControlledFaults:
     def taken(
         self, point: str, *, is_after: bool, about: Callable[[], Mapping[str, Collection[str | None]]]
     ) -> Iterator[Fault]:
-        """The faults that apply to this hit, one after the other; each is counted. `about` returns the subject of the
+        """Yield the faults that apply to this hit, one after the other; each is counted. `about` returns the subject of
+        the
         hit, and is called only if a filter must be compared."""
         if not self._faults:
             return

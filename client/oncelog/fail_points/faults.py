@@ -186,7 +186,8 @@ def crash() -> None:
 
 
 def _function_at(faults: Faults, step: Step) -> Callable[..., Any]:
-    """A step in a plain function: a delay blocks the process, and a reordered step looks dropped to its caller."""
+    """Return a step in a plain function: a delay blocks the process, and a reordered step looks dropped to its caller.
+    """
 
     def at_point(*args: Any, **kwargs: Any) -> Any:
         hit = faults.hit(step, args, kwargs)
@@ -241,7 +242,7 @@ def _coroutine_at(faults: Faults, step: Step) -> Callable[..., Any]:
 
 
 def _kept(value: Any) -> Any:
-    """A copy: records may lie in a receive buffer that is reused before a held step runs."""
+    """Return a copy: records may lie in a receive buffer that is reused before a held step runs."""
     return memoryview(bytearray(value)) if isinstance(value, memoryview) else value
 
 

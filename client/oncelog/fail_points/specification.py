@@ -62,7 +62,7 @@ _RULE: Final = re.compile(r"(?P<point>[\w-]+)(?:@(?P<hit>\d+))?\s*=\s*(?:(?P<whe
 
 
 def parse_specification(text: str, points: Collection[str]) -> list[Rule]:
-    """The rules of a specification about `points`. Raises InvalidFailPoints."""
+    """Return the rules of a specification about `points`. Raises InvalidFailPoints."""
     return [_rule(part.strip(), points) for part in text.split(";") if part.strip()]
 
 
@@ -87,7 +87,7 @@ def _rule(text: str, points: Collection[str]) -> Rule:
 
 
 def parse_action(text: str) -> Action:
-    """An action with its argument, also as the answer to a question. Raises InvalidFailPoints."""
+    """Return an action with its argument, also as the answer to a question. Raises InvalidFailPoints."""
     word, *arguments = text.split(maxsplit=1)
     kinds = [kind for kind in Kind if kind is not Kind.REFUSE]
     if word not in kinds:

@@ -30,6 +30,6 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_for(key: str, partitions: int) -> int:
-    """The partition of `key` among `partitions`. The absolute value of the smallest int counts as 0 (S30)."""
+    """Return the partition of `key` among `partitions`. The absolute value of the smallest int counts as 0 (S30)."""
     hashed = java_string_hash(key)
     return 0 if hashed == INT_MIN else abs(hashed) % partitions

@@ -33,7 +33,8 @@ async def ask_leaders(
     config: ClientConfig,
     timeout_s: float,
 ) -> tuple[dict[TopicPartition, R], dict[TopicPartition, KafkaError]]:
-    """The results, and the errors that remain after retries within `timeout_s`. Raises ClientClosed, InvalidTopic.
+    """Return the results, and the errors that remain after retries within `timeout_s`. Raises ClientClosed,
+    InvalidTopic.
 
     Each leader's response is processed when it arrives, and its partitions are retried then if needed: a hanging leader
     delays only its own partitions (E54).

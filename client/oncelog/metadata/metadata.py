@@ -91,7 +91,7 @@ class Metadata:
         self._follows_all = is_wanted
 
     async def refresh(self) -> Cluster:
-        """The cluster after a refresh; joins an outstanding one. Raises KafkaError."""
+        """Return the cluster after a refresh; joins an outstanding one. Raises KafkaError."""
         return await asyncio.shield(self._start())
 
     async def try_refresh(self) -> None:
@@ -128,7 +128,8 @@ class Metadata:
             self._notify()
 
     async def topic(self, name: str, timeout_s: float) -> Topic:
-        """The topic, once it has partitions; waits for one that is being created. Raises KafkaError at once if waiting
+        """Return the topic, once it has partitions; waits for one that is being created. Raises KafkaError at once if
+        waiting
         does not help (authorization, invalid name), else after `timeout_s`."""
         with self.waiting_for([name]):
             found = await self._wait_for(name, timeout_s)
@@ -227,7 +228,7 @@ class Metadata:
         return cluster
 
     def _is_in_a_row(self, now: float) -> bool:
-        """Whether a refresh now would follow one that has not helped."""
+        """Return whether a refresh now would follow one that has not helped."""
         return now - self._last_s < IN_A_ROW * self._config.retry_backoff_max_ms / 1000
 
     def _topics_in_use(self) -> frozenset[str]:
@@ -280,7 +281,7 @@ def _log_what_has_no_leader(cluster: Cluster, names: Iterable[str]) -> None:
 
 
 def _why_unknown(code: int) -> KafkaError:
-    """The error for a topic that no broker describes, as Kafka's text for the code is about a partition."""
+    """Return the error for a topic that no broker describes, as Kafka's text for the code is about a partition."""
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return error_for(code, "the topic does not exist, and brokers have not created it (auto.create.topics.enable)")
     return error_for(code)

@@ -107,7 +107,7 @@ class Accumulator:
         """Batches taken out, for the sender to fail with these errors."""
 
     def queue(self, topic: str, partition: int) -> PartitionQueue:
-        """The queue of a partition, created at its first use."""
+        """Return the queue of a partition, created at its first use."""
         key = TopicPartition(topic, partition)
         queue = self._queues.get(key)
         if queue is None:
@@ -165,8 +165,9 @@ class Accumulator:
         return True
 
     def ready(self, now: float, *, is_memory_short: bool = False) -> Ready:
-        """The queues whose first batch may be sent: it is full, has lingered long enough, or is urgent for memory or a
-        flush."""
+        """Return the queues whose first batch may be sent: it is full, has lingered long enough, or is urgent for
+        memory or a flush.
+        """
         ready = Ready()
         is_urgent = self.is_flushing or is_memory_short
         for queue in self._waiting:
@@ -303,7 +304,7 @@ class Accumulator:
         return self._last_number
 
     def is_complete(self, number: int) -> bool:
-        """Whether all batches up to `number` have a final result."""
+        """Return whether all batches up to `number` have a final result."""
         oldest = next(iter(self.incomplete), None)  # numbers, and so the keys, are in order
         return oldest is None or oldest > number
 

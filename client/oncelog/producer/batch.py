@@ -126,7 +126,7 @@ class ProducerBatch:
             self.builder.close(compression)
 
     def build(self, *, transactional: bool = False) -> bytearray:
-        """The encoded batch."""
+        """Return the encoded batch."""
         producer_id, epoch = self.identity
         return self.builder.build(
             producer_id=producer_id,
@@ -200,7 +200,9 @@ class ProducerBatch:
                 waiter.exception()  # mark as retrieved: an error of a future that no caller awaits must not be logged
 
     def split(self, size_limit: int) -> list[ProducerBatch]:
-        """The same records in batches of at most `size_limit` bytes before compression, at least one record each."""
+        """Return the same records in batches of at most `size_limit` bytes before compression, at least one record
+        each.
+        """
         pieces: list[ProducerBatch] = []
         # The limit of decompressed bytes does not apply to our own batch.
         records = read_records(RecordBatch(self.builder.build()), max_decompressed_bytes=self.uncompressed_size)
@@ -216,5 +218,5 @@ class ProducerBatch:
 
 
 def unsendable(error: Exception) -> KafkaError:
-    """The error for a batch that failed with an exception other than KafkaError."""
+    """Return the error for a batch that failed with an exception other than KafkaError."""
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the batch could not be sent: {error!r}")

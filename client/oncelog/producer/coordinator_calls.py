@@ -80,7 +80,7 @@ class CoordinatorCalls:
             await self._back_off(failures, is_short=meaning is Meaning.CONCURRENT)
 
     async def connection(self, coordinator: CoordinatorKey, *, elsewhere: bool = False) -> BrokerConnection:
-        """A connection to the coordinator, looked up until found; `elsewhere` asks another broker than before.
+        """Return a connection to the coordinator, looked up until found; `elsewhere` asks another broker than before.
 
         Raises non-retriable KafkaError.
         """
@@ -97,7 +97,7 @@ class CoordinatorCalls:
             await self._back_off(failures)
 
     def transaction_version(self, coordinator: CoordinatorKey) -> int | None:
-        """The cluster's transaction.version, from the coordinator; None without a connection."""
+        """Return the cluster's transaction.version, from the coordinator; None without a connection."""
         connection = self._pool.ready(self._nodes.get(coordinator, NO_NODE))
         if connection is None:
             return None

@@ -22,7 +22,7 @@ class PackableRows(Protocol):
     """Records of one partition, in order. They must not change after they were sent."""
 
     def __len__(self) -> int:
-        """The number of records, at least one."""
+        """Return the number of records, at least one."""
 
     def pack(self, first: int, now_ms: int, first_offset: int, base_timestamp_ms: int, room: int) -> Packed:
         """Encode the records from `first` on that fit `room` bytes; none only if the first does not fit.
@@ -35,7 +35,7 @@ class PackableRows(Protocol):
         """One record, which may start a batch and exceed its size."""
 
     def pieces(self) -> Iterator[Columns]:
-        """All records in order, some hundred at a time, for consumers that need each record."""
+        """Return all records in order, some hundred at a time, for consumers that need each record."""
 
 
 async def hand_over_packed(
@@ -56,7 +56,7 @@ async def hand_over_packed(
 
 
 def all_columns(rows: PackableRows) -> Columns:
-    """All fields as columns. Raises ValueError without records."""
+    """Return all fields as columns. Raises ValueError without records."""
     values, keys, timestamps_ms, headers = zip(*rows.pieces(), strict=True)
     return Columns(
         list(chain.from_iterable(values)),
@@ -67,6 +67,6 @@ def all_columns(rows: PackableRows) -> Columns:
 
 
 def _chained(pieces: Sequence[Sequence[T] | None]) -> list[T] | None:
-    """The chained column; None if the records have no such field."""
+    """Return the chained column; None if the records have no such field."""
     found = [piece for piece in pieces if piece is not None]
     return list(chain.from_iterable(found)) if found else None

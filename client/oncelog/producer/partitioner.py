@@ -30,7 +30,7 @@ HASHES_KEPT: Final = 4096
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit hash, unsigned."""
+    """Return the 32-bit hash, unsigned."""
     size = len(data)
     result = SEED ^ size
     words = size // 4
@@ -48,7 +48,7 @@ def murmur2(data: bytes) -> int:
 
 @lru_cache(HASHES_KEPT)
 def positive_hash(key: bytes) -> int:
-    """The non-negative hash that is taken modulo the number of partitions."""
+    """Return the non-negative hash that is taken modulo the number of partitions."""
     return murmur2(key) & SIGN_MASK
 
 
@@ -62,7 +62,7 @@ def partition_for_key(key: bytes | bytearray | memoryview | None, partitions: in
 
 
 def chosen_partition(partitioner: Partitioner, key: Any, count: int, available: Sequence[int]) -> int:
-    """The choice of an application's `partitioner` among `count` partitions.
+    """Return the choice of an application's `partitioner` among `count` partitions.
 
     Raises ValueError for a partition that does not exist, TypeError for what is not an integer.
     """

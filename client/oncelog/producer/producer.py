@@ -208,7 +208,7 @@ class Producer(Lifecycle, Generic[K, V]):
             raise
 
     def transaction(self) -> Transaction:
-        """A block that is a transaction: `async with producer.transaction(): ...` (S60)."""
+        """Return a block that is a transaction: `async with producer.transaction(): ...` (S60)."""
         return Transaction(self._need_transactions())
 
     def begin_transaction(self) -> None:
@@ -447,7 +447,7 @@ class Producer(Lifecycle, Generic[K, V]):
             await self._shut_down(self._pool)
 
     def metrics(self) -> dict[str, float]:
-        """The counters of this producer and its buffers, by the names of Kafka's client. Zero before `start`.
+        """Return the counters of this producer and its buffers, by the names of Kafka's client. Zero before `start`.
 
         record-send-total counts acknowledged records, record-error-total failed ones, record-retry-total those that
         were sent again; outgoing-byte-total, batch-split-total, request-total; buffer-total-bytes,
@@ -474,7 +474,7 @@ class Producer(Lifecycle, Generic[K, V]):
         future.add_done_callback(settled)
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """The partitions of a topic. Raises KafkaError."""
+        """Return the partitions of a topic. Raises KafkaError."""
         await self._route(topic, None)
         return sorted(self._metadata.cluster.topics[topic].partitions)
 
@@ -504,7 +504,7 @@ class Producer(Lifecycle, Generic[K, V]):
         return self._updated_route(known)
 
     def _updated_route(self, topic: Topic) -> _Route:
-        """The route of a topic, updated for changed partitions or leaders."""
+        """Return the route of a topic, updated for changed partitions or leaders."""
         count = len(topic.partitions)  # the partitions are those from 0 on (`cluster.error_of`)
         leaders = self._metadata.cluster.leader
         available = [index for index in sorted(topic.partitions) if leaders(topic.name, index) >= 0]
@@ -521,7 +521,7 @@ class Producer(Lifecycle, Generic[K, V]):
         return route
 
     def _load(self, queues: Sequence[PartitionQueue], index: int) -> int | None:
-        """The number of unacknowledged batches of a partition; None if its leader does not answer."""
+        """Return the number of unacknowledged batches of a partition; None if its leader does not answer."""
         queue = queues[index]
         assert self._pool is not None
         return None if self._pool.is_stuck(queue.leader) else len(queue.batches) + queue.in_flight

@@ -201,7 +201,7 @@ class Sender:
         return len(built) == len(batches)
 
     def _build(self, batches: list[ProducerBatch]) -> list[tuple[ProducerBatch, bytearray]]:
-        """The encoded batches; a batch that cannot be encoded fails alone."""
+        """Return the encoded batches; a batch that cannot be encoded fails alone."""
         built = []
         for batch in batches:
             try:
@@ -231,7 +231,7 @@ class Sender:
     def _start(
         self, connection: BrokerConnection, request: ProduceRequest
     ) -> asyncio.Future[ProduceResponse] | asyncio.Future[None]:
-        """The future has no response with acks=0. Raises the errors of BrokerConnection.start."""
+        """Return the future has no response with acks=0. Raises the errors of BrokerConnection.start."""
         if request.acks == NO_ACKS:
             return connection.start_without_response(request)
         version = None
@@ -362,7 +362,7 @@ class Sender:
         self._give_up(batch, error, at_fault)
 
     def _has_moved(self, batch: ProducerBatch, error: KafkaError, node_id: int) -> bool:
-        """Whether a newer leader than the failed node is known."""
+        """Return whether a newer leader than the failed node is known."""
         if node_id == NO_NODE or not isinstance(error, StaleMetadata | ConnectionFailed | RequestTimedOut):
             return False
         return self._metadata.cluster.leader(batch.topic, batch.partition) not in (NO_NODE, node_id)
@@ -418,7 +418,7 @@ def _topic_of(built: tuple[ProducerBatch, bytearray]) -> str:
 
 
 def _errors_of(answer: PartitionResponse) -> tuple[KafkaError, dict[int, KafkaError]]:
-    """The error of a batch, and those of its invalid records (KIP-467).
+    """Return the error of a batch, and those of its invalid records (KIP-467).
 
     As in Kafka's client: for a single record, the batch's code is also the record's; for several, the code of the batch
     may not fit all of them, so each gets INVALID_RECORD, with its own message.

@@ -70,8 +70,8 @@ class PartitionSequences:
         return self.has_gap or self.is_unresolved or self.needs_restart or self._is_over or self._refused is not None
 
     def may_drain(self, batch: ProducerBatch, *, is_start_checked: bool = False) -> bool:
-        """Whether the head of the queue may be sent: a stamped batch as the first in flight, a new one if its number is
-        certain (S24, S25), and the broker remembers as many batches as are unacknowledged (S14).
+        """Return whether the head of the queue may be sent: a stamped batch as the first in flight, a new one if its
+        number is certain (S24, S25), and the broker remembers as many batches as are unacknowledged (S14).
 
         A batch whose response is late, while later ones are acknowledged (the leader has moved, and its connection
         hangs), blocks new ones: when it is sent again, the broker must still remember it (E15).

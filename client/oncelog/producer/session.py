@@ -83,7 +83,9 @@ class ProducerSession:
         self.needs_new_epoch = False
 
     def may_drain(self, sequences: PartitionSequences, batch: ProducerBatch) -> bool:
-        """Whether the head of a partition's queue may be sent, as far as its numbers are concerned (S20, S24, S25)."""
+        """Return whether the head of a partition's queue may be sent, as far as its numbers are concerned (S20, S24,
+        S25).
+        """
         if not self.has_identity:
             return False
         if sequences.identity is not self.identity:
@@ -106,7 +108,7 @@ class ProducerSession:
     def judge(
         self, sequences: PartitionSequences, batch: ProducerBatch, code: ErrorCode, log_start_offset: int
     ) -> Verdict:
-        """The verdict on an error in a Produce response (S28). The batch is no longer in flight."""
+        """Return the verdict on an error in a Produce response (S28). The batch is no longer in flight."""
         if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             return Verdict.DUPLICATE
         if code not in NOT_APPENDED:

@@ -154,7 +154,7 @@ def rule_of(code: ErrorCode) -> Rule:
 
 
 def meaning_of(code: ErrorCode) -> Meaning:
-    """The meaning of `code` in a coordinator's response."""
+    """Return the meaning of `code` in a coordinator's response."""
     return rule_of(code).answer
 
 
@@ -163,7 +163,7 @@ MAX_EPOCHS_BY_ONE_REQUEST: Final = 3
 
 
 def is_forgotten(had: ProducerIdAndEpoch, given: ProducerIdAndEpoch) -> bool:
-    """Whether the InitProducerId response shows that the coordinator had forgotten the owner `had`.
+    """Return whether the InitProducerId response shows that the coordinator had forgotten the owner `had`.
 
     It keeps the producer id while epochs are left.
     """

@@ -116,8 +116,9 @@ class TransactionManager:
         return self.state in SENDING
 
     def may_send(self, partition: TopicPartition) -> bool:
-        """Whether a batch of this partition may be sent: the coordinator knows the partition, or learns of it from the
-        leader."""
+        """Return whether a batch of this partition may be sent: the coordinator knows the partition, or learns of it
+        from the leader.
+        """
         return self.is_sending and partition in self.added
 
     def sent(self) -> None:
@@ -163,7 +164,8 @@ class TransactionManager:
         self._ended()
 
     def failed(self, error: KafkaError) -> KafkaError:
-        """A request or batch of this transaction failed for good: it can only be aborted, or the producer cannot go on.
+        """Return a request or batch of this transaction failed for good: it can only be aborted, or the producer cannot
+        go on.
 
         Returns the error for the user: the first one stays. Raises InvalidTransactionState outside a transaction.
         """
@@ -203,7 +205,8 @@ class TransactionManager:
         self.state = state
 
     def _kept_error(self) -> KafkaError:
-        """The error to raise, perhaps repeatedly: without the frames of the last time, which would accumulate."""
+        """Return the error to raise, perhaps repeatedly: without the frames of the last time, which would accumulate.
+        """
         assert self.error is not None
         return self.error.with_traceback(None)
 

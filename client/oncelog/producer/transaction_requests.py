@@ -46,7 +46,7 @@ CONCURRENT_BACKOFF_MS: Final = 1
 
 
 def worst(codes: Iterable[ErrorCode]) -> ErrorCode:
-    """The code that decides about a whole response: OPERATION_NOT_ATTEMPTED only if there is no other error."""
+    """Return the code that decides about a whole response: OPERATION_NOT_ATTEMPTED only if there is no other error."""
     order = list(Meaning)
     errors = [code for code in codes if code is not ErrorCode.NONE]
     reasons = [code for code in errors if code is not ErrorCode.OPERATION_NOT_ATTEMPTED] or errors
@@ -55,7 +55,7 @@ def worst(codes: Iterable[ErrorCode]) -> ErrorCode:
 
 @singledispatch
 def codes_of(response: object) -> Iterator[ErrorCode]:
-    """All error codes of a response."""
+    """Return all error codes of a response."""
     raise TypeError(f"{type(response).__name__} is not an answer of a coordinator")
 
 

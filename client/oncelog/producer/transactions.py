@@ -304,7 +304,8 @@ class Transactions:
     # called by the sender
 
     def failed(self, error: KafkaError) -> KafkaError:
-        """A batch, or a request, failed for good; nothing more of this transaction is sent. Returns the error for the
+        """Return a batch, or a request, failed for good; nothing more of this transaction is sent. Returns the error
+        for the
         user."""
         if isinstance(error, ClientClosed):
             return error

@@ -61,7 +61,7 @@ def text_of(data: bytes) -> str:
 
 
 def bytes_of(text: str) -> bytes:
-    """The reverse of `text_of`. Raises ValueError for invalid base64."""
+    """Return the reverse of `text_of`. Raises ValueError for invalid base64."""
     if text.startswith(BASE64):
         return b64decode(text.removeprefix(BASE64), validate=True)
     return text.encode()

@@ -101,5 +101,5 @@ def _retrieved(task: asyncio.Task[V]) -> None:
 
 
 def _loop_time() -> float:
-    """The monotonic time of the running event loop, in seconds."""
+    """Return the monotonic time of the running event loop, in seconds."""
     return asyncio.get_running_loop().time()

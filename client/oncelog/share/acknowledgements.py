@@ -34,7 +34,7 @@ def batches_of(said: Mapping[int, AcknowledgeType]) -> list[AckBatch]:
 
 
 def _divided(offsets: Iterable[int], said: Mapping[int, AcknowledgeType]) -> Iterator[list[int]]:
-    """The offsets in order, with at least MANY_ALIKE of one type apart from the others."""
+    """Yield the offsets in order, with at least MANY_ALIKE of one type apart from the others."""
     mixed: list[int] = []
     for _, same in groupby(offsets, key=said.__getitem__):
         alike = list(same)

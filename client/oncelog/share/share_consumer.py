@@ -155,13 +155,13 @@ class ShareConsumer(Lifecycle):
         self._metadata.request_refresh()
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that this member reads now, together with others."""
+        """Return the partitions that this member reads now, together with others."""
         return {name for where in self._membership.assignment if (name := self._name(where)) is not None}
 
     # records
 
     async def poll(self, timeout_ms: int = 0) -> list[ShareRecord]:
-        """Records for this member, at most about max_poll_records of each broker; none after `timeout_ms`.
+        """Return the records for this member, at most about max_poll_records of each broker; none after `timeout_ms`.
 
         Raises KafkaError if the group refuses the member; CorruptRecords for records that cannot be read, which were
         rejected; ValueError in the mode "explicit" while nothing was said of a record of the last poll.

@@ -31,7 +31,7 @@ def decode(
     check_crcs: bool,
     max_decompressed_bytes: int,
 ) -> Decoded:
-    """The records that were acquired; `acquired` are AcquiredRecords, ascending. Only an error for more than
+    """Return the records that were acquired; `acquired` are AcquiredRecords, ascending. Only an error for more than
     MAX_OFFSETS offsets: their locks run out."""
     acquired = list(acquired)
     if sum(max(0, batch.last_offset - batch.first_offset + 1) for batch in acquired) > MAX_OFFSETS:

@@ -86,7 +86,7 @@ class ClientSpans:
         return await _sent(span, send(topic, partition, values, headers=traced, **columns))
 
     def transaction(self, transactional_id: str, producer_id: int, epoch: int) -> TransactionSpan:
-        """A transaction begins."""
+        """Return a transaction begins."""
         told: dict[str, str | int] = {
             attributes.SYSTEM: attributes.KAFKA,
             attributes.CLIENT_ID: self.client_id,

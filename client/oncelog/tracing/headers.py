@@ -21,7 +21,8 @@ class TracedColumn(list[HeaderSequence]):
 
 
 def context_headers(headers: HeaderSequence, fields: Collection[str]) -> dict[str, str]:
-    """The context fields in `headers`: for each name the last header, as Kafka's clients read it. Headers that are no
+    """Return the context fields in `headers`: for each name the last header, as Kafka's clients read it. Headers that
+    are no
     text, or too long, are ignored."""
     found: dict[str, str] = {}
     for name, value in headers:

@@ -73,7 +73,8 @@ class Tracing:
         return propagate.get_global_textmap() if self._propagator is None else self._propagator
 
     def context_of(self, record: Traced, onto: Context | None = None) -> Context:
-        """The context of `record`: the span in which it was sent, and baggage. The current context is not included,
+        """Return the context of `record`: the span in which it was sent, and baggage. The current context is not
+        included,
         unless it is passed as `onto`: the record's values then replace its values."""
         return self.context_in(record.headers, onto)
 
@@ -135,7 +136,7 @@ def span_of(context: Context) -> SpanContext:
 def operation(
     name: str, kind: str, topic: str | None, client_id: str | None, group_id: str | None = None
 ) -> Attributes:
-    """The common attributes; `kind` is one of OpenTelemetry's operation types."""
+    """Return the common attributes; `kind` is one of OpenTelemetry's operation types."""
     told: Attributes = {
         attributes.SYSTEM: attributes.KAFKA,
         attributes.OPERATION: name,
@@ -146,13 +147,13 @@ def operation(
 
 
 def name_of(told: Attributes) -> str:
-    """The span name of an operation."""
+    """Return the span name of an operation."""
     name = str(told[attributes.OPERATION])
     return f"{name} {told[attributes.TOPIC]}" if attributes.TOPIC in told else name
 
 
 def topic_of(records: Sequence[Traced]) -> str | None:
-    """The topic of the records; None if there are several, or no records."""
+    """Return the topic of the records; None if there are several, or no records."""
     topics = {record.topic for record in records}
     return topics.pop() if len(topics) == 1 else None
 

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def load() -> ModuleType:
-    """The module that needs OpenTelemetry. Raises ConfigError if that is not installed."""
+    """Return the module that needs OpenTelemetry. Raises ConfigError if that is not installed."""
     try:
         from oncelog.tracing import client_spans
     except ModuleNotFoundError as error:

@@ -20,12 +20,12 @@ VERSION: Final = Struct(">h")
 
 
 def encode_versioned(message: object, version: int) -> bytes:
-    """The int16 and the message. Raises UnencodableMessage for values that do not fit."""
+    """Return the int16 and the message. Raises UnencodableMessage for values that do not fit."""
     return VERSION.pack(version) + codec(type(message), version).encode(message)
 
 
 def read_version(data: Buffer) -> int:
-    """The int16 prefix. Raises MalformedMessage."""
+    """Return the int16 prefix. Raises MalformedMessage."""
     if len(data) < VERSION.size:
         raise MalformedMessage(f"{len(data)} bytes are too short for a coordinator record")
     version: int = VERSION.unpack_from(data)[0]
@@ -33,7 +33,7 @@ def read_version(data: Buffer) -> int:
 
 
 def decode_versioned(cls: type[M], data: Buffer) -> M:
-    """The message after the int16. Raises MalformedMessage, also for an unknown version."""
+    """Return the message after the int16. Raises MalformedMessage, also for an unknown version."""
     version = read_version(data)
     known = _codecs.get((cls, version))
     if known is None:

@@ -205,7 +205,7 @@ def batch_crc(batch: Buffer) -> int:
 
 
 def batches(buffer: Buffer) -> Iterator[RecordBatch]:
-    """The complete batches of `buffer`, in order.
+    """Yield the complete batches of `buffer`, in order.
 
     Raises CorruptBatch at the first that is not whole: callers which expect a cut last batch (a Fetch answer) stop at
     that exception by checking `whole_batches_size` first.
@@ -218,7 +218,7 @@ def batches(buffer: Buffer) -> Iterator[RecordBatch]:
 
 
 def whole_batches_size(buffer: Buffer) -> int:
-    """Bytes of `buffer` in complete batches, by their length fields alone."""
+    """Return the bytes of `buffer` in complete batches, by their length fields alone."""
     position, end = 0, len(buffer)
     while end - position >= LOG_OVERHEAD:
         (batch_length,) = BATCH_LENGTH.unpack_from(buffer, position + BATCH_LENGTH_AT)

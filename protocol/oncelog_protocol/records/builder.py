@@ -45,8 +45,9 @@ SMALL_VARINTS: Final = tuple(encode_varint(value) for value in range(SMALL))
 
 
 def record_size_upper_bound(key: Buffer | None, value: Buffer | None, headers: HeaderSequence = ()) -> int:
-    """The most bytes of a batch with this record alone, before compression: for an early check of
-    `max.request.size`."""
+    """Return the most bytes of a batch with this record alone, before compression: for an early check of
+    `max.request.size`.
+    """
     size = HEADER_SIZE + MAX_RECORD_OVERHEAD
     for data in (key, value):
         size += len(data) if data is not None else 0
@@ -89,7 +90,7 @@ def encode_record(
 
 
 def encode_headers(headers: HeaderSequence) -> bytes:
-    """The end of a record: the number of headers, and each header."""
+    """Return the end of a record: the number of headers, and each header."""
     small = SMALL_VARINTS
     parts: list[Buffer] = [encode_varint(len(headers))]
     for name, value in headers:
@@ -210,7 +211,7 @@ class RecordBatchBuilder:
         base_offset: int = 0,
         partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
     ) -> bytearray:
-        """The batch with this stamp and its CRC. Each call returns a new buffer."""
+        """Return the batch with this stamp and its CRC. Each call returns a new buffer."""
         assert self._is_closed, "close the batch before building it"
         batch = bytearray(self._buffer) if self._handed_out else self._buffer
         self._buffer, self._handed_out = batch, True
@@ -249,7 +250,7 @@ def build_batch(
     base_offset: int = 0,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytearray:
-    """All `records` in one batch, at consecutive offsets from `base_offset` (their own offsets are ignored)."""
+    """Return all `records` in one batch, at consecutive offsets from `base_offset` (their own offsets are ignored)."""
     builder = RecordBatchBuilder(size_limit=MAX_BATCH_SIZE)
     for record in records:
         offset_delta = builder.append(record.timestamp, record.key, record.value, record.headers)

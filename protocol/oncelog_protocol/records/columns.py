@@ -58,7 +58,7 @@ class RecordColumns:
 
 
 def read_columns(batch: RecordBatch, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> RecordColumns:
-    """The records of `batch`; with log append time, all carry its max timestamp.
+    """Return the records of `batch`; with log append time, all carry its max timestamp.
 
     Raises CorruptBatch, and nothing else, if the records do not decompress; at the first malformed record it stops, and
     `error` says why.
@@ -77,7 +77,7 @@ def read_columns(batch: RecordBatch, *, max_decompressed_bytes: int = MAX_DECOMP
 
 
 def records_data(batch: RecordBatch, max_bytes: int) -> bytes:
-    """The decompressed records, after the checks that need only the header. Raises CorruptBatch."""
+    """Return the decompressed records, after the checks that need only the header. Raises CorruptBatch."""
     _check_count(batch)
     data = decompress(batch.compression, batch.payload, max_bytes=max_bytes)
     _check_fits(batch, len(data))
@@ -306,7 +306,7 @@ def _timestamp_bytes(timestamp_at: int, offset_at: int) -> list[tuple[int, bytes
 
 
 def read_length(data: Buffer, position: int) -> tuple[int, int]:
-    """A varint that must not be negative, and the position after it. Raises CorruptBatch."""
+    """Return a varint that must not be negative, and the position after it. Raises CorruptBatch."""
     length, position = read_varint(data, position)
     if length < 0:
         raise CorruptBatch(f"length {length} at byte {position}")
@@ -314,7 +314,7 @@ def read_length(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_headers(data: bytes, position: int) -> tuple[list[tuple[str, bytes | None]], int]:
-    """The headers at `position` and where they end, at the end of `data` at most. Raises CorruptBatch."""
+    """Return the headers at `position` and where they end, at the end of `data` at most. Raises CorruptBatch."""
     count, position = read_length(data, position)
     end = len(data)
     headers: list[tuple[str, bytes | None]] = []

@@ -97,7 +97,7 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
 
 
 def decompress(codec: int, data: Buffer, *, max_bytes: int) -> bytes:
-    """The decompressed data, if it is at most `max_bytes` long.
+    """Return the decompressed data, if it is at most `max_bytes` long.
 
     Raises CorruptBatch for an unknown codec and for data of another codec, RecordsTooLarge for more than `max_bytes`.
     The memory is bounded by `max_bytes` whatever the data claims, except for a window of at most ZSTD_WINDOW.
@@ -134,7 +134,7 @@ def _zstd_output(data: Buffer, max_bytes: int) -> int:
 
 
 def _zstd_window(packed: bytes, position: int) -> int:
-    """The bytes of output that the decoder of this frame must remember (RFC 8878, 3.1.1.1)."""
+    """Return the bytes of output that the decoder of this frame must remember (RFC 8878, 3.1.1.1)."""
     header = packed[position : position + ZSTD_MAX_HEADER].ljust(ZSTD_MAX_HEADER, b"\x00")
     descriptor = header[4]
     if not descriptor & ZSTD_SINGLE_SEGMENT:
@@ -164,7 +164,7 @@ def _decompress_growing(decompress_into: Decompressor, data: Buffer, max_bytes: 
 
 
 def _decompressed(decompress_into: Decompressor, data: Buffer, output: bytearray | mmap.mmap) -> int | None:
-    """The number of decompressed bytes in `output`; None if they do not fit. Raises CorruptBatch."""
+    """Return the number of decompressed bytes in `output`; None if they do not fit. Raises CorruptBatch."""
     import cramjam
 
     try:

@@ -75,7 +75,7 @@ class EndTransactionMarker(NamedTuple):
 
 
 def parse_control_key(key: bytes | None) -> ControlType | None:
-    """The type that a control record's key names, None for one we do not know. Raises CorruptBatch."""
+    """Return the type that a control record's key names, None for one we do not know. Raises CorruptBatch."""
     if key is None or len(key) < CONTROL_KEY.size:
         raise CorruptBatch(f"the key of a control record has {CONTROL_KEY.size} bytes, not {key!r}")
     version, control_type = CONTROL_KEY.unpack_from(key)
@@ -98,7 +98,7 @@ def parse_marker(record: Record) -> EndTransactionMarker | None:
 
 
 def read_marker(batch: RecordBatch) -> EndTransactionMarker | None:
-    """The marker in control batch `batch`; None if it holds another type, or nothing (emptied by a cleaner).
+    """Return the marker in control batch `batch`; None if it holds another type, or nothing (emptied by a cleaner).
 
     Raises CorruptBatch.
     """
@@ -117,7 +117,7 @@ def marker_batch(
     base_offset: int = 0,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytearray:
-    """The control batch with `marker` for the producer whose transaction it ends; `timestamp` in ms."""
+    """Return the control batch with `marker` for the producer whose transaction it ends; `timestamp` in ms."""
     batch = bytearray(_marker_bytes(marker, producer_id, producer_epoch, timestamp))
     if base_offset:
         BASE_OFFSET.pack_into(batch, 0, base_offset)
@@ -128,7 +128,7 @@ def marker_batch(
 
 @lru_cache(maxsize=MARKERS_KEPT)
 def _marker_bytes(marker: EndTransactionMarker, producer_id: int, producer_epoch: int, timestamp: int) -> bytes:
-    """The batch that all partitions of a transaction get, except the fields outside of its CRC."""
+    """Return the batch that all partitions of a transaction get, except the fields outside of its CRC."""
     batch = bytearray(
         MARKER_BATCH.pack(
             0, MARKER_BATCH.size - LOG_OVERHEAD, NO_PARTITION_LEADER_EPOCH, MAGIC_V2, 0,

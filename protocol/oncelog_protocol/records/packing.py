@@ -94,5 +94,5 @@ def _offsets(first: int, count: int) -> Iterable[bytes]:
 
 @cache
 def _small_varints() -> tuple[bytes, ...]:
-    """The common small varints, computed at the first use."""
+    """Return the common small varints, computed at the first use."""
     return tuple(map(encode_varint, range(TWO_BYTES)))

@@ -37,7 +37,7 @@ class Record:
 
 
 def read_records(batch: RecordBatch, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
-    """The records of `batch` in offset order; where the batch has log append time, all carry its max timestamp.
+    """Yield the records of `batch` in offset order; where the batch has log append time, all carry its max timestamp.
 
     Raises CorruptBatch, and nothing else, whatever the bytes: before the first record if they do not decompress,
     otherwise at the first invalid record, after the valid ones before it.

@@ -51,7 +51,7 @@ def rewrite_batch(
 
 
 def empty_batch(batch: RecordBatch) -> bytearray:
-    """The header of `batch` without records: it keeps the last offset, and the last sequence of its producer."""
+    """Return the header of `batch` without records: it keeps the last offset, and the last sequence of its producer."""
     attributes = batch.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
     return _assemble(batch, b"", attributes, NO_TIMESTAMP, batch.max_timestamp, 0)
 
@@ -83,7 +83,7 @@ def _assemble(
 
 
 def _based_on(base_timestamp: int, batch: RecordBatch, data: bytes, kept: Sequence[RecordSpan]) -> bytes | None:
-    """The records with timestamp deltas to `base_timestamp`.
+    """Return the records with timestamp deltas to `base_timestamp`.
 
     None if a delta does not fit into int64, which happens only with invalid timestamps: then no horizon can be set, and
     the tombstones stay.
@@ -96,7 +96,7 @@ def _based_on(base_timestamp: int, batch: RecordBatch, data: bytes, kept: Sequen
 
 
 def _with_timestamp_delta(data: bytes, span: RecordSpan, delta: int) -> bytes:
-    """The record with another timestamp delta, and the resulting length."""
+    """Return the record with another timestamp delta, and the resulting length."""
     _, position = read_length(data, span.start)
     _, position = read_varlong(data, position + 1)
     body = ATTRIBUTES + encode_varlong(delta) + data[position : span.end]

@@ -18,12 +18,12 @@ TWO_BYTES: Final = 1 << 13
 
 
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The int32 at `position` and the position after it. Raises CorruptBatch (cut, too long, out of range)."""
+    """Return the int32 at `position` and the position after it. Raises CorruptBatch (cut, too long, out of range)."""
     return _read(buffer, position, MAX_VARINT_BYTES, 32)
 
 
 def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The int64 at `position` and the position after it. Raises CorruptBatch (cut, too long, out of range)."""
+    """Return the int64 at `position` and the position after it. Raises CorruptBatch (cut, too long, out of range)."""
     return _read(buffer, position, MAX_VARLONG_BYTES, 64)
 
 

@@ -397,5 +397,5 @@ class BrokerAssignedMember:
 
 
 def _new_member_id() -> str:
-    """A member generates its id itself, and keeps it as long as it lives."""
+    """Return a member generates its id itself, and keeps it as long as it lives."""
     return uuid_to_string(uuid.uuid4().bytes)

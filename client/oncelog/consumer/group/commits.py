@@ -93,7 +93,7 @@ class Commits:
         """Called with offsets that the coordinator has stored."""
 
     def asked(self) -> Asked:
-        """The present moment, for a commit requested now."""
+        """Return the present moment, for a commit requested now."""
         held = {place.topic_partition: place for place in self._positions} if self._is_cooperative else {}
         return Asked(self._membership.generation, held)
 
@@ -179,7 +179,7 @@ class Commits:
         return frozenset(without_topic)
 
     def _given_up(self, offsets: Offsets, asked: Asked) -> list[TopicPartition]:
-        """The partitions that may belong to others since the commit was requested."""
+        """Return the partitions that may belong to others since the commit was requested."""
         if self._membership.generation == asked.generation:
             return []
         return [at for at in offsets if (place := asked.held.get(at)) is None or not self._positions.owns(place)]
@@ -202,7 +202,7 @@ class Commits:
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets; partitions without one are omitted. Raises KafkaError."""
+        """Return the committed offsets; partitions without one are omitted. Raises KafkaError."""
         wanted = list(partitions)
         cause: KafkaError | None = None
         failures = 0
@@ -228,7 +228,8 @@ class Commits:
         return {}
 
     def _is_stale(self, error: KafkaError) -> bool:
-        """Whether an answer to a member of the consumer protocol says that its epoch is over. That is no reason to
+        """Return whether an answer to a member of the consumer protocol says that its epoch is over. That is no reason
+        to
         start anywhere else than at the committed offset."""
         is_stale = self._on_stale is not None and error.code in STALE
         if is_stale and self._on_stale is not None:
@@ -313,8 +314,9 @@ def commit_request(config: ConsumerConfig, generation: Generation, offsets: Offs
 def fetch_request(
     config: ConsumerConfig, partitions: Iterable[TopicPartition], generation: Generation | None = None
 ) -> OffsetFetchRequest:
-    """The request waits for offsets of pending transactions, whatever the isolation level (as in the Java client):
-    starting before them could repeat work that the transaction commits (KIP-447)."""
+    """Return the request waits for offsets of pending transactions, whatever the isolation level (as in the Java
+    client): starting before them could repeat work that the transaction commits (KIP-447).
+    """
     wanted = by_topic(partitions)
     return OffsetFetchRequest(
         group_id=config.group_id or "",

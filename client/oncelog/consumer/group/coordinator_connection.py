@@ -80,7 +80,8 @@ class CoordinatorConnection:
                 connection.close()
 
     async def hold(self, connection: BrokerConnection, request: Request[R], timeout_s: float) -> R:
-        """The answer to a request that the coordinator may hold for `timeout_s`, over a connection `for_joining`.
+        """Return the answer to a request that the coordinator may hold for `timeout_s`, over a connection
+        `for_joining`.
 
         Raises KafkaError; ConnectionFailed as soon as the coordinator is known to be another one, or to have restarted.
         """

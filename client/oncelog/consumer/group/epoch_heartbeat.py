@@ -46,7 +46,7 @@ class EpochHeartbeat:
         self.interval_s = FIRST_INTERVAL_MS / 1000
 
     def is_news(self, said: Said) -> bool:
-        """Whether `said` has a change that the coordinator has not received."""
+        """Return whether `said` has a change that the coordinator has not received."""
         return said != self._heard
 
     def request(self, member_id: str, said: Said) -> ConsumerGroupHeartbeatRequest:
@@ -83,7 +83,7 @@ class EpochHeartbeat:
         )
 
     def answered(self, response: ConsumerGroupHeartbeatResponse, said: Said) -> frozenset[IdPartition] | None:
-        """The coordinator has answered `said`. Return the new target assignment; None: unchanged."""
+        """Return the coordinator has answered `said`. Return the new target assignment; None: unchanged."""
         self._heard = said._replace(owned=frozenset()) if self.epoch == JOINING_EPOCH else said
         self.epoch = response.member_epoch
         if response.heartbeat_interval_ms > 0:

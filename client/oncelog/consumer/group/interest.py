@@ -93,7 +93,7 @@ class Interest:
         return bool(self.names) or self.pattern is not None
 
     def topics(self, cluster: Cluster) -> frozenset[str]:
-        """The topics to subscribe to. Names count even if the topics do not exist."""
+        """Return the topics to subscribe to. Names count even if the topics do not exist."""
         if self.pattern is None:
             return self.names
         return frozenset(

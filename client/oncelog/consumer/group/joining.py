@@ -113,7 +113,7 @@ class Joining:
         return None
 
     def _is_lost(self) -> bool:
-        """Whether the generation is lost; may change during any wait."""
+        """Return whether the generation is lost; may change during any wait."""
         return self._membership.is_lost
 
     async def _attempt(self, connection: BrokerConnection) -> Joined | Reaction:
@@ -210,7 +210,7 @@ class Joining:
         )
 
     async def _lead(self, response: JoinGroupResponse) -> list[SyncAssignment]:
-        """The assignments of all members; empty if the coordinator keeps the previous ones (KIP-814)."""
+        """Return the assignments of all members; empty if the coordinator keeps the previous ones (KIP-814)."""
         members = [
             Member(told.member_id, self._subscription(told.member_id, told.metadata), told.group_instance_id)
             for told in response.members
@@ -235,7 +235,7 @@ class Joining:
         ]
 
     def _subscription(self, member_id: str, metadata: bytes) -> Subscription:
-        """A member with an unreadable subscription gets nothing; the others are unaffected."""
+        """Return a member with an unreadable subscription gets nothing; the others are unaffected."""
         try:
             return Subscription.decode(metadata)
         except MalformedMessage as error:
@@ -243,7 +243,7 @@ class Joining:
             return Subscription()
 
     def sees_change(self, cluster: Cluster) -> bool:
-        """Whether the group's topics have changed since this member led."""
+        """Return whether the group's topics have changed since this member led."""
         if self.watched is None:
             return False
         topics = topics_of(cluster, self.watched)
@@ -251,7 +251,7 @@ class Joining:
 
 
 def topics_of(cluster: Cluster, names: Iterable[str]) -> Topics:
-    """The existing topics, in the form that assignors need."""
+    """Return the existing topics, in the form that assignors need."""
     topics: dict[str, list[frozenset[str]]] = {}
     for name in names:
         known = cluster.topics.get(name)

@@ -44,6 +44,6 @@ def member_of_group(
     attend: Callable[[], None],
     progress: Callable[[], object],
 ) -> GroupMember:
-    """The member for the group protocol of `config`: GroupCoordinator or BrokerAssignedMember."""
+    """Return the member for the group protocol of `config`: GroupCoordinator or BrokerAssignedMember."""
     member = BrokerAssignedMember if config.group_protocol == "consumer" else GroupCoordinator
     return member(config, positions, metadata, attend=attend, progress=progress)

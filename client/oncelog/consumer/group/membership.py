@@ -99,7 +99,7 @@ JOINING: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 
 
 def reaction(api_key: ApiKey, code: ErrorCode) -> Reaction:
-    """The reaction to `code` in a response to `api_key`."""
+    """Return the reaction to `code` in a response to `api_key`."""
     return SPECIAL_REACTIONS.get((api_key, code)) or REACTIONS.get(code, Reaction.FAIL)
 
 

@@ -64,7 +64,7 @@ class _Board:
 
 
 def balanced(topics: Topics, members: Sequence[Member], claims: Iterable[Claim]) -> Assignment:
-    """The most even assignment, as close to the claims as that allows.
+    """Return the most even assignment, as close to the claims as that allows.
 
     A partition claimed by two members belongs to the claim of the later generation, and to neither if the generations
     are equal.
@@ -136,8 +136,9 @@ def _even_out(board: _Board) -> None:
 
 
 def _path_to_lighter(board: _Board, heaviest: str, closed: set[str]) -> list[_Step]:
-    """The shortest path to a member with at least 2 fewer, among such paths the one to the member with the fewest;
-    empty if there is none, and then the visited members are closed."""
+    """Return the shortest path to a member with at least 2 fewer, among such paths the one to the member with the
+    fewest; empty if there is none, and then the visited members are closed.
+    """
     came: dict[str, tuple[str, str] | None] = {heaviest: None}
     topics_seen: set[str] = set()
     layer = deque([heaviest])

@@ -35,8 +35,9 @@ class CooperativeStickyAssignor:
 
 
 def _generation(member: Member) -> int:
-    """The generation of a member's owned partitions; before v2 of the subscription it is in the user data: alone in
-    Java's, last in librdkafka's."""
+    """Return the generation of a member's owned partitions; before v2 of the subscription it is in the user data: alone
+    in Java's, last in librdkafka's.
+    """
     if member.subscription.generation_id != NO_GENERATION:
         return member.subscription.generation_id
     data = member.subscription.user_data
