@@ -1,4 +1,6 @@
-"""The client's view of the cluster: brokers, topics, leaders. Immutable; an update makes a new `Cluster`."""
+"""The client's view of the cluster: brokers, topics, leaders. A Cluster is immutable; an update creates a new
+`Cluster`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ NO_NODE: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
 MISSING_SHOWN: Final = 5
-"""Missing partitions named in one message."""
+"""Maximum number of missing partitions that one message names."""
 NOT_THERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -56,8 +58,9 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic with its partitions by index; with an `error_code` it has none. `error_message` adds detail, None if
-    there is none."""
+    """A topic with its partitions by index; a topic with an `error_code` has no partitions. `error_message` is the
+    detail of the error, None if there is none.
+    """
 
     name: str
     topic_id: bytes = ZERO_UUID
@@ -69,7 +72,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Brokers by node id, topics by name. `controller_id` is NO_NODE if unknown."""
+    """The brokers by node id, and the topics by name. `controller_id` is NO_NODE if unknown."""
 
     cluster_id: str | None = None
     controller_id: int = NO_NODE
@@ -86,11 +89,12 @@ class Cluster:
         return partition.leader if partition is not None and partition.leader in self.brokers else NO_NODE
 
     def updated(self, response: MetadataResponse, *, is_complete: bool = False) -> Cluster:
-        """Return the cluster after `response`; topics that it does not name stay, unless it `is_complete`.
+        """Return the cluster after `response`; topics that the response does not name are kept, unless the response
+        `is_complete`.
 
         Invariant: per topic id, the leader epoch of a partition never decreases: a response of a lagging broker must
         not direct requests to the old leader again (KIP-320). Exception: a known leader that is not among the brokers
-        is replaced whatever its epoch, so that one wrong response cannot block the partition for ever.
+        is replaced whatever its epoch, so that one wrong response cannot block the partition permanently.
         """
         brokers = {
             broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
@@ -103,7 +107,8 @@ class Cluster:
             if error_code in NOT_THERE:
                 topics.pop(answer.name, None)
             elif error_code != answer.error_code or (error_code and not answer.partitions):
-                # For example LEADER_NOT_AVAILABLE: the cached metadata may still be valid.
+                # The error may be temporary, for example LEADER_NOT_AVAILABLE, so the cached metadata may still be
+                # valid.
                 unusable = Topic(answer.name, answer.topic_id, error_code=error_code, error_message=fault_of(answer))
                 topics.setdefault(answer.name, unusable)
             else:
@@ -120,7 +125,9 @@ class Cluster:
         return replace(self, brokers={**self.brokers, **news}) if news else self
 
     def with_leader(self, topic: str, index: int, leader: int, leader_epoch: int) -> Cluster:
-        """Return the cluster after a hint at a new leader (KIP-951); unchanged if the hint is not newer."""
+        """Return the cluster after a response has named a new leader (KIP-951); unchanged if the cluster knows a newer
+        leader epoch.
+        """
         known, partition = self.topics.get(topic), self.partition(topic, index)
         if known is None or partition is None or leader not in self.brokers or leader_epoch <= partition.leader_epoch:
             return self
@@ -136,8 +143,8 @@ class Cluster:
 def error_of(answer: MetadataTopic) -> int:
     """Return the error code of a topic in a Metadata response.
 
-    LEADER_NOT_AVAILABLE if its partition numbers are not 0 to n-1, each once: such a topic cannot exist, and sparse
-    numbers would create a queue for each number in between.
+    The code is LEADER_NOT_AVAILABLE if the partition numbers are not exactly 0 to n-1. Such a topic cannot exist, and
+    sparse numbers would create a queue for each number in between.
     """
     return ErrorCode.LEADER_NOT_AVAILABLE if fault_of(answer) is not None else answer.error_code
 

@@ -22,8 +22,7 @@ DEAD: Final = "Dead"
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """The position of a group in a partition; `member` is the member that reads the partition. Missing values are None.
-    """
+    """The position of a group in a partition; `member` is the member that reads the partition. Missing values are None."""
 
     partition: TopicPartition
     committed: int | None
@@ -55,7 +54,7 @@ async def positions_of(admin: Admin, group_id: str) -> GroupPositions:
 
     group = (await admin.groups.describe([group_id]))[group_id]
     committed = await admin.groups.offsets(group_id)
-    if group.state == DEAD and not committed and not group.members:  # brokers before DescribeGroups v6 say no more
+    if group.state == DEAD and not committed and not group.members:  # DescribeGroups before v6: an unknown group
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"unknown group {group_id!r}")
     readers = {partition: member for member in group.members for partition in member.assignment}
     partitions = sorted(committed.keys() | readers.keys())

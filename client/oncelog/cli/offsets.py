@@ -8,8 +8,7 @@
     2026-01-01T10:00  the same, as an ISO date or date and time (UTC unless it names a zone)
     5m                the same, five minutes ago (ms, s, m, h, d, w)
 
-A plain number is always an offset; it is never interpreted as a time because of its size: partitions with 10^12 records
-exist.
+A plain number is always an offset, never a time, however large it is, because partitions with 10^12 records exist.
 """
 
 from __future__ import annotations
@@ -45,7 +44,9 @@ class AtOffset:
 
 @dataclass(frozen=True, slots=True)
 class BeforeEnd:
-    """`count` offsets before the end. With gaps (markers, compaction) fewer records lie between."""
+    """The offset `count` below the end of the partition. If there are gaps (markers, compaction), fewer than `count`
+    records lie between this offset and the end.
+    """
 
     count: int
 
@@ -90,8 +91,8 @@ def parse_position(text: str, now_ms: int) -> Position:
 def resolve(position: Position, *, beginning: int, end: int, found: int | None = None) -> int:
     """Return the offset in [beginning, end] for `position`.
 
-    `found` is the broker's response for an AtTime: the offset of the first record at or after the time, None if no such
-    record exists (then the end). An AtOffset outside the range gives the nearest bound.
+    `found` is the broker's response for an AtTime: the offset of the first record at or after the time; None means that
+    no such record exists, and the end is returned. An AtOffset outside the range is moved to the nearest bound.
     """
     match position:
         case Earliest():
@@ -108,7 +109,7 @@ def resolve(position: Position, *, beginning: int, end: int, found: int | None =
 
 
 def out_of_range(position: Position, *, beginning: int, end: int) -> str | None:
-    """Return a message for an AtOffset outside the partition's range; None if it is inside."""
+    """Return a message if an AtOffset is outside the partition's range; None if it is inside."""
     if not isinstance(position, AtOffset) or beginning <= position.offset <= end:
         return None
     if position.offset < beginning:
@@ -117,7 +118,7 @@ def out_of_range(position: Position, *, beginning: int, end: int) -> str | None:
 
 
 def format_timestamp(timestamp_ms: int) -> str:
-    """`2026-01-01T00:00:00.000Z`, or the plain number for a timestamp without a date (-1: none)."""
+    """Format a timestamp as `2026-01-01T00:00:00.000Z`, or as the plain number if it has no date (-1 means none)."""
     try:
         moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
     except OverflowError:

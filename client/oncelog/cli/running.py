@@ -1,4 +1,4 @@
-"""Runs a command: errors become one line and an exit code, never a traceback for errors that a user can cause.
+"""Runs a command: errors become one line and an exit code; an error that a user can cause never shows a traceback.
 
 0    done
 1    the broker cannot be reached, refused something, or a file is corrupt: `oncelog: why` on standard error
@@ -35,7 +35,7 @@ _PLACE: Final = re.compile(r"(\S+:\d+): ")
 NONE_REACHED: Final = "no broker can be reached: "
 ADVERTISED: Final = "Is that broker running, and can it be reached from here? (its advertised.listeners)"
 _LOOKUP_ERRNO: Final = re.compile(r"\[Errno -\d+\] ")
-"""Name resolution has error numbers of its own; the message already contains their text."""
+"""Name resolution has its own error numbers, and the message already contains their text."""
 
 
 class Failure(click.ClickException):
@@ -61,7 +61,7 @@ def run(command: Callable[[], Coroutine[Any, Any, T]], bootstrap: str) -> T:
         raise Failure(describe(error, bootstrap)) from error
     except BrokenPipeError:
         raise silenced() from None
-    except OSError as error:  # the network's are KafkaErrors
+    except OSError as error:  # errors of the network are KafkaErrors
         raise Failure(reason_of(error)) from error
     except KeyboardInterrupt:
         raise click.exceptions.Exit(INTERRUPTED) from None
@@ -78,7 +78,7 @@ def describe(error: KafkaError, bootstrap: str) -> str:
     if isinstance(error, PartialFailure):
         return visible("; ".join(f"{code.name}: {message}" for code, message in error.reasons()))
     if str(error) == error.message:
-        return visible(error.message)  # no broker was asked, so the code would say nothing
+        return visible(error.message)  # no broker was queried, so an error code would mean nothing
     return visible(f"{error.code.name}: {error.message}")
 
 
@@ -113,14 +113,16 @@ def _unreachable(message: str, bootstrap: list[str]) -> str:
 
 
 def _reason(message: str, where: str) -> str:
-    """Return the system's error text if the message has its number: asyncio says only "Connect call failed"."""
+    """Return the system's error text if the message contains the error number, because asyncio says only "Connect call
+    failed".
+    """
     numbers = dict.fromkeys(int(number) for number in _ERRNO.findall(message))
     words = ", ".join(os.strerror(number).lower() for number in numbers)
     return words or _LOOKUP_ERRNO.sub("", message).removeprefix(f"{where}: ")
 
 
 def _advice(why: str) -> str:
-    """Return the remedy for a reason."""
+    """Return the remedy for a reason of failure."""
     if "no connection within" in why or "closed" in why or "Error" in why or "protocol" in why:
         return "Is a broker running there, and does security.protocol (--command-config) fit its listener?"
     if "not known" in why or "resolved" in why:
@@ -129,10 +131,11 @@ def _advice(why: str) -> str:
 
 
 def silenced() -> click.exceptions.Exit:
-    """Ends a command whose output is no longer read. The buffer of standard output is discarded, otherwise Python would
-    complain at exit."""
+    """Return the exception that ends a command whose output is no longer read. The buffer of standard output is
+    discarded, because otherwise Python would complain at exit.
+    """
     try:
         discard(sys.stdout.fileno())
     except (OSError, ValueError):
-        pass  # not a real file: one of a test
+        pass  # not a real file, as in a test
     return click.exceptions.Exit(BROKEN_PIPE)

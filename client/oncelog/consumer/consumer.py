@@ -1,4 +1,4 @@
-"""The public consumer: topics shared with a group, or partitions assigned by hand; polled or iterated."""
+"""The public consumer: reads topics shared with a group, or partitions assigned by hand, by polls or iteration."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     K = TypeVar("K", default=bytes)
     V = TypeVar("V", default=bytes)
-else:  # the standard library has defaults of type variables since Python 3.13
+else:  # the standard library supports defaults of type variables since Python 3.13
     from typing import TypeVar
 
     K = TypeVar("K")
@@ -70,11 +70,11 @@ T = TypeVar("T")
 
 CLOSE_TIMEOUT_MS: Final = 30_000
 ITERATION_WAIT_MS: Final = 60_000
-"""Milliseconds of one wait inside `async for`; then it waits again."""
+"""Milliseconds of one wait inside `async for`, which then waits again."""
 
 
 class Consumer(ConsumerView, Generic[K, V]):
-    """Reads its share of the subscribed topics, or the assigned partitions.
+    """Reads this consumer's share of the subscribed topics, or the partitions assigned by hand.
 
         async with Consumer("127.0.0.1:9092", group_id="billing", auto_offset_reset="earliest") as consumer:
             consumer.subscribe(["orders"])
@@ -82,15 +82,15 @@ class Consumer(ConsumerView, Generic[K, V]):
                 ...
 
     Keys and values are bytes, or the objects that `key_deserializer` and `value_deserializer` return
-    (`oncelog.serialization`): a `Consumer[str, Order]` returns `ConsumerRecord[str, Order]`. Other keywords are options
-    of `config.ConsumerConfig`. One task at a time may poll or iterate. As in the Java client, a poll (or the next
-    record of `async for`) declares the previous records processed: rebalances are answered, listeners called and
-    offsets committed automatically only then.
+    (`oncelog.serialization`): a `Consumer[str, Order]` returns `ConsumerRecord[str, Order]`. Other keyword arguments
+    are options of `config.ConsumerConfig`. Only one task may poll or iterate at the same time. As in the Java client, a
+    poll (or the next record of `async for`) declares the previous records processed. Only then are rebalances handled,
+    listeners called and offsets committed automatically.
 
-    If an exception leaves the `async with` block, the work on the last records has failed. Before it closes, the
-    consumer returns to the position of the last poll (`async for`: of the last record), or to a later manual commit: so
-    those records are read again by the group's next consumer (S89). `close`, and leaving the block otherwise, declare
-    all records processed.
+    If an exception leaves the `async with` block, the last records count as not processed. Before closing, the consumer
+    then returns to the position of the last poll (`async for`: of the last record), or to a later manual commit, so
+    that the group's next consumer reads those records again (S89). `close`, and leaving the block without an exception,
+    declare all records processed.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         self._iterated: tuple[PartitionPosition, FetchedPartition] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._in_work: tuple[PartitionPosition, FetchedPartition] | None = None
-        """The source of the record that `async for` returned last; None while no record is being processed."""
+        """The source of the record that `async for` last returned; None while no record is being processed."""
         self._isolation_level = IsolationLevel[self.config.isolation_level.upper()]
         self._is_polling = False
         self._consumed = 0
@@ -122,7 +122,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         self._pool: ConnectionPool | None = None
         self._is_closed = False
         self._is_leaving = False
-        """Whether `close` is calling the listener, which may commit then."""
+        """Whether `close` is calling the listener, which may commit at that time."""
         self._spans = wanted_spans(self.config.tracing, self.config.client_id, self.config.group_id)
 
     # life
@@ -169,10 +169,10 @@ class Consumer(ConsumerView, Generic[K, V]):
         await self.close()
 
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """Commit if that is automatic, leave the group, stop fetching, close the connections.
+        """Commit if automatic commits are enabled, leave the group, stop fetching, and close the connections.
 
-        Requests to the group may take `timeout_ms`, callbacks any time; a cancellation skips to the end. Static members
-        do not leave. The second call does nothing.
+        Requests to the group may take up to `timeout_ms`, callbacks any time; a cancellation skips the remaining waits.
+        Static members do not leave the group. A second call does nothing.
         """
         if self._is_closed:
             return
@@ -204,11 +204,12 @@ class Consumer(ConsumerView, Generic[K, V]):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Share these topics, or all whose full name matches `pattern`, with the group, from the next poll on.
+        """Subscribe to these topics, or to all topics whose full name matches `pattern`, shared with the group, from
+        the next poll on.
 
         Replaces an earlier subscription. Raises ValueError without a group_id, unless exactly one of `topics` and
-        `pattern` is given, and if partitions were assigned by hand; ClientClosed; TypeError for a listener with missing
-        or unknown methods.
+        `pattern` is given, and if partitions were assigned by hand. Raises TypeError for a listener with missing or
+        unknown methods, and ClientClosed.
         """
         self._check_open()
         if listener is not None:
@@ -219,23 +220,23 @@ class Consumer(ConsumerView, Generic[K, V]):
         group.subscribe(Interest.of(topics, pattern, self.config.exclude_internal_topics), listener)
 
     async def unsubscribe(self) -> None:
-        """Leave the group, or drop the assignment by hand. Commits first if that is automatic.
+        """Leave the group, or drop the partitions assigned by hand. Commits first if automatic commits are enabled.
 
-        If it is cancelled, or a callback fails, the remaining steps are done at once.
+        If the call is cancelled, or a callback fails, the remaining steps are done immediately.
         """
         self._check_open()
         try:
             if self._group is not None and self._group.is_subscribed:
                 await self._group.unsubscribe()
         finally:
-            self._positions.assign(())  # the group may have given them to others
+            self._positions.assign(())  # the group may have given the partitions to other members
             self._iterated = None
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions. Partitions assigned before keep their position.
+        """Read exactly these partitions. Partitions that were already assigned keep their position.
 
-        With a group_id, new partitions start at the group's committed offsets. Raises ValueError while subscribed, and
-        for an invalid partition number; InvalidTopic.
+        With a group_id, new partitions start at the group's committed offsets. Raises ValueError while subscribed and
+        for an invalid partition number, and InvalidTopic.
         """
         if self._group is not None and self._group.is_subscribed:
             raise ValueError("the group assigns the partitions: unsubscribe first")
@@ -250,7 +251,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         self._wake()
 
     def seek(self, partition: TopicPartition, offset: Offset) -> None:
-        """Continue from `offset`; one with a `leader_epoch` is checked against the leader's log first.
+        """Continue from `offset`; an offset with a `leader_epoch` is first checked against the leader's log.
 
         Raises ValueError for an offset that is negative or above MAX_OFFSET, or a partition that is not assigned.
         """
@@ -261,26 +262,28 @@ class Consumer(ConsumerView, Generic[K, V]):
     def seek_to_committed(self, partition: TopicPartition, came_from: int) -> None:
         """Continue from the group's committed offset, or from `came_from` if there is none.
 
-        The next poll looks it up, after all transactions with offsets of the partition have ended: so nothing can fail
-        here. Raises ValueError like `seek`.
+        The next poll requests the committed offset, after all transactions with offsets of the partition have ended, so
+        nothing can fail in this call. Raises ValueError as `seek` does.
         """
         check_offset(came_from)
         self._to_move(partition).go_back(came_from)
         self._moved()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue from the first available offset; without arguments, in all assigned partitions."""
+        """Continue from the first available offset of these partitions; without arguments, of all assigned partitions."""
         self._reset(partitions, EARLIEST_TIMESTAMP)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue with new records only (read_committed: from the last stable offset)."""
+        """Continue with new records only (read_committed: from the last stable offset); without arguments, in all
+        assigned partitions.
+        """
         self._reset(partitions, LATEST_TIMESTAMP)
 
     async def position(self, partition: TopicPartition) -> int:
-        """Return the offset of the next record to be returned; looked up if unknown.
+        """Return the offset of the next record to be returned; an unknown position is requested from the brokers.
 
-        Raises KafkaError, RequestTimedOut if it is not found within default.api.timeout.ms, and ValueError for a
-        partition that is not assigned.
+        Raises KafkaError, RequestTimedOut if the position is not found within default.api.timeout.ms, and ValueError
+        for a partition that is not assigned.
         """
         state = self._positions.get(partition)
         loop = asyncio.get_running_loop()
@@ -307,7 +310,7 @@ class Consumer(ConsumerView, Generic[K, V]):
                 )
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Return no records of these partitions until `resume`. Buffered data are kept."""
+        """Return no records of these partitions until `resume`. Buffered records are kept."""
         for partition in partitions:
             self._positions.get(partition).is_paused = True
         self._iterated = None
@@ -321,15 +324,15 @@ class Consumer(ConsumerView, Generic[K, V]):
     # committed offsets
 
     async def commit(self, offsets: Mapping[TopicPartition, Offset] | None = None) -> None:
-        """Commit these offsets, each of the next record to read, plain or as OffsetAndMetadata; by default the position
-        after all returned records.
+        """Commit these offsets, each the offset of the next record to read, as an int or OffsetAndMetadata; by default,
+        commit the position after all returned records.
 
-        Commits run one after another, and an automatic one yields to a manual one: the last one requested is stored
-        last. After a cancellation it is unknown whether the commit took effect.
+        Commits run one after another, and an automatic commit yields to a manual commit, so the last requested commit
+        is stored last. After a cancellation it is unknown whether the commit took effect.
 
         Raises CommitFailed if the group has rebalanced since: poll, and continue with the new assignment. Raises
-        RequestTimedOut after default_api_timeout_ms, PartialFailure, AuthorizationFailed, FencedInstance; ValueError
-        for an offset that is negative or above MAX_OFFSET.
+        RequestTimedOut after default_api_timeout_ms, PartialFailure, AuthorizationFailed, FencedInstance, and
+        ValueError for an offset that is negative or above MAX_OFFSET.
         """
         if not self._is_leaving:
             self._check_open()
@@ -340,15 +343,17 @@ class Consumer(ConsumerView, Generic[K, V]):
         await group.commit(wanted, self.config.default_api_timeout_ms / 1000)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """Return the group's committed offset of each partition; None if it has none. Raises KafkaError."""
+        """Return the group's committed offset of each partition; None for a partition without a committed offset.
+        Raises KafkaError.
+        """
         self._check_open()
         wanted = [TopicPartition(*partition) for partition in partitions]
         found = await self._committed(wanted)
         return {partition: found.get(partition) for partition in wanted}
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the position of each partition that has one, after all returned records and the markers and aborted
-        records passed since: what `commit` stores, for `Producer.send_offsets`.
+        """Return the position of each partition that has one, which lies after all returned records and after markers
+        and aborted records passed since. `commit` stores these positions; pass them to `Producer.send_offsets`.
         """
         return self._positions.consumed()
 

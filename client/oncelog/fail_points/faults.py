@@ -186,8 +186,7 @@ def crash() -> None:
 
 
 def _function_at(faults: Faults, step: Step) -> Callable[..., Any]:
-    """Return a step in a plain function: a delay blocks the process, and a reordered step looks dropped to its caller.
-    """
+    """Return a step in a plain function: a delay blocks the process, and a reordered step looks dropped to its caller."""
 
     def at_point(*args: Any, **kwargs: Any) -> Any:
         hit = faults.hit(step, args, kwargs)
