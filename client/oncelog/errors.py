@@ -40,7 +40,7 @@ from typing import Any, Final
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 NAMED_ITEMS: Final = 5
-"""Items with a common reason that a PartialFailure names."""
+"""Maximum number of items with a common reason that a PartialFailure names."""
 
 __all__ = [
     "AbortableError",
@@ -81,18 +81,18 @@ class RetriableError(KafkaError):
 
 
 class StaleMetadata(RetriableError):
-    """The broker asked is not the leader or coordinator."""
+    """The broker that was asked is not the leader or coordinator."""
 
 
 class ConnectionFailed(RetriableError):
-    """No connection could be made, or it broke before the response."""
+    """No connection could be opened, or the connection broke before the response."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
 
 
 class RequestTimedOut(RetriableError):
-    """No response in time. The request may have taken effect all the same."""
+    """No response arrived in time. The request may have taken effect nevertheless."""
 
 
 class DeliveryTimeout(RequestTimedOut):
@@ -103,8 +103,9 @@ class DeliveryTimeout(RequestTimedOut):
 
 
 class EndNotKnown(RequestTimedOut):
-    """The commit or abort of a transaction is still running; calling again waits for it, and no other call is possible
-    before (S44)."""
+    """The commit or abort of a transaction is still running. Calling it again waits for the result; no other call is
+    possible before (S44).
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
@@ -115,7 +116,7 @@ class FatalError(KafkaError):
 
 
 class AuthenticationFailed(FatalError):
-    """The broker rejects our credentials, or we reject the broker's certificate."""
+    """The broker rejects the client's credentials, or the client rejects the broker's certificate."""
 
     @property
     def retriable(self) -> bool:
@@ -138,7 +139,7 @@ class ClientClosed(FatalError):
     """The client was closed before or during the call."""
 
     def __init__(self, message: str) -> None:
-        # KAFKA: exceptions that are never sent have no code of their own, and use -1.
+        # KAFKA: exceptions that are never sent have no code of their own and use -1.
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
     def __str__(self) -> str:
@@ -146,7 +147,7 @@ class ClientClosed(FatalError):
 
 
 class AbortableError(KafkaError):
-    """The transaction can no longer be committed: abort it, then the next one may begin (KIP-588, KIP-890)."""
+    """The transaction can no longer be committed. Abort it; then the next transaction may begin (KIP-588, KIP-890)."""
 
 
 class OutOfOrderSequence(KafkaError):
@@ -154,15 +155,16 @@ class OutOfOrderSequence(KafkaError):
 
 
 class OutcomeUnknown(OutOfOrderSequence):
-    """An attempt to send this batch was never answered, and its producer session had to end: sending it again could
-    write it twice. It may be in the log (S27)."""
+    """An attempt to send this batch got no response, and its producer session had to end; sending the batch again could
+    write it twice. The batch may be in the log (S27).
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
 
 
 class InvalidTransactionState(KafkaError):
-    """The call is not allowed in this state of the transaction; nothing has changed (S45)."""
+    """The call is not allowed in this state of the transaction, and nothing has changed (S45)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_TXN_STATE, message)
@@ -172,11 +174,11 @@ class InvalidTransactionState(KafkaError):
 
 
 class AuthorizationFailed(KafkaError):
-    """Authenticated, but not authorized."""
+    """The client is authenticated, but not authorized for the operation."""
 
 
 class CommitFailed(KafkaError):
-    """The group has rebalanced: the offsets are not committed, and others may read these records again."""
+    """The group has rebalanced: the offsets are not committed, and other members may read these records again."""
 
 
 class OffsetOutOfRange(KafkaError):
@@ -185,8 +187,9 @@ class OffsetOutOfRange(KafkaError):
 
 class LogTruncationError(OffsetOutOfRange):
     """Records read up to `offset` are no longer in the log of `partition`, and auto.offset.reset is "none" (KIP-320;
-    Kafka's LogTruncationException). The log differs from `divergent_offset` on (None: unknown). A seek to that offset
-    skips no record of the log and repeats none."""
+    Kafka's LogTruncationException). The log differs from the records read from `divergent_offset` on (None means
+    unknown). A seek to `divergent_offset` skips no record of the log and repeats none.
+    """
 
     def __init__(self, message: str, partition: tuple[str, int], offset: int, divergent_offset: int | None) -> None:
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
@@ -199,11 +202,11 @@ class LogTruncationError(OffsetOutOfRange):
 
 
 class MessageTooLarge(KafkaError):
-    """A record exceeds what the client (max.request.size) or the topic (max.message.bytes) accepts."""
+    """A record is larger than the client (max.request.size) or the topic (max.message.bytes) accepts."""
 
 
 class RejectedWithBatch(KafkaError):
-    """Another record of the batch was invalid, and a batch is appended as a whole or not at all. This record may be
+    """Another record of the batch was invalid, and a batch is appended entirely or not at all. This record may be
     sent again (KIP-467)."""
 
     def __init__(self, cause: KafkaError) -> None:
@@ -218,7 +221,7 @@ class CorruptRecords(KafkaError):
 
 
 class BufferExhausted(KafkaError):
-    """No room in buffer.memory within max.block.ms."""
+    """buffer.memory had no room for the record within max.block.ms."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
@@ -234,9 +237,9 @@ class InvalidTopic(KafkaError):
 
 class PartialFailure(KafkaError):
     """Some items of an Admin call failed: `errors` has an error for each failed item, `results` the results of the
-    other ones.
+    other items.
 
-    The message has each reason once, with the items that share it.
+    The message has each reason once, with the items that have this reason.
     """
 
     def __init__(self, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> None:
@@ -246,7 +249,7 @@ class PartialFailure(KafkaError):
         super().__init__(first.code, "; ".join(message for _, message in self.reasons()))
 
     def reasons(self) -> list[tuple[ErrorCode, str]]:
-        """Each distinct reason: its code, and a message that names the items, at most NAMED_ITEMS."""
+        """Each distinct reason: its error code, and a message that names at most NAMED_ITEMS of the items."""
         sharing: dict[tuple[ErrorCode, str], list[tuple[str, str]]] = {}
         for item, error in self.errors.items():
             name = str(item)
@@ -265,7 +268,7 @@ def _shared(why: str, items: list[tuple[str, str]]) -> str:
 
 
 class ConfigError(KafkaError, ValueError):
-    """A configuration key has an invalid value. The message names key, value and the allowed values."""
+    """A configuration key has an invalid value. The message names the key, the value and the allowed values."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_CONFIG, message)
@@ -289,8 +292,8 @@ CLASSES: Final[Mapping[ErrorCode, type[KafkaError]]] = {
     ErrorCode.ILLEGAL_SASL_STATE: AuthenticationFailed,
     ErrorCode.UNSUPPORTED_VERSION: UnsupportedVersion,
     ErrorCode.PRODUCER_FENCED: ProducerFenced,
-    # In a response to a write it may only mean that the coordinator has aborted a transaction that timed out (KIP-588);
-    # transaction requests handle the other meaning.
+    # In a response to a write, this code may only mean that the coordinator has aborted a transaction that timed out
+    # (KIP-588); transaction requests handle the other meaning.
     ErrorCode.INVALID_PRODUCER_EPOCH: AbortableError,
     ErrorCode.TRANSACTION_ABORTABLE: AbortableError,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: OutOfOrderSequence,
@@ -309,9 +312,9 @@ CLASSES: Final[Mapping[ErrorCode, type[KafkaError]]] = {
 
 
 def error_for(code: int, message: str | None = None) -> KafkaError:
-    """Return the exception for an error code of a response; `message` is the broker's, if it sent one.
+    """Return the exception for an error code of a response; `message` is the message of the broker, if it sent one.
 
-    Raises nothing: the caller decides whether to raise, retry or pass it on.
+    The function raises nothing; the caller decides whether to raise, retry or pass on the error.
     """
     error_code = ErrorCode.of(code)
     if error_code != code:
@@ -320,7 +323,7 @@ def error_for(code: int, message: str | None = None) -> KafkaError:
 
 
 def fatal(error: KafkaError) -> FatalError:
-    """Return the same error as a FatalError, for a client that cannot go on after it."""
+    """Return the same error as a FatalError, for a client that cannot continue after the error."""
     if isinstance(error, FatalError):
         return error
     ended = FatalError(error.code, error.message)

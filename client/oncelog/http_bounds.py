@@ -83,7 +83,8 @@ class BoundedConnection(H11Protocol):
         return self.cycle is not None and not self.cycle.response_complete
 
     def exchange_seconds(self) -> float:
-        """Return the seconds from an idle connection until `on_late` is called, unless a response is complete before."""
+        """Return the seconds from an idle connection until `on_late` is called, unless a response is complete
+        before."""
         raise NotImplementedError
 
     def on_late(self) -> None:

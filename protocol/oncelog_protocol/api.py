@@ -130,5 +130,6 @@ def request_header_version(key: ApiKey, version: int) -> int:
 
 
 def response_header_version(key: ApiKey, version: int) -> int:
-    """Return the version of the ResponseHeader: 1 where the body is flexible, otherwise 0. ApiVersions: always 0 (T1)."""
+    """Return the version of the ResponseHeader: 1 where the body is flexible, otherwise 0. ApiVersions: always 0
+    (T1)."""
     return 1 if version >= key.first_flexible and key is not ApiKey.API_VERSIONS else 0

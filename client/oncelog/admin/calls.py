@@ -84,7 +84,8 @@ class Calls:
         return await pool.send(node_id, request)
 
     async def send_to_controller(self, request: Request[R]) -> R:
-        """Send a request to the controller, or to an arbitrary broker if the controller is unknown. Raises KafkaError."""
+        """Send a request to the controller, or to an arbitrary broker if the controller is unknown. Raises
+        KafkaError."""
         self._open_pool()
         return await self.send_to(self._metadata.cluster.controller_id, request)
 

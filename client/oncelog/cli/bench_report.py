@@ -37,7 +37,8 @@ class Waits:
         return self.total_seconds / self.count if self.count else 0.0
 
     def quantile(self, share: float) -> float:
-        """Return the wait in seconds that this share of the waits did not exceed, to within a bucket; 0 without waits."""
+        """Return the wait in seconds that this share of the waits did not exceed, to within a bucket; 0 without
+        waits."""
         left = math.ceil(share * self.count)
         for bucket in sorted(self._buckets):
             left -= self._buckets[bucket]

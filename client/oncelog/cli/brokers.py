@@ -1,4 +1,5 @@
-"""`oncelog brokers`: lists the brokers and their load, removes all replicas from a broker, or spreads the load evenly."""
+"""`oncelog brokers`: lists the brokers and their load, removes all replicas from a broker, or spreads the load
+evenly."""
 
 from __future__ import annotations
 

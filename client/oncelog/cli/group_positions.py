@@ -22,7 +22,8 @@ DEAD: Final = "Dead"
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """The position of a group in a partition; `member` is the member that reads the partition. Missing values are None."""
+    """The position of a group in a partition; `member` is the member that reads the partition. Missing values are
+    None."""
 
     partition: TopicPartition
     committed: int | None

@@ -45,7 +45,8 @@ class Column(NamedTuple):
 
 
 def chosen_format(output: str | None) -> str:
-    """Return `table`, `plain` or `json`: the requested format, otherwise `table` on a terminal and `plain` elsewhere."""
+    """Return `table`, `plain` or `json`: the requested format, otherwise `table` on a terminal and `plain`
+    elsewhere."""
     return output or ("table" if sys.stdout.isatty() else "plain")
 
 

@@ -63,7 +63,8 @@ def list_(output: str | None) -> None:
 )
 @click.option("--registry", metavar="URL", help="The schema registry of the cluster.")
 def set_(name: str, bootstrap: str, command_config: Path | None, registry: str | None) -> None:
-    """Store a profile, and replace an earlier profile of the same name. The first profile becomes the current profile."""
+    """Store a profile, and replace an earlier profile of the same name. The first profile becomes the current
+    profile."""
     from oncelog.config import ClientConfig, load
     from oncelog.errors import ConfigError
 

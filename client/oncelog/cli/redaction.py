@@ -67,7 +67,8 @@ def redacted(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def redacted_document(value: Any, secrets: Collection[str] = ()) -> Any:
-    """Return the document with its texts and keys redacted; the entire value of a secret setting is replaced by HIDDEN."""
+    """Return the document with its texts and keys redacted; the entire value of a secret setting is replaced by
+    HIDDEN."""
     if isinstance(value, str):
         return redacted(value, secrets)
     if isinstance(value, Mapping):

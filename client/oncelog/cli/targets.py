@@ -42,9 +42,8 @@ PARTITION: Final = parsed("TOPIC:PARTITION", parse_partition)
 
 
 async def check_brokers(admin: Admin, broker_ids: Iterable[int]) -> None:
-    """Raises UsageError if one of the ids is not a broker of the cluster. Commands call this function before they send a
-    request to a broker, because a client waits for a missing broker, which might be starting.
-    """
+    """Raises UsageError if one of the ids is not a broker of the cluster. Commands call this function before they
+    send a request to a broker, because a client waits for a missing broker, which might be starting."""
     wanted = set(broker_ids)
     if not wanted:
         return

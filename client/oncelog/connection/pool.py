@@ -60,7 +60,8 @@ class _Link:
 
 
 class ConnectionPool:
-    """Connections by node id. `cluster` has the addresses; until the cluster is known, the bootstrap servers are used."""
+    """Connections by node id. `cluster` has the addresses; until the cluster is known, the bootstrap servers are
+    used."""
 
     def __init__(self, config: ClientConfig, rng: random.Random | None = None) -> None:
         self._config = config

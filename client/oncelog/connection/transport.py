@@ -490,7 +490,8 @@ def _itself(connection: BrokerConnection) -> BrokerConnection:
 
 
 async def _addresses_of(address: Address, timeout_s: float) -> list[tuple[str, int]]:
-    """Return all addresses of the name, in the resolver's order. Raises ConnectionFailed, also if the name is invalid."""
+    """Return all addresses of the name, in the resolver's order. Raises ConnectionFailed, also if the name is
+    invalid."""
     try:
         if _is_literal(address.host):
             return [(address.host, address.port)]

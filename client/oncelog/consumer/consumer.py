@@ -270,7 +270,8 @@ class Consumer(ConsumerView, Generic[K, V]):
         self._moved()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue from the first available offset of these partitions; without arguments, of all assigned partitions."""
+        """Continue from the first available offset of these partitions; without arguments, of all assigned
+        partitions."""
         self._reset(partitions, EARLIEST_TIMESTAMP)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
@@ -358,7 +359,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         return self._positions.consumed()
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """This consumer's identity in its group, or its last one, if it has lost or left its partitions.
+        """Return this consumer's identity in its group; its last identity if it has lost or left its partitions.
 
         Raises ValueError without a group_id.
         """
@@ -367,7 +368,9 @@ class Consumer(ConsumerView, Generic[K, V]):
     # reading
 
     async def poll_one(self, timeout_ms: int = 0) -> ConsumerRecord[K, V] | None:
-        """Return the next record, as soon as there is one; None after `timeout_ms`. It is a `poll` for one record."""
+        """Return the next record as soon as a record is available; None after `timeout_ms`. This call is a `poll` that
+        returns one record.
+        """
         for records in (await self.poll(timeout_ms, 1)).values():
             return records[0]
         return None
@@ -375,14 +378,15 @@ class Consumer(ConsumerView, Generic[K, V]):
     async def poll(
         self, timeout_ms: int = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-        """Return records as soon as some are available, at most `max_records` (max_poll_records); empty after
-        `timeout_ms`.
+        """Return records as soon as some are available, at most `max_records` (default max_poll_records); return an
+        empty dict after `timeout_ms`.
 
-        Each list is in offset order. Rebalances are handled here: listeners are called, which may take longer than
-        `timeout_ms`; joining continues between polls. Raises OffsetOutOfRange (LogTruncationError is a subclass),
-        AuthorizationFailed, CorruptRecords and other errors that do not pass by themselves; the position stays, and the
-        next polls retry after a back-off. With deserializers RecordDeserializationError and SchemaRegistryError, before
-        whose record the position stays as well. Raises ClientClosed; ValueError without subscription and assignment.
+        The records of each partition are in offset order. Rebalances are handled in this call: listeners are called,
+        which may take longer than `timeout_ms`. Joining a group continues between polls. Raises OffsetOutOfRange
+        (LogTruncationError is a subclass), AuthorizationFailed, CorruptRecords and other errors that need an action;
+        the position is kept, and the next polls retry after a backoff. With deserializers, also raises
+        RecordDeserializationError and SchemaRegistryError; the position then stays before the failed record. Raises
+        ClientClosed, and ValueError without a subscription or assignment.
         """
         limit = self.config.max_poll_records if max_records is None else max_records
         if limit < 1:
@@ -405,20 +409,21 @@ class Consumer(ConsumerView, Generic[K, V]):
     def processing(
         self, records: ConsumerRecord[Any, Any] | Sequence[ConsumerRecord[Any, Any]]
     ) -> AbstractContextManager[object]:
-        """Wraps the work on a record, or on several: `with consumer.processing(record): ...`.
+        """Wrap the processing of one or several records: `with consumer.processing(record): ...`.
 
-        Makes a span of the block, and records sent in it continue the record's trace (`Tracing.processing`). Does
-        nothing without `tracing`.
+        Creates a span for the block, and records sent in the block continue the record's trace (`Tracing.processing`).
+        Without `tracing`, the context manager does nothing.
         """
         if self._spans is None:
             return nullcontext()
         return self._spans.tracing.processing(records, self.config.client_id, self.config.group_id)
 
     async def poll_columns(self, timeout_ms: int = 0) -> dict[TopicPartition, list[ColumnBatch]]:
-        """Like `poll`, but returns columns, batch by batch: all buffered data of one partition (limited by
+        """Poll like `poll`, but return columns, batch by batch: all buffered data of one partition (limited by
         fetch.max.bytes).
 
-        For building tables: no object is made per record, and nothing deserialized. Raises like `poll`.
+        For programs that build tables: no object is created per record, and nothing is deserialized. Raises the errors
+        of `poll`.
         """
         polled = await self._poll(timeout_ms, self._taking(FetchedPartition.take_columns))
         self._consumed += sum(len(batch.offsets) for batches in polled.values() for batch in batches)
@@ -428,16 +433,17 @@ class Consumer(ConsumerView, Generic[K, V]):
         """Poll like `poll_columns`, but leave the records as decompressed bytes, for a caller that decodes many batches
         at once.
 
-        Control batches and aborted records are skipped, and CRCs are checked. Do not mix it with `poll`, which may have
-        decoded more records than it returned. Raises as `poll`.
+        Control batches and aborted records are skipped, and CRCs are checked. Do not mix this call with `poll`, which
+        may have decoded more records than it returned. Raises the errors of `poll`.
         """
         return await self._poll(timeout_ms, self._taking(FetchedPartition.take_undecoded))
 
     async def poll_headers(self, timeout_ms: int = 0) -> dict[TopicPartition, list[BatchHeader]]:
         """Poll like `poll_columns`, but return only the header of each batch: its producer and its sequence numbers.
 
-        For programs that check a log: control batches and aborted batches are included, and no record is decoded. Do
-        not mix it with `poll`, which would miss the records of these batches. Raises as `poll`.
+        This call is for programs that check a log: control batches and aborted batches are included, and no record is
+        decoded. Do not mix this call with `poll`, which would miss the records of these batches. Raises the errors of
+        `poll`.
         """
         return await self._poll(timeout_ms, self._taking(FetchedPartition.take_headers))
 
@@ -449,7 +455,8 @@ class Consumer(ConsumerView, Generic[K, V]):
         self._check_wanted()
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         with self._polling():
-            # One iteration of the loop: a caller that never waits otherwise must not keep responses from being read.
+            # Let the event loop run one iteration; otherwise a caller that never waits would keep responses from being
+            # read.
             await asyncio.sleep(0)
             while True:
                 self._check_open()
@@ -467,7 +474,9 @@ class Consumer(ConsumerView, Generic[K, V]):
         return self
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
-        """The next record of any partition. Raises the errors of `poll`; ends when the consumer is closed."""
+        """Return the next record of any partition. Raises the errors of `poll`; the iteration ends when the consumer is
+        closed.
+        """
         while True:
             if self._iterated is not None:
                 position, fetched = self._iterated
@@ -489,7 +498,7 @@ class Consumer(ConsumerView, Generic[K, V]):
                 raise StopAsyncIteration
 
     async def _handled(self, raw: ConsumerRecord, source: tuple[PartitionPosition, FetchedPartition]) -> Any:
-        """One record of `async for`, deserialized and shown to the interceptors."""
+        """Deserialize a record of `async for`, and pass it to the interceptors."""
         record: Any = raw
         if self._deserializing is not None:
             try:
@@ -504,7 +513,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         return record
 
     async def _next_iterated(self) -> bool:
-        """Find buffered data to iterate over; False when the consumer is closed."""
+        """Find buffered data to iterate over; return False when the consumer is closed."""
         if not self._is_closed:
             self._check_wanted()
         with self._polling():
@@ -541,9 +550,10 @@ class Consumer(ConsumerView, Generic[K, V]):
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """Return the first record of each partition at or after its timestamp; None if there is none.
+        """Return the first record of each partition at or after its timestamp; None for a partition without such a
+        record.
 
-        Raises KafkaError, ValueError for a timestamp that is negative or above MAX_TIMESTAMP.
+        Raises KafkaError, and ValueError for a timestamp that is negative or above MAX_TIMESTAMP.
         """
         for partition, timestamp_ms in timestamps_ms.items():
             if not 0 <= timestamp_ms <= MAX_TIMESTAMP:
@@ -564,7 +574,9 @@ class Consumer(ConsumerView, Generic[K, V]):
 
     @contextmanager
     def _still_polling(self) -> Iterator[None]:
-        """Continues a poll: another one is refused, and max.poll.interval.ms does not run."""
+        """Context manager that counts as a continued poll: another poll is refused, and max.poll.interval.ms does not
+        run.
+        """
         self._is_polling = True
         try:
             yield
@@ -582,7 +594,7 @@ class Consumer(ConsumerView, Generic[K, V]):
             raise ClientClosed("the consumer is closed" if self._is_closed else "the consumer is not started")
 
     def _check_wanted(self) -> None:
-        """Raises ValueError if no poll could return a record; ClientClosed."""
+        """Raises ValueError if no poll could return a record, and ClientClosed."""
         self._check_open()
         is_subscribed = self._group is not None and self._group.is_subscribed
         if not is_subscribed and not len(self._positions):
@@ -596,12 +608,14 @@ class Consumer(ConsumerView, Generic[K, V]):
         return self._group
 
     def _attend(self) -> None:
-        """Make the next record come from a poll, since the group needs attention."""
+        """Make the next record come from a poll, because the group needs attention."""
         self._iterated = None
         self._wake()
 
     def _progress(self) -> object:
-        """Changes whenever the application takes records; None while it waits in a poll."""
+        """Return a value that changes whenever the application takes records; None while the application waits in a
+        poll.
+        """
         if self._is_polling:
             return None
         return self._positions.poll, None if self._iterated is None else self._iterated[1].next_offset
@@ -626,13 +640,13 @@ class Consumer(ConsumerView, Generic[K, V]):
             self._waiter.set_result(None)
 
     async def _wait_for_data(self, deadline: float) -> bool:
-        """Fetch, and wait for something to happen; False when `deadline` has passed."""
-        self._check_open()  # the consumer may have been closed while the group was handled
+        """Send fetches, and wait until an event needs attention; return False when `deadline` has passed."""
+        self._check_open()  # the consumer may have been closed during `advance`
         loop = asyncio.get_running_loop()
         if loop.time() >= deadline:
             self._fetcher.send_fetches()
             return False
-        # Before sending: a callback may find data before we wait.
+        # The future is created before sending, because a callback may find data before the wait begins.
         self._waiter = loop.create_future()
         self._fetcher.send_fetches()
         timer = loop.call_at(deadline, self._wake)
@@ -669,7 +683,7 @@ class Consumer(ConsumerView, Generic[K, V]):
 
 
 class _Polling:
-    """Refuses a second concurrent poll."""
+    """Context manager that refuses a second concurrent poll."""
 
     __slots__ = ("_consumer",)
 
@@ -680,7 +694,7 @@ class _Polling:
         if self._consumer._is_polling:
             raise RuntimeError("another task is polling this consumer")
         self._consumer._is_polling = True
-        self._consumer._in_work = None  # the records returned before are processed
+        self._consumer._in_work = None  # a poll declares the previous records processed
         self._consumer._positions.poll += 1
 
     def __exit__(self, *_: object) -> None:

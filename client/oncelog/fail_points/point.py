@@ -15,8 +15,9 @@
     marker-acknowledged  the coordinator takes in the answer about one marker
     complete-logged      the end of the transaction is written to the coordinator's log
 
-The variable is read once, when this module is imported. Unless it is set, or the process is `arm`ed for faults at run
-time, the decorator returns the function unchanged: production code runs without fail points.
+The environment variable is read once, when this module is imported. Unless the variable is set, or the process is
+`arm`ed for faults at run time, the decorator returns the function unchanged, so production code runs without fail
+points.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ _passed: list[FailPoint] = []
 
 
 def arm() -> Faults:
-    """Have all marks from now on heed `Faults.controlled`. Before any module with marks is imported: RuntimeError."""
+    """Make all steps decorated from now on apply the faults of `Faults.controlled`. Raises RuntimeError if a module
+    with decorated steps is already imported.
+    """
     global ACTIVE_FAULTS
     if _passed:
         raise RuntimeError(f"too late for {', '.join(_passed)}: their modules are imported")
@@ -92,9 +95,9 @@ def fail_point(
     which: Callable[..., FailPoint | None] | None = None,
     dropped: Callable[[], Any] | None = None,
 ) -> Callable[[F], F]:
-    """Decorate a function, coroutine function or method as the step of a point.
+    """Decorate a function, coroutine function or method as the step of one or several points.
 
-    A step of several points returns with `which` (called with the step's arguments) the point of a call, or None.
+    For a step of several points, `which` (called with the step's arguments) returns the point of a call, or None.
     `dropped` returns, or raises, the result for the caller of a dropped or reordered step; None: neither is supported.
     """
 

@@ -39,7 +39,8 @@ async def list_offsets(
     config: ClientConfig,
     timeout_s: float,
 ) -> tuple[dict[TopicPartition, OffsetAndTimestamp], dict[TopicPartition, KafkaError]]:
-    """Return the offsets for the timestamps (ms, or EARLIEST_TIMESTAMP, LATEST_TIMESTAMP) by partition, and the errors."""
+    """Return the offsets for the timestamps (ms, or EARLIEST_TIMESTAMP, LATEST_TIMESTAMP) by partition, and the
+    errors."""
 
     async def ask(
         node_id: int, part: dict[TopicPartition, int]

@@ -205,7 +205,8 @@ class TransactionManager:
         self.state = state
 
     def _kept_error(self) -> KafkaError:
-        """Return the error to raise, perhaps repeatedly: without the frames of the last time, which would accumulate."""
+        """Return the error to raise, perhaps repeatedly: without the frames of the last time, which would
+        accumulate."""
         assert self.error is not None
         return self.error.with_traceback(None)
 

@@ -24,5 +24,5 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {
 
 
 def assignors_for(strategy: Iterable[str | Assignor]) -> list[Assignor]:
-    """Assignors by name, or as given. Raises KeyError for an unknown name."""
+    """Return assignors: objects unchanged, and names looked up. Raises KeyError for an unknown name."""
     return [ASSIGNORS[chosen] if isinstance(chosen, str) else chosen for chosen in strategy]
