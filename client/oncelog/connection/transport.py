@@ -328,7 +328,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Wait until the transport is closed."""
         await asyncio.shield(self._lost)
 
-    # called by the transport
+    # methods that the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's does not derive from asyncio's

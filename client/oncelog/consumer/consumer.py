@@ -535,7 +535,7 @@ class Consumer(ConsumerView, Generic[K, V]):
                     break
         return False
 
-    # offsets of the log
+    # queries of log offsets
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         """Return the first available offset of each partition. Raises KafkaError."""

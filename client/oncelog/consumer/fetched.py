@@ -184,7 +184,8 @@ class FetchedPartition:
         return taken
 
     def take_headers(self) -> list[BatchHeader]:
-        """Return the headers of all remaining batches, including those that `take` skips. Raises the errors of `take`."""
+        """Return the headers of all remaining batches, including those that `take` skips. Raises the errors of
+        `take`."""
         taken: list[BatchHeader] = []
         while (header := self._next_of(_as_header, has_some=bool(taken), passes_over=False)) is not None:
             taken.append(header)

@@ -251,7 +251,8 @@ class Positions:
         self.withheld: dict[TopicPartition, OffsetAndMetadata] = {}
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign exactly these partitions; partitions that were already assigned keep their position and buffered data."""
+        """Assign exactly these partitions; partitions that were already assigned keep their position and buffered
+        data."""
         before = self._by_partition
         self._by_partition = {}
         for topic_partition in partitions:

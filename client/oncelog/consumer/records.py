@@ -134,7 +134,8 @@ def decode_columns(
 
 
 def undecoded(batch: RecordBatch, from_offset: int, max_decompressed_bytes: int) -> UndecodedBatch | None:
-    """Decompress a batch; None if its header says that all its records are before `from_offset`. Raises CorruptBatch."""
+    """Decompress a batch; None if its header says that all its records are before `from_offset`. Raises
+    CorruptBatch."""
     data = records_view(batch, max_decompressed_bytes)
     if not batch.records_count or batch.next_offset <= from_offset:
         return None

@@ -49,7 +49,8 @@ class Question(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        """Whether the position is unchanged; a hanging leader may respond after records were read from another leader."""
+        """Whether the position is unchanged; a hanging leader may respond after records were read from another
+        leader."""
         position = self.position
         return (position.seeks, position.fetch_offset, position.fetch_epoch) == (self.seeks, self.offset, self.epoch)
 

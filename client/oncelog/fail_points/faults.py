@@ -84,7 +84,8 @@ class Hit:
 
 
 class Faults:
-    """The rules, the number of hits of each point, and the reordered steps that wait for the next step of their point."""
+    """The rules, the number of hits of each point, and the reordered steps that wait for the next step of their
+    point."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._rules = list(rules)

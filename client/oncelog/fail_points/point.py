@@ -98,7 +98,8 @@ def fail_point(
     """Decorate a function, coroutine function or method as the step of one or several points.
 
     For a step of several points, `which` (called with the step's arguments) returns the point of a call, or None.
-    `dropped` returns, or raises, the result for the caller of a dropped or reordered step; None: neither is supported.
+    `dropped` returns, or raises, the result for the caller of a dropped or reordered step; None means that dropping and
+    reordering are not supported.
     """
 
     def mark(step: F) -> F:

@@ -1,6 +1,7 @@
-"""The requests of a transactional producer to its coordinators, and the error codes of their responses. Pure.
+"""Builds the requests of a transactional producer to its coordinators, and reads the error codes of their responses.
+Pure.
 
-`transaction_errors` has the table of their meanings (`Meaning`), common to all APIs.
+`transaction_errors` has the table of the codes' meanings (`Meaning`), which all APIs have in common.
 """
 
 from __future__ import annotations
@@ -32,21 +33,27 @@ HIGHEST_BEFORE_V2: Final[Mapping[type[Request[Any]], int]] = {
     ProduceRequest: 11,
     EndTxnRequest: LAST_END_TXN_BEFORE_V2,
     TxnOffsetCommitRequest: 4,
-    AddPartitionsToTxnRequest: 3,  # above, it is a request between brokers
+    AddPartitionsToTxnRequest: 3,  # later versions are requests between brokers
     AddOffsetsToTxnRequest: 4,
 }
-"""Newer versions imply V2: a producer whose transactions are V1 uses at most this version (T6)."""
+"""The highest version before V2 by request: newer versions imply V2, so a producer whose transactions are V1 uses at
+most this version (T6).
+"""
 
 FIRST_WITH_IDENTITY: Final = 3
 """The first version of InitProducerId with which a producer can continue after an error (KIP-360)."""
 
 
 CONCURRENT_BACKOFF_MS: Final = 1
-"""The first back-off while the previous transaction is completed. Kafka's 20 ms would be most of a small one's time."""
+"""Milliseconds of the first backoff while the previous transaction is being completed. Kafka's backoff of 20 ms would
+be most of the time of a small transaction.
+"""
 
 
 def worst(codes: Iterable[ErrorCode]) -> ErrorCode:
-    """Return the code that decides about a whole response: OPERATION_NOT_ATTEMPTED only if there is no other error."""
+    """Return the code that decides about an entire response; OPERATION_NOT_ATTEMPTED counts only if there is no other
+    error.
+    """
     order = list(Meaning)
     errors = [code for code in codes if code is not ErrorCode.NONE]
     reasons = [code for code in errors if code is not ErrorCode.OPERATION_NOT_ATTEMPTED] or errors
@@ -88,8 +95,10 @@ def init_producer_id(
     two_phase: bool = False,
     keeps_open: bool = False,
 ) -> InitProducerIdRequest:
-    """`identity` is the present one, to go on after an error; NO_IDENTITY to initialise the id (S34). `two_phase`:
-    transactions have no timeout; `keeps_open`: an open transaction is not aborted (S120)."""
+    """Return an InitProducerId request. `identity` is the present identity, to continue after an error, or NO_IDENTITY,
+    to initialise the transactional id (S34). `two_phase` requests transactions without a timeout; `keeps_open` keeps an
+    open transaction instead of aborting it (S120).
+    """
     return InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,

@@ -23,7 +23,7 @@ registered.py       the serializers and deserializers that use a registry
 json_values.py      (pure) any decoded value as JSON
 
 The names below are imported at first use: the formats need the extra `serializers` (fastavro, jsonschema, protobuf,
-msgpack, httpx), plain serializers need nothing.
+msgpack, httpx), while plain serializers need no extra.
 """
 
 from __future__ import annotations
@@ -167,6 +167,6 @@ def __getattr__(name: str) -> Any:
     for module, names in _HOMES.items():
         if name in names:
             value = getattr(import_module(f"{__name__}.{module}"), name)
-            globals()[name] = value  # the next access does not come here
+            globals()[name] = value  # later accesses find the attribute without this function
             return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

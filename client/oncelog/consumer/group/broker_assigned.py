@@ -87,7 +87,7 @@ class BrokerAssignedMember:
         self._is_due = asyncio.Event()
         metadata.in_use.append(lambda: self._interest.names)
 
-    # called by the application
+    # methods that the application calls
 
     @property
     def is_subscribed(self) -> bool:

@@ -249,7 +249,8 @@ class GroupCoordinator:
     # leaving
 
     async def unsubscribe(self) -> None:
-        """Commit, revoke all partitions, and leave the group. Static members remain known to the coordinator (KIP-345)."""
+        """Commit, revoke all partitions, and leave the group. Static members remain known to the coordinator
+        (KIP-345)."""
         try:
             await self._leave(UNSUBSCRIBED, self._config.request_timeout_ms / 1000)
         finally:

@@ -88,7 +88,8 @@ def balanced(topics: Topics, members: Sequence[Member], claims: Iterable[Claim])
 
 
 def owners_of(claims: Iterable[Claim]) -> dict[TopicPartition, str]:
-    """Return partition -> owner by the latest claim, without partitions that are claimed twice in the same generation."""
+    """Return partition -> owner by the latest claim, without partitions that are claimed twice in the same
+    generation."""
     best: dict[TopicPartition, tuple[int, str | None]] = {}
     for claim in claims:
         for partition in claim.partitions:
@@ -101,7 +102,8 @@ def owners_of(claims: Iterable[Claim]) -> dict[TopicPartition, str]:
 
 
 def _hand_out(board: _Board, topics: Topics) -> None:
-    """Assign unowned partitions to the subscriber with the fewest partitions; topics with few subscribers come first."""
+    """Assign unowned partitions to the subscriber with the fewest partitions; topics with few subscribers come
+    first."""
     heaps: dict[tuple[str, ...], list[tuple[int, int, str]]] = {}
     for topic in sorted(board.subscribed, key=lambda name: (len(board.subscribed[name]), name)):
         who = tuple(board.subscribed[topic])

@@ -21,7 +21,8 @@ GENERATION_BYTES: Final = 4
 
 
 class CooperativeStickyAssignor:
-    """The sticky assignor without revocation before joining; members send their owned partitions in the subscription."""
+    """The sticky assignor without revocation before joining; members send their owned partitions in the
+    subscription."""
 
     name: Final = "cooperative-sticky"
     is_cooperative: Final = True
