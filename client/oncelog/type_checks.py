@@ -1,7 +1,7 @@
 """(pure) Checks values against declared types of options at run time, and describes the types.
 
 Only plain classes are checked: bool, int, str, list, tuple and the like. Choices (`Literal`), functions and protocols
-have checks with better messages next to their declaration.
+are checked where they are declared, with better messages.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ def members(declared: Any) -> tuple[Any, ...]:
 
 
 def fits(value: object, declared: Any) -> bool:
-    """Return whether `value` has the declared type. True if a part of the type is not checked here. A bool is not an
-    int.
+    """Return whether `value` has the declared type. The result is True if a part of the type is not checked here. A
+    bool does not count as an int.
     """
     classes = _classes(declared)
     if classes is None:
@@ -31,7 +31,7 @@ def fits(value: object, declared: Any) -> bool:
 
 
 def words(declared: Any) -> str:
-    """`True, False or None`, `a str or None`, `a list or a tuple`."""
+    """Describe a type in words: `True, False or None`, `a str or None`, `a list or a tuple`."""
     classes = _classes(declared) or ()
     if set(classes) == {bool, NoneType}:
         return "True, False or None"
@@ -39,7 +39,7 @@ def words(declared: Any) -> str:
 
 
 def takes_text(declared: Any) -> bool:
-    """Return whether text is a valid value: the type includes str, or a choice among texts."""
+    """Return whether text is a valid value, because the type includes str or a choice among texts."""
     return any(each is str or isinstance(each, str) for member in members(declared) for each in _choices(member))
 
 

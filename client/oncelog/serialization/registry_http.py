@@ -85,7 +85,7 @@ class RegistryHttp:
         await self._client.aclose()
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Return the JSON of an answer; a str where it is not an object. Raises SchemaNotFound, RegistryRefused,
+        """Return the JSON of a response; a str if the JSON is not an object. Raises SchemaNotFound, RegistryRefused,
         RegistryUnavailable."""
         failure: RegistryUnavailable | None = None
         try:
@@ -124,7 +124,7 @@ class RegistryHttp:
 
 
 def _without_user(given: str) -> tuple[str, httpx.BasicAuth | None]:
-    """Return the URL without user and password, and those as authentication. Raises ConfigError."""
+    """Return the URL without user and password, and the user and password as authentication. Raises ConfigError."""
     if not given.startswith(("http://", "https://")):
         raise ConfigError(
             f"the URL of a schema registry begins with http:// or https://, not {shown_url(given)!r:.100}"

@@ -1,4 +1,4 @@
-"""OpenTelemetry, on request: `Producer(..., tracing=True)`, `Consumer(..., tracing=True)`.
+"""Optional OpenTelemetry: `Producer(..., tracing=True)`, `Consumer(..., tracing=True)`.
 
   headers.py          (pure) trace context in record headers
   wanted.py           resolves the option `tracing`

@@ -1,7 +1,7 @@
-"""Keys and values of coordinator records: an int16, then a message of that version.
+"""Keys and values of coordinator records: an int16, followed by a message of that version.
 
-In a key the int16 is the record type (the oldest types had several versions of one key, which is why OffsetCommitKey is
-both 0 and 1). In a value it is the version of the value's message.
+In a key, the int16 is the record type. The oldest types had several versions of one key, so OffsetCommitKey is both 0
+and 1. In a value, the int16 is the version of the value's message.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ VERSION: Final = Struct(">h")
 
 
 def encode_versioned(message: object, version: int) -> bytes:
-    """Return the int16 and the message. Raises UnencodableMessage for values that do not fit."""
+    """Return the int16 followed by the message. Raises UnencodableMessage for values that do not fit."""
     return VERSION.pack(version) + codec(type(message), version).encode(message)
 
 
@@ -45,4 +45,4 @@ def decode_versioned(cls: type[M], data: Buffer) -> M:
 
 
 _codecs: dict[tuple[object, int], MessageCodec[Any]] = {}
-"""Cached, since a coordinator decodes its whole log while it loads."""
+"""The codecs are cached, because a coordinator decodes its entire log while it loads."""

@@ -1,4 +1,5 @@
-"""ElectLeaders (43): elect preferred leaders, or out-of-sync ones (unclean election). Served by the controller."""
+"""ElectLeaders (43): elect preferred leaders, or out-of-sync ones (unclean election). The controller serves this
+request."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ class ElectLeadersRequest(Request["ElectLeadersResponse"]):
 
 @message(api_key=43, versions="0-2", flexible="2+")
 class ElectLeadersResponse:
-    """One result per partition; if all were requested, only those that needed an election.
+    """The response has one result per partition; if all were requested, only those that needed an election.
 
     v1: an error of the whole.
     v2: flexible.

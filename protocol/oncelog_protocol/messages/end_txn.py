@@ -25,7 +25,7 @@ class EndTxnRequest(Request["EndTxnResponse"]):
 class EndTxnResponse:
     """The decision is in the coordinator's log; the markers may not be written yet.
 
-    v1: on a quota violation the answer comes first, the throttling after.
+    v1: on a quota violation, the broker responds first and then throttles.
     v2: PRODUCER_FENCED possible, INVALID_PRODUCER_EPOCH before (T8).
     v3: flexible.
     v4: TRANSACTION_ABORTABLE possible (KIP-890).

@@ -102,7 +102,7 @@ class FetchResponse:
     v5: log_start_offset.
     v6: KAFKA_STORAGE_ERROR possible.
     v7: fetch sessions (KIP-227); an error of the whole response.
-    v8: on a quota violation the answer comes first, the throttling after.
+    v8: on a quota violation, the broker responds first and then throttles.
     v10: records may be compressed with zstd; an older reader gets UNSUPPORTED_COMPRESSION_TYPE (KIP-110).
     v11: preferred_read_replica (KIP-392).
     v12: flexible; diverging_epoch and current_leader (KIP-595).

@@ -37,7 +37,7 @@ class FindCoordinatorResponse:
     """The leader of the internal partition that the key hashes to (S30).
 
     v1: throttle_time_ms, error_message.
-    v2: on a quota violation the answer comes first, the throttling after.
+    v2: on a quota violation, the broker responds first and then throttles.
     v3: flexible.
     v4: one entry per key in `coordinators`; the fields of the single answer are gone (KIP-699).
     v5: TRANSACTION_ABORTABLE possible (KIP-890).

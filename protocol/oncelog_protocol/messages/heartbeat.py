@@ -24,7 +24,7 @@ class HeartbeatResponse:
     """Whether the generation is still current.
 
     v1: throttle_time_ms.
-    v2: on a quota violation the answer comes first, the throttling after.
+    v2: on a quota violation, the broker responds first and then throttles.
     v3: FENCED_INSTANCE_ID possible (KIP-345).
     v4: flexible.
 

@@ -43,7 +43,7 @@ class IncrementalAlterConfigsRequest(Request["IncrementalAlterConfigsResponse"])
 
 @message(api_key=44, versions="0-1", flexible="1+")
 class IncrementalAlterConfigsResponse:
-    """One result per resource.
+    """The response has one result per resource.
 
     v1: flexible.
 

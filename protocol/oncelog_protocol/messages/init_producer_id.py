@@ -29,7 +29,7 @@ class InitProducerIdRequest(Request["InitProducerIdResponse"]):
 class InitProducerIdResponse:
     """The producer id and epoch to use.
 
-    v1: on a quota violation the answer comes first, the throttling after.
+    v1: on a quota violation, the broker responds first and then throttles.
     v2: flexible.
     v4: PRODUCER_FENCED possible, INVALID_PRODUCER_EPOCH before (T8).
     v5: TRANSACTION_ABORTABLE possible (KIP-890).

@@ -39,7 +39,7 @@ class JoinGroupResponse:
     """The new generation. Only the leader gets the members; it sends their assignments with SyncGroup.
 
     v2: throttle_time_ms.
-    v3: on a quota violation the answer comes first, the throttling after.
+    v3: on a quota violation, the broker responds first and then throttles.
     v4: MEMBER_ID_REQUIRED possible (KIP-394).
     v5: group_instance_id of the members; FENCED_INSTANCE_ID possible (KIP-345).
     v6: flexible.

@@ -30,7 +30,7 @@ class LeaveGroupResponse:
     """From v3 one result per member.
 
     v1: throttle_time_ms.
-    v2: on a quota violation the answer comes first, the throttling after.
+    v2: on a quota violation, the broker responds first and then throttles.
     v3: members (KIP-345).
     v4: flexible.
 

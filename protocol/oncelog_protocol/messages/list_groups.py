@@ -23,7 +23,7 @@ class ListGroupsResponse:
     """The groups of this broker; ask every broker for all groups.
 
     v1: throttle_time_ms.
-    v2: on a quota violation the answer comes first, the throttling after.
+    v2: on a quota violation, the broker responds first and then throttles.
     v3: flexible.
     v4: group_state (KIP-518).
     v5: group_type (KIP-848).

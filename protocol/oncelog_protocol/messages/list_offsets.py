@@ -57,7 +57,7 @@ class ListOffsetsResponse:
     """The offset and timestamp of the first record at or after the requested timestamp; -1 and -1 if there is none.
 
     v2: throttle_time_ms.
-    v3: on a quota violation the answer comes first, the throttling after.
+    v3: on a quota violation, the broker responds first and then throttles.
     v4: leader_epoch of the record found (KIP-320).
     v5: OFFSET_NOT_AVAILABLE possible: the high watermark lags behind after an election.
     v6: flexible.

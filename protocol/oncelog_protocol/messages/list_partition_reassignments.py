@@ -1,5 +1,5 @@
-"""ListPartitionReassignments (46): which partitions are on their way to other brokers (KIP-455). Served by the
-controller."""
+"""ListPartitionReassignments (46): which partitions are on their way to other brokers (KIP-455). The controller
+serves this request."""
 
 from __future__ import annotations
 

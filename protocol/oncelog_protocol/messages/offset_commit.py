@@ -42,10 +42,10 @@ class OffsetCommitRequest(Request["OffsetCommitResponse"]):
 
 @message(api_key=8, versions="2-10", flexible="8+")
 class OffsetCommitResponse:
-    """One result per partition.
+    """The response has one result per partition.
 
     v3: throttle_time_ms.
-    v4: on a quota violation the answer comes first, the throttling after.
+    v4: on a quota violation, the broker responds first and then throttles.
     v7: FENCED_INSTANCE_ID possible (KIP-345).
     v8: flexible.
     v9: STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND possible (KIP-848).

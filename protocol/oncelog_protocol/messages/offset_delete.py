@@ -24,7 +24,7 @@ class OffsetDeleteRequest(Request["OffsetDeleteResponse"]):
 
 @message(api_key=47, versions="0", flexible=None)
 class OffsetDeleteResponse:
-    """One result per partition.
+    """The response has one result per partition.
 
     Errors: GROUP_ID_NOT_FOUND, INVALID_GROUP_ID, NON_EMPTY_GROUP (not a consumer group), NOT_COORDINATOR,
     COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, GROUP_AUTHORIZATION_FAILED. Errors of a partition:

@@ -59,7 +59,7 @@ class OffsetFetchResponse:
 
     v2: an error of the whole group.
     v3: throttle_time_ms.
-    v4: on a quota violation the answer comes first, the throttling after.
+    v4: on a quota violation, the broker responds first and then throttles.
     v5: committed_leader_epoch (KIP-320).
     v6: flexible.
     v7: UNSTABLE_OFFSET_COMMIT possible (KIP-447).

@@ -16,7 +16,7 @@ class ShareGroupDescribeRequest(Request["ShareGroupDescribeResponse"]):
 
 @message(api_key=77, versions="1", flexible="0+")
 class ShareGroupDescribeResponse:
-    """One entry per group.
+    """The response has one entry per group.
 
     Errors: GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
     COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID, GROUP_ID_NOT_FOUND (also for a group of another type).

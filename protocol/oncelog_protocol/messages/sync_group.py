@@ -33,7 +33,7 @@ class SyncGroupResponse:
     """The complete assignment of this member: a truncated one crashes clients (T14).
 
     v1: throttle_time_ms.
-    v2: on a quota violation the answer comes first, the throttling after.
+    v2: on a quota violation, the broker responds first and then throttles.
     v3: FENCED_INSTANCE_ID possible (KIP-345).
     v4: flexible.
     v5: protocol_type and protocol_name (KIP-559).

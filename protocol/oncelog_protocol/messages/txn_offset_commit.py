@@ -39,9 +39,9 @@ class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"]):
 
 @message(api_key=28, versions="0-5", flexible="3+")
 class TxnOffsetCommitResponse:
-    """One result per partition.
+    """The response has one result per partition.
 
-    v1: on a quota violation the answer comes first, the throttling after.
+    v1: on a quota violation, the broker responds first and then throttles.
     v3: flexible; ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and FENCED_INSTANCE_ID possible (KIP-447).
     v4: TRANSACTION_ABORTABLE possible (KIP-890).
 

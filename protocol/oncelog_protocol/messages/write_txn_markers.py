@@ -32,7 +32,7 @@ class WriteTxnMarkersRequest(Request["WriteTxnMarkersResponse"]):
 
 @message(api_key=27, versions="1-2", flexible="1+")
 class WriteTxnMarkersResponse:
-    """One result per marker and partition.
+    """The response has one result per marker and partition.
 
     v1: flexible.
 
