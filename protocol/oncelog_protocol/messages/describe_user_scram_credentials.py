@@ -20,7 +20,7 @@ class DescribeUserScramCredentialsRequest(Request["DescribeUserScramCredentialsR
 class DescribeUserScramCredentialsResponse:
     """The response has one result per user.
 
-    Errors of a user: RESOURCE_NOT_FOUND (it has no credentials), DUPLICATE_RESOURCE (named twice),
+    Errors of a user: RESOURCE_NOT_FOUND (the user has no credentials), DUPLICATE_RESOURCE (the user is named twice),
     CLUSTER_AUTHORIZATION_FAILED.
     """
 
@@ -38,5 +38,5 @@ class DescribeUserScramCredentialsResponse:
 
         @struct
         class CredentialInfo:
-            mechanism: int = int8()  # 1 SCRAM-SHA-256, 2 SCRAM-SHA-512
+            mechanism: int = int8()  # 1: SCRAM-SHA-256, 2: SCRAM-SHA-512
             iterations: int = int32()

@@ -1,4 +1,4 @@
-"""ShareGroupDescribe (77): state and members of share groups (KIP-932)."""
+"""ShareGroupDescribe (77): describes state and members of share groups (KIP-932)."""
 
 from __future__ import annotations
 
