@@ -1,8 +1,7 @@
 """Kafka's client configuration: its keys with underscores and its defaults; invalid combinations are refused early.
 
 `ProducerConfig(bootstrap_servers="host:9092", acks="all").validate()`. Keys that would have no effect are omitted.
-Times are in
-milliseconds, sizes in bytes.
+Times are in milliseconds, sizes in bytes.
 
 The fields below are the only declaration of an option. `validate` checks values against the declared types and bounds.
 The typed keywords of the clients (typed_options.py) and docs/reference are generated from the fields (`make
@@ -337,8 +336,7 @@ class ConsumerConfig(ClientConfig):
     """"read_committed" returns only records that do not belong to open or aborted transactions."""
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
     """Maximum bytes of one batch after decompression. A larger batch raises CorruptRecords, and the position stays
-    before it.
-    Kafka has no such key; without the limit, a malicious batch of a few kilobytes could fill the memory.
+    before it. Kafka has no such key; without the limit, a malicious batch of a few kilobytes could fill the memory.
     """
     check_crcs: bool = True
     default_api_timeout_ms: int = 60_000

@@ -83,9 +83,8 @@ async def _to_commit(
     stored: dict[TopicPartition, int | None],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
     """Return the positions of the polled partitions; without records, the positions that have moved since the last
-    commit.
-    `stored` contains the known committed offsets; the offsets of newly assigned partitions are requested from the
-    coordinator.
+    commit. `stored` contains the known committed offsets; the offsets of newly assigned partitions are requested from
+    the coordinator.
     """
     if polled:
         return {partition: consumed[partition] for partition in polled}

@@ -249,7 +249,7 @@ class PartialFailure(KafkaError):
         super().__init__(first.code, "; ".join(message for _, message in self.reasons()))
 
     def reasons(self) -> list[tuple[ErrorCode, str]]:
-        """Each distinct reason: its error code, and a message that names at most NAMED_ITEMS of the items."""
+        """Return each distinct reason: its error code, and a message that names at most NAMED_ITEMS of the items."""
         sharing: dict[tuple[ErrorCode, str], list[tuple[str, str]]] = {}
         for item, error in self.errors.items():
             name = str(item)

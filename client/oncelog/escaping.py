@@ -1,9 +1,8 @@
 """(pure) Escapes text of foreign origin for display in a terminal or page.
 
 Names, metadata and messages may come from anyone who may write to the cluster. Invisible characters, and those that
-affect
-their neighbours (control characters of ASCII and Latin-1, direction marks, zero-width characters, line breaks), become
-escapes: `\\x1b`, `\\u202e`.
+affect their neighbours (control characters of ASCII and Latin-1, direction marks, zero-width characters, line breaks),
+become escapes: `\\x1b`, `\\u202e`.
 """
 
 from __future__ import annotations

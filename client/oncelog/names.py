@@ -44,7 +44,7 @@ def check_topic(name: Any) -> None:
 
 
 def check_partition(partition: TopicPartition) -> TopicPartition:
-    """Returns it. Return the partition. Raises InvalidTopic, and ValueError for an invalid partition number."""
+    """Return the partition unchanged. Raises InvalidTopic, and ValueError for an invalid partition number."""
     check_topic(partition.topic)
     if not 0 <= partition.partition <= MAX_PARTITION:
         raise ValueError(f"{partition!r}: a partition has a number from 0 to {MAX_PARTITION}")

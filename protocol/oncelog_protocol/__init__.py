@@ -5,7 +5,6 @@ package of oncelog.
 and decode it, and `templates` finds the constant bytes of a message that is sent repeatedly. `messages/` has one file
 per API, `records/` the record batches, `coordinator_records/` the records of the internal topics, and
 `consumer_protocol` the metadata that consumers exchange. `errors` is the error table, `api` the API keys, `features`
-the levels of
-finalised features, `scram` the formulas of a login, `crc` the checksum; `acls`, `elections`, `authorized_operations`,
-`quotas`, `producer_id` and `uuids` are value types.
+the levels of finalised features, `scram` the formulas of a login, `crc` the checksum; `acls`, `elections`,
+`authorized_operations`, `quotas`, `producer_id` and `uuids` are value types.
 """

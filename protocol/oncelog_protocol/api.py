@@ -3,8 +3,7 @@
 The message classes of a key are `<Name>Request` and `<Name>Response` in `messages/<name in lower case>.py`. Importing
 all messages takes 0.1 s or more, so each module is imported at its first use. Header versions depend on the first
 flexible version. To avoid the imports, they are listed here too; tests compare them with the declarations. The broker
-decides which keys
-and versions it serves.
+decides which keys and versions it serves.
 """
 
 from __future__ import annotations

@@ -75,7 +75,7 @@ def escaped_name(name: str) -> str:
 
 
 def unescaped_name(text: str) -> str:
-    """Raises MalformedMessage."""
+    """Return a user name without its escapes. Raises MalformedMessage."""
     if "=" in text.replace("=2C", "").replace("=3D", ""):
         raise MalformedMessage("SCRAM: the user name is not escaped")
     return text.replace("=2C", ",").replace("=3D", "=")
@@ -97,7 +97,7 @@ def attributes(message: str, *names: str) -> list[str]:
 
 
 def from_base64(text: str) -> bytes:
-    """Raises MalformedMessage."""
+    """Decode base64. Raises MalformedMessage."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

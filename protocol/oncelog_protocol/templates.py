@@ -55,8 +55,7 @@ class Pattern(NamedTuple):
 
 def around_records(codec: MessageCodec[Any], message: Any, records: Records) -> Around:
     """Return the bytes around `records`, the value of a field of `message`; the head ends before the length of the
-    records.
-    NoTemplate.
+    records. Raises NoTemplate.
     """
     parts = codec.encode_parts(message)
     place = next((number for number, part in enumerate(parts) if part is records), None)
@@ -66,13 +65,13 @@ def around_records(codec: MessageCodec[Any], message: Any, records: Records) -> 
 
 
 def records_reader(cls: type, version: int) -> ReadRecords:
-    """Return the reader of the only records field that a message has in this version. NoTemplate."""
+    """Return the reader of the only records field that a message has in this version. Raises NoTemplate."""
     reader: ReadRecords = _records_type(cls, version).reader
     return reader
 
 
 def records_writer(cls: type, version: int) -> WriteRecords:
-    """Return the writer of the only records field that a message has in this version. NoTemplate."""
+    """Return the writer of the only records field that a message has in this version. Raises NoTemplate."""
     writer: WriteRecords = _records_type(cls, version).writer
     return writer
 

@@ -80,9 +80,8 @@ class Emitter:
     """The Python source of one parse or build function, written by the wire types.
 
     The local variables of a parse function are `buf`, `pos`, `end` and `budget`. The local variable of a build function
-    is `out`, a list of parts.
-    `constants` are the objects that the source refers to (classes, struct packers, readers). With `pauses`, the
-    function is a generator that yields before each element of an array.
+    is `out`, a list of parts. `constants` are the objects that the source refers to (classes, struct packers, readers).
+    With `pauses`, the function is a generator that yields before each element of an array.
     """
 
     def __init__(self, *, pauses: bool = False) -> None:
@@ -132,8 +131,7 @@ class WireType(Construct):  # type: ignore[misc]
     """Base class of oncelog's constructs.
 
     `format` is the struct character of a fixed-size type, by which consecutive fields are fused into one unpack; None
-    for other types.
-    `min_size` is the smallest number of bytes of a value.
+    for other types. `min_size` is the smallest number of bytes of a value.
     """
 
     format: str | None = None

@@ -193,8 +193,7 @@ class Admin(Lifecycle):
         partition.
 
         Returns when the reassignment has started; `list_partition_reassignments` shows when the reassignment is done.
-        Raises KafkaError,
-        PartialFailure.
+        Raises KafkaError, PartialFailure.
         """
         await of_reassignments.alter_partition_reassignments(
             self._calls,
@@ -258,8 +257,7 @@ class Admin(Lifecycle):
 
         By default the election includes all partitions. Returns the partitions whose leader has changed; partitions
         that need no election are omitted. Raises KafkaError (PREFERRED_LEADER_NOT_AVAILABLE,
-        ELIGIBLE_LEADERS_NOT_AVAILABLE),
-        PartialFailure.
+        ELIGIBLE_LEADERS_NOT_AVAILABLE), PartialFailure.
         """
         from oncelog.admin.elections import elect_leaders
 
@@ -357,10 +355,8 @@ class Admin(Lifecycle):
         aborted batches. This call is for programs that inspect a log; a `Consumer` reads records.
 
         `max_bytes` limits a response, and by default also each partition; a first batch above the limit is still
-        returned.
-        A leader without data waits up to `max_wait_ms` before it responds. Raises OffsetOutOfRange, CorruptRecords and
-        other KafkaErrors,
-        PartialFailure.
+        returned. A leader without data waits up to `max_wait_ms` before it responds. Raises OffsetOutOfRange,
+        CorruptRecords and other KafkaErrors, PartialFailure.
         """
         return await read_log(
             self._calls,

@@ -99,8 +99,7 @@ class Calls:
         self, wanted: Mapping[TopicPartition, V], ask: Ask[V, R], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, R]:
         """Send a request to the leader of each partition; retry if the leader has moved (see `metadata.leaders`).
-        Raises KafkaError,
-        PartialFailure."""
+        Raises KafkaError, PartialFailure."""
         self._open_pool()
         timeout_s = self.timeout_ms(timeout_ms) / 1000
         return settled(

@@ -61,9 +61,9 @@ class DescribedGroup:
 
     `state` of a classic group is PreparingRebalance, CompletingRebalance, Stable, Empty or Dead; `state` of a group of
     the consumer protocol is Assigning, Reconciling, Stable or Empty. `protocol` is the assignor that the group chose,
-    or that the broker uses.
-    `coordinator_id` is the id of the broker that responded. `group_type` is "classic" or "consumer". In a group of the
-    consumer protocol, `epoch` is the group epoch: it grows with each change that can affect the assignment.
+    or that the broker uses. `coordinator_id` is the id of the broker that responded. `group_type` is "classic" or
+    "consumer". In a group of the consumer protocol, `epoch` is the group epoch: it grows with each change that can
+    affect the assignment.
     """
 
     group_id: str
@@ -111,8 +111,7 @@ class GroupAdmin:
 
     async def describe(self, group_ids: Iterable[str]) -> dict[str, DescribedGroup]:
         """Return the state and the members of groups. For a group that does not exist, brokers with DescribeGroups v6
-        or later raise an error; older brokers report the state Dead. Raises
-        KafkaError, PartialFailure.
+        or later raise an error; older brokers report the state Dead. Raises KafkaError, PartialFailure.
         """
         from oncelog_protocol.messages.describe_groups import DescribeGroupsRequest
 
@@ -218,9 +217,8 @@ class GroupAdmin:
 
     async def unstable_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
         """Return the partitions with a pending offset of an open transaction; members that fetch a pending offset wait
-        (KIP-447, S37).
-        `admin.pending_offsets` finds the transaction. The result is empty with brokers older than Kafka 2.5. Raises
-        KafkaError.
+        (KIP-447, S37). `admin.pending_offsets` finds the transaction. The result is empty with brokers older than Kafka
+        2.5. Raises KafkaError.
         """
         from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
 
@@ -331,8 +329,7 @@ def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
 
 def _assignment(data: bytes) -> tuple[TopicPartition, ...]:
     """Return the partitions of a member's assignment (version, then partitions). The result is empty if the assignment
-    is
-    missing or unreadable.
+    is missing or unreadable.
     """
     try:
         assigned = decode_versioned(ConsumerProtocolAssignment, data)

@@ -4,8 +4,8 @@ ends.
 A transaction commits the offsets of its input together with its output (KIP-447). While the transaction is open,
 members that fetch these offsets wait. A process that takes over the partitions of a dead process reads nothing until
 the transaction of the dead process has ended, which happens by transaction.timeout.ms at the latest. Neither the group
-nor its topics show the reason for the
-wait. The reason is found in __consumer_offsets: in the open transactions there and their records.
+nor its topics show the reason for the wait. The reason is found in __consumer_offsets: in the open transactions there
+and their records.
 """
 
 from __future__ import annotations

@@ -3,9 +3,8 @@ that (KIP-939).
 
 The producer id and epoch that own a transaction end it. Without a take-over, the owning pair is the producer id and
 epoch of the transaction's records, which are stored in a PreparedTransaction. `keep` makes this admin client the owner:
-the transaction
-stays open, no longer has a timeout, and the previous owner is fenced. The next producer with the transactional id
-either takes ownership in the same way or aborts the transaction.
+the transaction stays open, no longer has a timeout, and the previous owner is fenced. The next producer with the
+transactional id either takes ownership in the same way or aborts the transaction.
 """
 
 from __future__ import annotations

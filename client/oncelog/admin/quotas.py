@@ -50,7 +50,7 @@ class QuotaAlteration(NamedTuple):
 
 
 async def describe_client_quotas(calls: Calls, which: QuotaFilter = EVERY_QUOTA) -> Quotas:
-    """Raises KafkaError."""
+    """See `Admin.describe_client_quotas`. Raises KafkaError."""
     from oncelog_protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 
     def component(kind: str, name: str | Default | AnyName) -> DescribeClientQuotasRequest.ComponentData:

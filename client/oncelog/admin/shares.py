@@ -65,9 +65,8 @@ class ShareAdmin:
         self._coordinators = Coordinators(calls, CoordinatorType.GROUP)
 
     async def describe(self, group_ids: Iterable[str]) -> dict[str, DescribedShareGroup]:
-        """Return the state and the members of share groups. Raises KafkaError (GROUP_ID_NOT_FOUND, also for a group of
-        another protocol),
-        PartialFailure."""
+        """Return the state and the members of share groups. Raises KafkaError (GROUP_ID_NOT_FOUND, also for a group
+        of another protocol), PartialFailure."""
         from oncelog_protocol.messages.share_group_describe import ShareGroupDescribeRequest
 
         async def ask(group_id: str, node_id: int) -> DescribedShareGroup:

@@ -78,8 +78,7 @@ class TransactionAdmin:
 
         `duration_ms` selects only ids whose transaction has been open for longer. `pattern` is a regular expression
         that the full id must match. Raises KafkaError: INVALID_REQUEST for an unknown state, UnsupportedVersion if a
-        broker is too old for a
-        filter (`duration_ms`: Kafka 3.8, `pattern`: 4.1).
+        broker is too old for a filter (`duration_ms`: Kafka 3.8, `pattern`: 4.1).
         """
         from oncelog_protocol.messages.list_transactions import ListTransactionsRequest
 
@@ -201,8 +200,7 @@ class TransactionAdmin:
 
     async def may_be_aborted(self, partition: TopicPartition, start_offset: int) -> bool:
         """Return whether `abort` splits no transaction: the transaction that begins at `start_offset` hangs, or no
-        transaction is open there.
-        Raises KafkaError."""
+        transaction is open there. Raises KafkaError."""
         (states,) = (await self.producers([partition])).values()
         if all(state.transaction_start_offset != start_offset for state in states):
             return True  # `abort` raises the error

@@ -5,7 +5,7 @@ plan:
 
 - a partition keeps its number of replicas, each on a different broker that may hold replicas;
 - a partition spans no fewer racks than before, unless fewer racks are left; racks count only if all brokers have a
-rack;
+  rack;
 - nothing moves without need: `emptied` moves only the replicas of the leaving brokers, and each move of `balanced`
   brings the loads of two brokers closer together.
 """
@@ -55,8 +55,7 @@ def emptied(current: Assignment, brokers: Racks, sizes: Sizes, leaving: Collecti
     """Return the assignment with no replica on the leaving brokers; all other replicas stay where they are.
 
     Each replica goes to the least loaded broker in a rack that the partition lacks; without such a rack, to the least
-    loaded of all brokers. Raises
-    ValueError if there are too few brokers.
+    loaded of all brokers. Raises ValueError if there are too few brokers.
     """
     staying = {node: rack for node, rack in brokers.items() if node not in leaving}
     placing = _Placing(current, staying, sizes)

@@ -30,7 +30,7 @@ LETTERS: Final = bytes(b"abcdefghijklmnopqrstuvwxyz012345"[number % 32] for numb
 
 
 def values(size: int, seed: int = 0) -> list[bytes]:
-    """Random values of this size, the same in every run."""
+    """Return random values of this size, which are the same in every run."""
     source = random.Random(seed)  # noqa: S311 - no secret
     count = max(1, min(VALUES, VALUES_BYTES // size)) if size else 1
     return [source.randbytes(size).translate(LETTERS) for _ in range(count)]

@@ -82,8 +82,7 @@ def samples(text: str) -> Iterator[Sample]:
 
 def place_of(listener: str | None, host: str) -> tuple[str, int]:
     """Return host and port of the pages of a broker with this `http.listener`; clients reach the broker at `host`.
-    Raises
-    Unread."""
+    Raises Unread."""
     if not listener:
         raise Unread(f"{HTTP_LISTENER} is not set: start brokers with {HTTP_LISTENER}=0.0.0.0:9404 or --http")
     match = _ADDRESS.fullmatch(listener.strip())
@@ -115,7 +114,7 @@ async def read_pages(admin: Admin, broker: Broker) -> BrokerPages:
 
 
 def _read(base: str, broker: Broker) -> BrokerPages:
-    """Raises Unread."""
+    """Read the pages at `base`. Raises Unread."""
     try:
         began, asked_ms = time.monotonic(), now_ms()
         said = json.loads(_get(f"{base}/health/live"))

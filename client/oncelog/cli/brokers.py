@@ -197,7 +197,7 @@ def _carried_out(plan: Planner, bootstrap: str, output: str | None, *, execute: 
 
 
 def _planned(plan: Planner, state: ClusterState) -> Assignment:
-    """Raises Failure."""
+    """Compute the plan. Raises Failure."""
     try:
         return plan(state)
     except ValueError as error:

@@ -50,7 +50,7 @@ class GroupPositions:
 
 
 async def positions_of(admin: Admin, group_id: str) -> GroupPositions:
-    """Raises KafkaError; GROUP_ID_NOT_FOUND for a group that does not exist."""
+    """Return the positions of a group. Raises KafkaError (GROUP_ID_NOT_FOUND for an unknown group)."""
     from oncelog.errors import ErrorCode, KafkaError
 
     group = (await admin.groups.describe([group_id]))[group_id]

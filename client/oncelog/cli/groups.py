@@ -148,8 +148,7 @@ def reset(
 ) -> None:
     """Move the committed offsets of GROUP, which must have no members.
 
-    Positions are written as in `oncelog consume --from`. Plain output: topic, partition, committed offset,
-    new offset.
+    Positions are written as in `oncelog consume --from`. Plain output: topic, partition, committed offset, new offset.
     """
     if [target, shift_by, from_file].count(None) != 2:
         raise click.UsageError("one of --to, --shift-by and --from-file is needed")

@@ -52,7 +52,7 @@ def as_json(record: OutputRecord, *, base64: bool) -> dict[str, Any]:
 
 
 def _contents(record: OutputRecord, encoding: Encoding, decoded: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises UnicodeDecodeError."""
+    """Return the fields for key, value and headers. Raises UnicodeDecodeError."""
 
     def text(data: bytes | None) -> str | None:
         if data is None:
@@ -68,8 +68,7 @@ def _contents(record: OutputRecord, encoding: Encoding, decoded: Mapping[str, An
 
 def parse_json(line: bytes, as_json: Collection[str] = ()) -> InputRecord:
     """Return the record that a line of JSON describes. `as_json` contains `key` or `value` if its format accepts any
-    JSON.
-    Raises ValueError, whose message says which field is wrong.
+    JSON. Raises ValueError, whose message says which field is wrong.
     """
     try:
         fields = json.loads(line)

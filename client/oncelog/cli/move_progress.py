@@ -25,8 +25,8 @@ POLL_SECONDS: Final = 0.5
 async def until_arrived(
     admin: Admin, partitions: Collection[TopicPartition], sizes: Mapping[TopicPartition, int] | None = None
 ) -> None:
-    """Wait until none of these partitions is moving, and show the progress, in bytes if `sizes` are known.
-    Raises KafkaError."""
+    """Wait until none of these partitions is moving, and show the progress, in bytes if `sizes` are known. Raises
+    KafkaError."""
     sizes = sizes or {}
     with Progress(len(partitions), sum(sizes.get(each, 0) for each in partitions)) as progress:
         while moving := await admin.list_partition_reassignments(partitions):

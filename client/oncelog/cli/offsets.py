@@ -62,9 +62,8 @@ Position = Earliest | Latest | AtOffset | BeforeEnd | AtTime
 
 
 def parse_position(text: str, now_ms: int) -> Position:
-    """Return the position that `text` describes; ages count back from `now_ms`. Raises ValueError, whose message lists
-    the
-    valid forms."""
+    """Return the position that `text` describes; ages count back from `now_ms`. Raises ValueError, whose message
+    lists the valid forms."""
     text = text.strip()
     if text == "earliest":
         return Earliest()

@@ -95,7 +95,7 @@ def parsed(name: str, parse: Callable[[str], V]) -> Callable[[str], V]:
 
 
 def key_value(text: str) -> tuple[str, str]:
-    """`key=value`. Raises ValueError."""
+    """Parse `key=value`. Raises ValueError."""
     key, separator, value = text.partition("=")
     if not separator or not key:
         raise ValueError(f"{text!r} is not KEY=VALUE")
@@ -107,8 +107,7 @@ KEY_VALUE: Final = parsed("KEY=VALUE", key_value)
 
 def client_settings(pairs: tuple[tuple[str, str], ...]) -> dict[str, Any]:
     """Convert `-D linger.ms=5` into keyword arguments of a client: {"linger_ms": 5}, added to those of
-    --command-config.
-    The client checks the keys."""
+    --command-config. The client checks the keys."""
     return connection_settings() | {key.replace(".", "_"): _setting(key, value) for key, value in pairs}
 
 

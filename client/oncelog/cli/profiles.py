@@ -30,7 +30,7 @@ MAX_FILE_BYTES: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """None means that the profile has no such setting. None: not said."""
+    """How to reach one cluster; None means that the profile has no such setting."""
 
     bootstrap_servers: str
     command_config: str | None = None
@@ -45,7 +45,7 @@ class Profiles:
     profiles: dict[str, Profile] = field(default_factory=dict)
 
     def named(self, name: str) -> Profile:
-        """Raises UsageError that suggests the nearest name."""
+        """Return the profile with this name. Raises UsageError, which suggests the nearest name."""
         if name not in self.profiles:
             near = get_close_matches(name, self.profiles, n=1)
             hint = f"did you mean {near[0]!r}?" if near else "`oncelog profile list` shows all"

@@ -50,7 +50,7 @@ def _entity(
     ip: str | None,
     ip_default: bool,
 ) -> QuotaEntity:
-    """Raises click.UsageError."""
+    """Return the entity that the options name. Raises click.UsageError."""
     from oncelog_protocol.quotas import DEFAULT, QuotaEntity
 
     def part(option: str, name: str | None, is_default: bool) -> Name:

@@ -33,7 +33,7 @@ DONE, MOVING, OTHER = "done", "moving", "elsewhere"
 
 
 def broker_ids(text: str) -> tuple[int, ...]:
-    """`1,2,3`. Raises ValueError."""
+    """Parse broker ids in the form `1,2,3`. Raises ValueError."""
     try:
         return tuple(dict.fromkeys(int(node) for node in text.split(",")))
     except ValueError as error:
@@ -123,8 +123,8 @@ def execute(
     """Move partitions as the PLAN says, and wait until the moves are done.
 
     If the command is interrupted, check the progress with `verify`, or cancel the moves with `cancel`. The throttle is
-    removed at the end. The
-    exit code is 1 if another client has cancelled some reassignments, or moved partitions elsewhere.
+    removed at the end. The exit code is 1 if another client has cancelled some reassignments, or moved partitions
+    elsewhere.
     """
     plan = _parsed(from_json, plan_file)
 

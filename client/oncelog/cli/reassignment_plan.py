@@ -32,8 +32,7 @@ def to_json(plan: Mapping[TopicPartition, Sequence[int]]) -> str:
 
 def from_json(text: str) -> Assignment:
     """Parse a plan of oncelog or of kafka-reassign-partitions (`log_dirs` is allowed if it requests no directory).
-    Raises
-    ValueError."""
+    Raises ValueError."""
     try:
         document = json.loads(text)
     except ValueError as error:
@@ -85,8 +84,7 @@ def spread(
 
     The numbers of replicas of any two brokers differ by at most one, and each broker leads its share, as far as racks
     allow. If all brokers have a rack, the replicas of a partition are spread over as many racks as possible. Raises
-    ValueError if
-    there are fewer brokers than replicas.
+    ValueError if there are fewer brokers than replicas.
     """
     placing = _Placing(brokers)
     ordered = sorted(current)

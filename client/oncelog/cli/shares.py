@@ -56,8 +56,7 @@ def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> 
 
     All records below the start offset are done. The lag counts the records that are not done yet: records that were
     never delivered, and records that a member is processing or has released. Plain output has a line for each
-    partition: group,
-    state, topic, partition, start offset, lag.
+    partition: group, state, topic, partition, start offset, lag.
     """
 
     async def command() -> list[tuple[DescribedShareGroup, dict[TopicPartition, ShareOffset]]]:

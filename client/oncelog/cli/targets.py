@@ -18,7 +18,7 @@ Target = tuple[str, int | None]
 
 
 def parse_target(text: str) -> Target:
-    """`topic` or `topic:partition`. Raises ValueError."""
+    """Parse `topic` or `topic:partition`. Raises ValueError."""
     topic, separator, partition = text.rpartition(":")
     if not separator:
         return text, None
@@ -31,7 +31,7 @@ TARGET: Final = parsed("TOPIC[:PARTITION]", parse_target)
 
 
 def parse_partition(text: str) -> tuple[str, int]:
-    """`topic:partition`. Raises ValueError."""
+    """Parse `topic:partition`. Raises ValueError."""
     topic, partition = parse_target(text)
     if partition is None:
         raise ValueError(f"{text!r} names no partition: TOPIC:PARTITION is needed")

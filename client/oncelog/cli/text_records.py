@@ -88,9 +88,8 @@ class Lines:
 
 
 def parse_line(line: bytes, *, key_separator: bytes | None, null_value: bytes | None) -> InputRecord:
-    """Parse one line: key and value if the line contains the separator (split at the first separator), otherwise only a
-    value.
-    Raises ValueError if the separator is missing from the line."""
+    """Parse one line: key and value if the line contains the separator (split at the first separator), otherwise
+    only a value. Raises ValueError if the separator is missing from the line."""
     key: bytes | None = None
     value: bytes | None = line
     if key_separator is not None:
@@ -101,7 +100,7 @@ def parse_line(line: bytes, *, key_separator: bytes | None, null_value: bytes | 
 
 
 def parse_header(text: str) -> tuple[str, bytes]:
-    """`name=value`. Raises ValueError."""
+    """Parse a header in the form `name=value`. Raises ValueError."""
     name, separator, value = text.partition("=")
     if not separator:
         raise ValueError(f"a header is NAME=VALUE, not {text!r}")

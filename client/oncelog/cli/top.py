@@ -58,8 +58,7 @@ def top(bootstrap: str, output: str | None, interval: float, once: bool) -> None
     """Show the activity of a cluster, until Ctrl-C.
 
     The command is an admin client, so it also works with Apache Kafka, as far as Kafka reports the values. Plain output
-    has a
-    line for each row of each table, which starts with the table's name; times are in seconds.
+    has a line for each row of each table, which starts with the table's name; times are in seconds.
     """
     if once or output is not None or not sys.stdout.isatty():
         before, now = run(lambda: _look_twice(bootstrap, interval), bootstrap)

@@ -204,7 +204,7 @@ class _Description:
 
 
 async def _describe(admin: Admin, names: Sequence[str]) -> list[_Description]:
-    """Raises KafkaError."""
+    """Describe topics for display. Raises KafkaError."""
     from oncelog.admin.resources import ConfigResource
     from oncelog.cluster import NO_NODE, TopicPartition
     from oncelog.metadata.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP

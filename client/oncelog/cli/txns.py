@@ -302,8 +302,8 @@ def commit(transactional_ids: tuple[str, ...], bootstrap: str, yes: bool) -> Non
 
     Use this only for an application that no longer exists but has decided to commit, as its database shows (two-phase
     commit). All records of the transaction on the brokers become visible, even if its producer had more records to
-    write. The
-    brokers need transaction.two.phase.commit.enable=true. `oncelog txns fence` aborts the transactions instead.
+    write. The brokers need transaction.two.phase.commit.enable=true. `oncelog txns fence` aborts the transactions
+    instead.
     """
     named = ", ".join(transactional_ids)
     _ask(f"Commit the open transactions of {named}, whatever their applications have decided?", yes)

@@ -130,8 +130,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         Raises only KafkaErrors: UnsupportedVersion, ConnectionFailed if the connection is not open, and INVALID_REQUEST
         for a request that cannot be encoded. The future fails with ConnectionFailed or RequestTimedOut; an error of the
         event loop or the transport counts as a lost connection (E55). Cancelling the future only means that the
-        response
-        is not wanted.
+        response is not wanted.
         """
         deadline = self._loop.time() + (self._request_timeout_s if timeout_s is None else timeout_s)
         future: asyncio.Future[R] = self._loop.create_future()

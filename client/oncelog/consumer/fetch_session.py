@@ -58,9 +58,8 @@ class FetchSession:
         return self._session_id != NO_SESSION
 
     def request(self, wanted: Mapping[TopicPartition, FetchPartition]) -> SessionRequest:
-        """Return the request for `wanted`: all partitions, or the changes since the last request. At most one request
-        is
-        outstanding."""
+        """Return the request for `wanted`: all partitions, or the changes since the last request. At most one
+        request is outstanding."""
         known, self._known = self._known, dict(wanted)
         if self._epoch == INITIAL_EPOCH:
             return SessionRequest(self._session_id, INITIAL_EPOCH, wanted, ())

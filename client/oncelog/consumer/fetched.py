@@ -49,8 +49,7 @@ class FetchedPartition:
 
     Invariants: `next_offset` is a lower bound of the next record's offset. `_records` from `_index` on are decoded but
     not taken; the bytes from `_position` on are not decoded. `end_offset` is the offset of the next Fetch, and
-    `end_epoch`
-    the leader epoch of the batch before it.
+    `end_epoch` the leader epoch of the batch before it.
     """
 
     __slots__ = (
@@ -224,9 +223,8 @@ class FetchedPartition:
     def _next(
         self, decode: Callable[[RecordBatch, str, int, int, int], T | None], *, passes_over: bool = True
     ) -> T | None:
-        """Return the result of `decode` for the next batch with visible records; None at the end. With `passes_over`,
-        markers and
-        aborted batches are skipped. Raises CorruptRecords."""
+        """Return the result of `decode` for the next batch with visible records; None at the end. With
+        `passes_over`, markers and aborted batches are skipped. Raises CorruptRecords."""
         while self._position < self.size:
             shown: T | None = None
             try:

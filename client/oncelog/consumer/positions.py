@@ -39,13 +39,13 @@ class PartitionPosition:
       the position `wants_committed` and there is one, otherwise `came_from` if known, otherwise the offset for
       `reset_timestamp` (None means auto.offset.reset).
     - `failures`: number of consecutive responses without a record; after each such response, the next request waits
-    until `not_before` (loop time).
+      until `not_before` (loop time).
     - `preferred_replica`: a nearer replica, used until `preferred_until` (loop time).
     - `fetching_from`: the node of the outstanding Fetch; `starting_from`: the node of the last look-up
       (`offset_reset`).
     - `agreed_epoch`: epoch of the last leader whose log was found to contain the records before the position.
     - `behind`: number of consecutive metadata refreshes that knew only leaders older than the position's epoch
-    (`validation`).
+      (`validation`).
     - `seeks`: incremented by every action that invalidates outstanding responses.
     - `epoch_is_read`: whether `_last_epoch` is the epoch of a batch that was read; the epoch of a committed offset or a
       seek may belong to no batch.
@@ -239,10 +239,9 @@ class Positions:
     """All assigned partitions in round-robin order.
 
     Records and errors share the order, so that a backlog of one partition does not delay the error of another partition
-    (E53).
-    `poll` is the number of polls of the application. `withheld` contains the end of the returned records for partitions
-    whose next records are taken but not returned yet (`deserializing`). A partition that the application drops or moves
-    loses its entry, and its position then counts unchanged.
+    (E53). `poll` is the number of polls of the application. `withheld` contains the end of the returned records for
+    partitions whose next records are taken but not returned yet (`deserializing`). A partition that the application
+    drops or moves loses its entry, and its position then counts unchanged.
     """
 
     def __init__(self) -> None:
@@ -315,11 +314,10 @@ class Positions:
         ]
 
     def fetchable(self, now: float, *, buffer_bytes: int, total_bytes: int) -> list[PartitionPosition]:
-        """A partition with some buffered data is fetched too, so that the next response is in transit while the
-        buffered data are processed; after a failure, only once the buffered data have proved readable.
+        """Return the positions to fetch: `buffer_bytes` suffice for one partition, `total_bytes` for all partitions.
 
-        A partition with some buffered data is fetched, too, so that the next response is in transit while this one is
-        processed; after a failure only once the buffered data have proved readable.
+        A partition with some buffered data is fetched too, so that the next response is in transit while the buffered
+        data are processed; after a failure, only once the buffered data have proved readable.
         """
         total = sum(position.buffered_bytes for position in self)
         return [
@@ -389,9 +387,7 @@ class Positions:
 
     def next_in_turn(self) -> PartitionPosition | None:
         """Return the partition to iterate over next, and move it to the end of the order; None if no partition has
-        buffered data. Raises
-        the
-        error of an earlier partition in the order."""
+        buffered data. Raises the error of an earlier partition in the order."""
         for position in self._with_news():
             if not position.fetched:
                 self._raise_error(position)

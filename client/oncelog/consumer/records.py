@@ -61,8 +61,7 @@ class ColumnBatch:
     leader_epoch: int
 
     def cut(self, start: int, end: int) -> ColumnBatch | None:
-        """Return the records with `start` <= offset < `end`; None if there are none. Returns the batch itself
-        if
+        """Return the records with `start` <= offset < `end`; None if there are none. Returns the batch itself if
         nothing is cut."""
         low, high = bisect_left(self.offsets, start), bisect_left(self.offsets, end)
         if low >= high:
@@ -76,8 +75,8 @@ class ColumnBatch:
 
 class UndecodedBatch(NamedTuple):
     """A batch whose records are decompressed, but not decoded. Only records with `start` <= offset < `end` count,
-    because a batch may begin before the fetched offset. If the batch was not compressed, `data` is
-    a view of the fetch response."""
+    because a batch may begin before the fetched offset. If the batch was not compressed, `data` is a view of the
+    fetch response."""
 
     batch: RecordBatch
     data: bytes | memoryview

@@ -1,8 +1,8 @@
 """Detects log truncation before a position, by leader epochs (KIP-320). Pure.
 
-A position has the leader epoch of the batch before it, or the epoch given with a committed offset or a seek.
-The given epoch need not be the epoch of any batch, because ListOffsets returns the leader's epoch for the log end. The
-given epoch therefore decides only which leaders are too old to ask; it is no evidence of the log's content (S92).
+A position has the leader epoch of the batch before it, or the epoch given with a committed offset or a seek. The given
+epoch need not be the epoch of any batch, because ListOffsets returns the leader's epoch for the log end. The given
+epoch therefore decides only which leaders are too old to ask; it is no evidence of the log's content (S92).
 
 A leader of a newer epoch may have different records from some offset on, after an unclean election or after the only
 replica with the records that a consumer had read was lost. The consumer asks the leader for the end offset of the

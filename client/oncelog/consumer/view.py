@@ -50,8 +50,8 @@ class ConsumerView(Lifecycle):
 
     def highwater(self, partition: TopicPartition) -> int | None:
         """Return the high watermark as of the last response: the offset after the last record that all in-sync replicas
-        have.
-        The result is None while the high watermark is unknown. Raises ValueError for a partition that is not assigned.
+        have. The result is None while the high watermark is unknown. Raises ValueError for a partition that is not
+        assigned.
         """
         end = self._positions.get(partition).high_watermark
         return None if end == UNKNOWN_OFFSET else end

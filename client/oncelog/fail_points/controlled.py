@@ -59,7 +59,7 @@ class ControlledFaults:
         times: int | None = 1,
         filters: Mapping[str, str] | None = None,
     ) -> Fault:
-        """Raises TooManyFaults."""
+        """Set a fault and return it. Raises TooManyFaults."""
         with self._changed:
             if len(self._faults) >= MAX_FAULTS:
                 raise TooManyFaults(f"{MAX_FAULTS} faults are set")

@@ -75,8 +75,7 @@ class Metadata:
     @contextmanager
     def waiting_for(self, topics: Iterable[str]) -> Iterator[None]:
         """Request these topics as well, from the next refresh to the end of the block. Raises InvalidTopic for an
-        invalid
-        name."""
+        invalid name."""
         names = set(topics)
         for name in names:
             check_topic(name)

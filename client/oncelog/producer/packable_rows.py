@@ -31,8 +31,7 @@ class PackableRows(Protocol):
         not fit.
 
         `now_ms` is the timestamp of records without a timestamp. `first_offset` is the offset delta of the first record
-        in its
-        batch, and `base_timestamp_ms` the batch's base timestamp.
+        in its batch, and `base_timestamp_ms` the batch's base timestamp.
         """
 
     def row(self, index: int, now_ms: int) -> Row:

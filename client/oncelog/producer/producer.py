@@ -220,9 +220,8 @@ class Producer(Lifecycle, Generic[K, V]):
         record to read.
 
         `group` is the result of `consumer.group_metadata()`; with it, the coordinator fences a consumer that is behind
-        its group (S37, S46).
-        Raises AbortableError, FatalError, InvalidTransactionState, and ValueError for a negative offset or a missing
-        group id.
+        its group (S37, S46). Raises AbortableError, FatalError, InvalidTransactionState, and ValueError for a negative
+        offset or a missing group id.
         """
         if not group.group_id:
             raise ValueError("group: has no group id, so no offsets can be committed for it")
@@ -366,9 +365,8 @@ class Producer(Lifecycle, Generic[K, V]):
         """Send a record for each of `values` to one partition, in order; other columns must be as long as `values`.
 
         All records share one future: it gets the metadata of the first record when all are acknowledged, or the first
-        error.
-        One call is cheaper than as many calls of `send`. Raises the errors of `send`, and ValueError if there are no
-        values or a column has another length. The records before a refused record have then been queued; in a
+        error. One call is cheaper than as many calls of `send`. Raises the errors of `send`, and ValueError if there
+        are no values or a column has another length. The records before a refused record have then been queued; in a
         transaction, abort it.
         """
         if self.spans is not None and not isinstance(headers, TracedColumn):
@@ -430,9 +428,8 @@ class Producer(Lifecycle, Generic[K, V]):
 
     async def close(self, timeout_s: float | None = None) -> None:
         """Flush for at most `timeout_s` (None means as long as delivery.timeout.ms allows), then close the producer. An
-        open transaction
-        is aborted, unless it was prepared. With acks=0, brokers get the same time, but at most request.timeout.ms, to
-        read the data.
+        open transaction is aborted, unless it was prepared. With acks=0, brokers get the same time, but at most
+        request.timeout.ms, to read the data.
 
         Unacknowledged records then fail with ClientClosed. A second call does nothing.
         """

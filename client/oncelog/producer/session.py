@@ -1,11 +1,9 @@
 """One producer session: the identity that is stamped on its batches, and the decision about errors of sequence numbers.
-Pure
-(S20-S29).
+Pure (S20-S29).
 
 A session has one identity at any moment. When only a new epoch can resolve the numbers of a partition, an idempotent
 producer raises its epoch itself (KIP-360); other partitions switch to the new epoch when no batch of the old epoch is
-unacknowledged. A
-transactional producer gets its next epoch from the coordinator, after an abort.
+unacknowledged. A transactional producer gets its next epoch from the coordinator, after an abort.
 """
 
 from __future__ import annotations

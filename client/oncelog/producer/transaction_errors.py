@@ -48,8 +48,7 @@ class End(Enum):
 class Rule(NamedTuple):
     """The rule for one code. `answer` is the meaning of the code in a coordinator's response. `write` is its meaning in
     a Produce response, once the batch is given up. `end` is the way in which a transaction that failed with the code is
-    ended.
-    `is_repeated` says whether the same records may succeed in another transaction (`consume_process_produce`).
+    ended. `is_repeated` says whether the same records may succeed in another transaction (`consume_process_produce`).
     """
 
     answer: Meaning

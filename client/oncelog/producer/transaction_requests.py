@@ -112,7 +112,7 @@ def init_producer_id(
 def add_partitions(
     transactional_id: str, identity: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    """S36."""
+    """Return a request that adds partitions to the transaction (S36)."""
     topics = [
         AddPartitionsToTxnTopic(name=name, partitions=[partition.partition for partition in group])
         for name, group in groupby(sorted(partitions), key=_topic)
@@ -126,7 +126,7 @@ def add_partitions(
 
 
 def add_offsets(transactional_id: str, identity: ProducerIdAndEpoch, group_id: str) -> AddOffsetsToTxnRequest:
-    """S37."""
+    """Return a request that adds the offsets of a group to the transaction (S37)."""
     return AddOffsetsToTxnRequest(
         transactional_id=transactional_id,
         producer_id=identity.producer_id,
@@ -141,7 +141,7 @@ def txn_offset_commit(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     group: ConsumerGroupMetadata,
 ) -> TxnOffsetCommitRequest:
-    """S37, S46."""
+    """Return a request that commits offsets of a group with the transaction (S37, S46)."""
     topic_type = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
     topics = [
         topic_type(
@@ -171,7 +171,7 @@ def txn_offset_commit(
 
 
 def end_txn(transactional_id: str, identity: ProducerIdAndEpoch, *, commits: bool) -> EndTxnRequest:
-    """S38."""
+    """Return a request that commits or aborts the transaction (S38)."""
     return EndTxnRequest(
         transactional_id=transactional_id,
         producer_id=identity.producer_id,

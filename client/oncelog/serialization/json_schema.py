@@ -1,8 +1,7 @@
 """The JSON Schema codec, based on jsonschema. Pure.
 
 A `$ref` refers to a place in the schema, or to another schema that the registry lists as a reference. Nothing is
-fetched from the
-address in a `$ref`.
+fetched from the address in a `$ref`.
 """
 
 from __future__ import annotations

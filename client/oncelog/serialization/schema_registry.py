@@ -69,8 +69,7 @@ class SchemaRegistry(Lifecycle):
 
     async def schema(self, schema_id: int, form: str = "") -> Schema:
         """Return the schema with an id. `form` SERIALIZED requests a Protobuf schema as a descriptor. Raises
-        SchemaNotFound,
-        RegistryUnavailable."""
+        SchemaNotFound, RegistryUnavailable."""
 
         async def load() -> Schema:
             return schema_of(await self._http.ask("GET", f"/schemas/ids/{schema_id}{_query(form)}"))
@@ -78,9 +77,8 @@ class SchemaRegistry(Lifecycle):
         return await self._by_id.get((schema_id, form), load)
 
     async def version(self, subject: str, version: int | str = LATEST, form: str = "") -> RegisteredSchema:
-        """Return a version of a subject, by default the latest. `form` has the meaning that it has in `schema`. Raises
-        SchemaNotFound,
-        RegistryUnavailable."""
+        """Return a version of a subject, by default the latest. `form` has the meaning that it has in `schema`.
+        Raises SchemaNotFound, RegistryUnavailable."""
         path = f"/subjects/{_quoted(subject)}/versions/{version}{_query(form)}"
 
         async def load() -> RegisteredSchema:

@@ -28,8 +28,7 @@ def record_name(context: SerializationContext, record: str | None) -> str:
 
 def topic_record_name(context: SerializationContext, record: str | None) -> str:
     """Return `orders-com.example.Order`, for example; a topic may then have several kinds of records. Raises
-    SerializationError for a schema without a
-    name."""
+    SerializationError for a schema without a name."""
     return f"{context.topic}-{_named(record)}"
 
 

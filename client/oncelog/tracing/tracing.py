@@ -108,9 +108,8 @@ class Tracing:
         """Wrap the processing of one or several records; records that are sent in the block continue their trace.
 
         The span of one record is a child of the span in which the record was sent, with a link to the current span. The
-        span of
-        several records is a child of the current span, with links to the spans in which they were sent. An exception is
-        recorded, and propagates.
+        span of several records is a child of the current span, with links to the spans in which they were sent. An
+        exception is recorded, and propagates.
         """
         context = contexts.get_current()
         record, many = _one_or_many(records)

@@ -1,9 +1,8 @@
 """The records of `__consumer_offsets` that the classic protocol writes: committed offsets and groups.
 
 Keys of type 0 and 1 are committed offsets, and keys of type 2 are groups; types from 3 on belong to KIP-848 and later
-protocols. A
-tombstone (value None) removes the offset or group. Values are read in all versions, and written in the version that
-current Kafka writes, which tools and brokers without tagged fields can read (KIP-915).
+protocols. A tombstone (value None) removes the offset or group. Values are read in all versions, and written in the
+version that current Kafka writes, which tools and brokers without tagged fields can read (KIP-915).
 """
 
 from __future__ import annotations

@@ -34,10 +34,8 @@ class AlterPartitionReassignmentsResponse:
     ended.
 
     Errors of the entire request: NOT_CONTROLLER, CLUSTER_AUTHORIZATION_FAILED, REQUEST_TIMED_OUT. Errors of a
-    partition:
-    UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR (v1, if the factor must not
-    change),
-    NO_REASSIGNMENT_IN_PROGRESS (nothing to cancel), INVALID_REQUEST (a partition is named twice).
+    partition: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR (v1, if the factor
+    must not change), NO_REASSIGNMENT_IN_PROGRESS (nothing to cancel), INVALID_REQUEST (a partition is named twice).
     """
 
     throttle_time_ms: int = int32(default=0)

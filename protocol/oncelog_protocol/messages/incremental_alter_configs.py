@@ -50,8 +50,7 @@ class IncrementalAlterConfigsResponse:
     v1: flexible.
 
     Errors of a resource: INVALID_CONFIG, INVALID_REQUEST (a key named twice, a null value, an operation that does not
-    suit the key),
-    UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION, NOT_CONTROLLER, TOPIC_AUTHORIZATION_FAILED,
+    suit the key), UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION, NOT_CONTROLLER, TOPIC_AUTHORIZATION_FAILED,
     CLUSTER_AUTHORIZATION_FAILED.
     """
 

@@ -1,5 +1,5 @@
-"""ListPartitionReassignments (46): lists the partitions that are being reassigned (KIP-455). The controller
-serves this request."""
+"""ListPartitionReassignments (46): lists the partitions that are being reassigned (KIP-455). The controller serves
+this request."""
 
 from __future__ import annotations
 

@@ -50,8 +50,7 @@ class MetadataResponse:
 
     Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION,
     TOPIC_AUTHORIZATION_FAILED, LEADER_NOT_AVAILABLE (the topic was just created). Errors of a partition:
-    LEADER_NOT_AVAILABLE,
-    LISTENER_NOT_FOUND.
+    LEADER_NOT_AVAILABLE, LISTENER_NOT_FOUND.
     """
 
     throttle_time_ms: int = int32("3+", default=0)

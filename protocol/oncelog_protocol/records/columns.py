@@ -5,8 +5,7 @@ Two decoders for the bytes give the same result. The general decoder decodes fie
 one- and two-byte varints inline, because a function call for each field would double the time. However, producers often
 write runs of records that differ only in content, with equal lengths and consecutive offsets. Such a run is a matrix
 with a row per record, so one strided slice reads a field of all records; checking and slicing the run costs a quarter
-of the time.
-The module `record` describes the format.
+of the time. The module `record` describes the format.
 """
 
 from __future__ import annotations

@@ -113,8 +113,7 @@ def decompress(codec: int, data: Buffer, *, max_bytes: int) -> bytes:
     """Return the decompressed data, if it is at most `max_bytes` long.
 
     Raises CorruptBatch for an unknown codec and for data of another codec, and RecordsTooLarge for more than
-    `max_bytes`.
-    `max_bytes` limits the memory, whatever the data claim; a window of at most ZSTD_WINDOW is added.
+    `max_bytes`. `max_bytes` limits the memory, whatever the data claim; a window of at most ZSTD_WINDOW is added.
     """
     if codec == Compression.NONE:
         if len(data) > max_bytes:

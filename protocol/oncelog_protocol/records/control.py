@@ -5,8 +5,7 @@
 
 A marker is the only record in its batch, which has the transactional bit and the control bit, and base sequence -1
 (S39). Later versions may append fields, so additional bytes are no error, but missing bytes are. Source: Kafka's
-ControlRecordType,
-EndTransactionMarker.
+ControlRecordType, EndTransactionMarker.
 """
 
 from __future__ import annotations

@@ -38,8 +38,7 @@ def pack(
 ) -> tuple[bytes, int]:
     """Encode as many records as fit into `room` bytes, one after another, and return the bytes and the number of
     records. The number is 0 only if the first record does not fit. `first_offset` is the offset delta of the first
-    record. There are as
-    many `keys` as `values`.
+    record. There are as many `keys` as `values`.
 
     Raises ValueError if a number is out of range.
     """

@@ -1,8 +1,8 @@
 """Rewrites a batch from which the log cleaner has removed records (KIP-534, S56).
 
 Offsets, timestamps, producer and sequence stay the same. The base offset and the last offset delta are kept too, so the
-batch covers the same range of offsets and of sequences.
-The source is Kafka's MemoryRecords.filterTo and DefaultRecordBatch.writeEmptyHeader.
+batch covers the same range of offsets and of sequences. The source is Kafka's MemoryRecords.filterTo and
+DefaultRecordBatch.writeEmptyHeader.
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ def rewrite_batch(
     decompressed records.
 
     The batch's tombstones or its marker may be removed from the time `delete_horizon_ms` on; None keeps the horizon of
-    the batch.
-    The function needs no event loop, so it may run in a worker thread. Raises CorruptBatch.
+    the batch. The function needs no event loop, so it may run in a worker thread. Raises CorruptBatch.
     """
     attributes, base_timestamp = batch.attributes, batch.base_timestamp
     max_timestamp = batch.max_timestamp

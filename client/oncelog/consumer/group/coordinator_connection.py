@@ -50,9 +50,8 @@ class CoordinatorConnection:
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
 
     async def send(self, request: Request[R], timeout_s: float | None = None) -> R:
-        """Raises KafkaError. Send a request to the coordinator; after a connection error, the coordinator is looked up
-        again.
-        """
+        """Send a request to the coordinator; after a connection error, look up the coordinator again. Raises
+        KafkaError."""
         coordinator = await self._find()
         try:
             return await self._pool.send(coordinator.node_id, request, timeout_s)

@@ -36,9 +36,8 @@ class Said(NamedTuple):
 
 
 class EpochHeartbeat:
-    """The state of the heartbeats. `epoch` is the epoch of the member, 0 without membership. The next heartbeat is due
-    in
-    `interval_s`."""
+    """The state of the heartbeats. `epoch` is the epoch of the member, 0 without membership. The next heartbeat is
+    due in `interval_s`."""
 
     def __init__(self, config: ConsumerConfig) -> None:
         self._config = config

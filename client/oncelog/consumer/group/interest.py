@@ -33,8 +33,7 @@ class RebalanceListener:
 
     async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
         """Called after a rebalance with the newly assigned partitions, which may be none. With eager strategies all
-        partitions are
-        new."""
+        partitions are new."""
 
     async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
         """Called before these partitions are revoked; processed records may still be committed."""

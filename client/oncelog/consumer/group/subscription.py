@@ -1,6 +1,5 @@
-"""Encodes and decodes subscriptions and assignments of the consumer protocol: single partitions in memory, partitions
-grouped by topic on the wire.
-Pure."""
+"""Encodes and decodes subscriptions and assignments of the consumer protocol: single partitions in memory,
+partitions grouped by topic on the wire. Pure."""
 
 from __future__ import annotations
 
@@ -50,7 +49,7 @@ class Subscription:
 
     @classmethod
     def decode(cls, data: Buffer) -> Subscription:
-        """Raises MalformedMessage."""
+        """Decode a subscription. Raises MalformedMessage."""
         told = decode_versioned(ConsumerProtocolSubscription, data)
         owned = (TopicPartition(part.topic, index) for part in told.owned_partitions for index in part.partitions)
         return cls(tuple(told.topics), tuple(owned), told.generation_id, told.rack_id or None, told.user_data)
@@ -80,9 +79,8 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
-    """Raises MalformedMessage. Decode an assignment; empty data are an empty assignment, because some leaders leave
-    members out.
-    """
+    """Decode an assignment; empty data are an empty assignment, because some leaders leave members out. Raises
+    MalformedMessage."""
     if not len(data):
         return ()
     told = decode_versioned(ConsumerProtocolAssignment, data)
