@@ -143,8 +143,8 @@ class Cluster:
 def error_of(answer: MetadataTopic) -> int:
     """Return the error code of a topic in a Metadata response.
 
-    The code is LEADER_NOT_AVAILABLE if the partition numbers are not exactly 0 to n-1. Such a topic cannot exist, and
-    sparse numbers would create a queue for each number in between.
+    The code is LEADER_NOT_AVAILABLE if the partition numbers are not exactly 0 to n-1. A topic with other numbers
+    cannot exist, and sparse numbers would create a queue for each number in between.
     """
     return ErrorCode.LEADER_NOT_AVAILABLE if fault_of(answer) is not None else answer.error_code
 

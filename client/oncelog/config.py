@@ -217,9 +217,9 @@ class ProducerConfig(ClientConfig):
     """
     partitioner_ignore_keys: bool = False
     partitioner: Partitioner | None = None
-    """A function that returns the partition of each record without a named partition. Its arguments are the key (bytes
-    or None), all partitions of the topic, and the partitions that have a leader. None means Java's choice, the murmur2
-    hash of the key.
+    """A function that returns the partition of each record without a named partition. The arguments of the function are
+    the key (bytes or None), all partitions of the topic, and the partitions that have a leader. None means Java's
+    choice, the murmur2 hash of the key.
     """
     interceptors: ProducerInterceptors = ()
     """Objects whose methods are called when records are sent and acknowledged."""
@@ -336,7 +336,7 @@ class ConsumerConfig(ClientConfig):
     """"read_committed" returns only records that do not belong to open or aborted transactions."""
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
     """Maximum bytes of one batch after decompression. A larger batch raises CorruptRecords, and the position stays
-    before it. Kafka has no such key; without the limit, a malicious batch of a few kilobytes could fill the memory.
+    before it. Kafka has no such key. Without this limit, a malicious batch of a few kilobytes could fill the memory.
     """
     check_crcs: bool = True
     default_api_timeout_ms: int = 60_000

@@ -58,8 +58,8 @@ async def consume_process_produce(
     stored: dict[TopicPartition, int | None] = {}
     while stop is None or not stop.is_set():
         polled = await consumer.poll(POLL_TIMEOUT_MS, max_records)
-        # Both values are those of this poll, because a member that was expelled from its group since then must be
-        # refused (S46).
+        # The positions and the group metadata are those of this poll, because a member that was expelled from its group
+        # since then must be refused (S46).
         consumed, group = consumer.consumed(), consumer.group_metadata()
         try:
             offsets = await _to_commit(consumer, polled, consumed, stored)

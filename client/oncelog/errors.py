@@ -2,31 +2,27 @@
 
     KafkaError                    carries `code` (an ErrorCode) and `message`
     ├── RetriableError            the same call may succeed later; the client itself retries until its timeout
-    │   ├── StaleMetadata         ... after the metadata was refreshed: the leader has moved, the topic is not there yet
-    │   ├── ConnectionFailed      ... on a new connection: none could be made, or it broke before the answer
-    │   └── RequestTimedOut       no answer in time; whether it took effect is not known
-    │       ├── DeliveryTimeout   a record was not acknowledged within delivery.timeout.ms
-    │       └── EndNotKnown       a commit or abort takes longer than max.block.ms: call again to wait on
-    ├── FatalError                this client cannot go on
-    │   ├── AuthenticationFailed
-    │   ├── UnsupportedVersion    broker and client have no version of an API in common
-    │   ├── ProducerFenced        another producer has fenced this one
-    │   ├── FencedInstance        another consumer uses the group.instance.id
-    │   └── ClientClosed          the client was closed before or during the call
-    ├── AbortableError            the transaction can only be aborted; then the next one may begin
-    ├── AuthorizationFailed
-    ├── OffsetOutOfRange          and auto.offset.reset is "none"
-    │   └── LogTruncationError    ... because the log was truncated below it
-    ├── MessageTooLarge
-    ├── CommitFailed              offsets were not stored: the group has rebalanced since they were read
-    ├── OutOfOrderSequence        an earlier batch is missing in the log: this one was not appended
-    │   └── OutcomeUnknown        ... as far as is known: an earlier attempt may still arrive, so it is not sent again
-    ├── InvalidTransactionState   a call not allowed in this state of the transaction
+    │   ├── StaleMetadata         ... after a metadata refresh: the leader has moved, or the topic does not exist yet
+    │   ├── ConnectionFailed      ... on a new connection: connecting failed, or the connection broke before the
+    response │   └── RequestTimedOut       no response in time; it is unknown whether the request took effect │
+    ├── DeliveryTimeout   a record was not acknowledged within delivery.timeout.ms │       └── EndNotKnown       a
+    commit or abort takes longer than max.block.ms: call again to continue waiting ├── FatalError                this
+    client cannot continue │   ├── AuthenticationFailed │   ├── UnsupportedVersion    broker and client have no version
+    of an API in common │   ├── ProducerFenced        another producer has fenced this one │   ├── FencedInstance
+    another consumer uses the group.instance.id │   └── ClientClosed          the client was closed before or during the
+    call ├── AbortableError            the transaction can only be aborted; then the next transaction may begin ├──
+    AuthorizationFailed ├── OffsetOutOfRange          the position is outside the log, and auto.offset.reset is "none" │
+    └── LogTruncationError    ... because the log was truncated below the position
+    ├── MessageTooLarge           a record is larger than the client or the topic accepts
+    ├── CommitFailed              offsets were not stored, because the group has rebalanced
+    ├── OutOfOrderSequence        an earlier batch is missing in the log, so this batch was not appended
+    │   └── OutcomeUnknown        ... but an earlier attempt may still arrive, so the batch is not sent again
+    ├── InvalidTransactionState   the call is not allowed in this state of the transaction
     ├── CorruptRecords            a fetched batch failed its checks
     ├── BufferExhausted           no room in buffer.memory within max.block.ms
     ├── TopicAlreadyExists
     ├── InvalidTopic
-    ├── PartialFailure            some items of an Admin call failed; `errors` and `results` say which
+    ├── PartialFailure            some items of an Admin call failed; `errors` and `results` contain the outcomes
     └── ConfigError               (also a ValueError) a configuration key has a value that is not allowed
 
 Only errors that callers distinguish have classes; other codes are RetriableError or plain KafkaError.
@@ -206,8 +202,9 @@ class MessageTooLarge(KafkaError):
 
 
 class RejectedWithBatch(KafkaError):
-    """Another record of the batch was invalid, and a batch is appended entirely or not at all. This record may be
-    sent again (KIP-467)."""
+    """Another record of the batch was invalid, and a batch is appended entirely or not at all. The producer may send
+    this record again (KIP-467).
+    """
 
     def __init__(self, cause: KafkaError) -> None:
         super().__init__(

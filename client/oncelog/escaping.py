@@ -1,9 +1,8 @@
 """(pure) Escapes text of foreign origin for display in a terminal or page.
 
-Names, metadata and messages may come from anyone who may write to the cluster. Invisible characters, and those that
-affect their neighbours (control characters of ASCII and Latin-1, direction marks, zero-width characters, line breaks),
-become escapes: `\\x1b`, `\\u202e`.
-"""
+Names, metadata and messages may come from anyone who may write to the cluster. Invisible characters, and characters
+that affect their neighbours (control characters of ASCII and Latin-1, direction marks, zero-width characters, line
+breaks), become escapes: `\\x1b`, `\\u202e`."""
 
 from __future__ import annotations
 
@@ -26,7 +25,7 @@ def visible_bytes(data: bytes) -> bytes:
 def visible_json(document: str) -> str:
     """Return a JSON document with JSON escapes for the same characters, so that parsing it gives the same values.
 
-    Without `ensure_ascii`, json.dumps escapes no character above 0x7e; it never escapes 0x7f. Line breaks between
+    Without `ensure_ascii`, json.dumps escapes no character above 0x7e, and even with it not 0x7f. Line breaks between
     values are kept.
     """
     if document.isprintable():

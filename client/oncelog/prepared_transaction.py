@@ -26,8 +26,8 @@ class PreparedTransaction(NamedTuple):
     """An open transaction whose records are all written; it stays open until it is committed, aborted or times out.
 
     `is_v2` says that the transaction began under transactions V2 (KIP-890). `Producer.prepare_transaction` returns this
-    object; `Producer.complete_transaction` and `admin.transactions.end` accept it. It can be stored as JSON (a list of
-    four values) or by pickle.
+    object; `Producer.complete_transaction` and `admin.transactions.end` accept it. A PreparedTransaction can be stored
+    as JSON (a list of four values) or by pickle.
     """
 
     transactional_id: str

@@ -1,8 +1,8 @@
 """The metadata that consumers exchange through the coordinator, which does not parse them: subscriptions and
 assignments.
 
-Each value is an int16 version, followed by the message in that version. Newer versions only append fields, so a reader
-decodes an unknown version as the newest version that it knows.
+A subscription or assignment is an int16 version, followed by the message in that version. Newer versions only append
+fields, so a reader decodes an unknown version as the newest version that it knows.
 """
 
 from __future__ import annotations

@@ -190,8 +190,8 @@ class KafkaError(Exception):
         return self.code.retriable
 
     def as_value(self) -> Self:
-        """Return this error for storing or passing on instead of raising. Its traceback is removed, because the frames
-        keep their local variables alive, often including the error itself.
+        """Return this error for storing or passing on instead of raising. The traceback of the error is removed,
+        because the frames keep their local variables alive, often including the error itself.
         """
         self.__traceback__ = self.__context__ = None
         return self

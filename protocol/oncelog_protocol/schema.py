@@ -34,7 +34,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Records = Buffer | None
-"""Record data: unchanged batches. They are decoded as a memoryview of the frame, and encoded without a copy."""
+"""Record data: unchanged batches. Record data are decoded as a memoryview of the frame, and encoded without a copy."""
 
 OWN_TAGS: Final = 10_000
 """Tagged fields from this number on are oncelog's own. Kafka numbers its own tags from 0 up, and a reader skips unknown
@@ -205,7 +205,8 @@ def array(
     tag: int | None = None,
     tagged: str | None = None,
 ) -> Any:
-    """Declare a list. Its elements are the struct that the annotation names, or `of=int32()` and the like."""
+    """Declare a list. The elements of the list are the struct that the annotation names, or `of=int32()` and the
+    like."""
     return _field(
         "array",
         versions,

@@ -28,7 +28,8 @@ def uuid_to_string(uuid: bytes) -> str:
 def uuid_from_string(text: str) -> bytes:
     """Return the 16 bytes for a text of 22 characters (with or without padding). Raises ValueError for other text."""
     stripped = text.rstrip("=")
-    if len(stripped) != UUID_STRING_CHARS or "+" in stripped or "/" in stripped:  # where Java and librdkafka differ
+    # Java and librdkafka treat "+" and "/" differently, so both are refused.
+    if len(stripped) != UUID_STRING_CHARS or "+" in stripped or "/" in stripped:
         raise ValueError(f"a uuid has {UUID_STRING_CHARS} base64url characters, not {text!r:.40}")
     try:
         return base64.b64decode(stripped.encode("ascii") + b"==", altchars=b"-_", validate=True)

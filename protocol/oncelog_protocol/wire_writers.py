@@ -17,8 +17,8 @@ INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")
 
 _ONE_BYTE: Final = tuple(bytes((i,)) for i in range(256))
-"""One-byte varints of numbers below 0x80, which nearly all numbers are; callers use this table before they call
-`uvarint`.
+"""One-byte varints of the numbers below 0x80; nearly all numbers are that small, so callers use this table before they
+call `uvarint`.
 """
 
 

@@ -41,9 +41,9 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One member; `assignment` is empty while a classic group rebalances, and for members that are not consumers. In a
-    group of the consumer protocol, `assignment` is the current assignment, `target` the target assignment, and `epoch`
-    the epoch of the member.
+    """A group member; `assignment` is empty while a classic group rebalances, and for members that are not consumers.
+    In a group of the consumer protocol, `assignment` is the current assignment, `target` the target assignment, and
+    `epoch` the epoch of the member.
     """
 
     member_id: str

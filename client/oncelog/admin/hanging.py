@@ -1,9 +1,9 @@
 """Combines the state of transactions at coordinators and in partitions, to find hanging transactions. Pure.
 
-A transaction is *open* in a partition from its first record there until its marker. Its coordinator writes the marker
-to each partition that it lists for the transaction. An open transaction *hangs* if no coordinator knows the
-transaction, or if its coordinator does not list this partition. Nothing ends a hanging transaction, so read_committed
-readers of the partition are stuck at its first record until an operator ends it (E32, KIP-664).
+A transaction is *open* in a partition from its first record there until its marker. The coordinator of a transaction
+writes the marker to each partition that it lists for the transaction. An open transaction *hangs* if no coordinator
+knows the transaction, or if its coordinator does not list this partition. Nothing ends a hanging transaction, so
+read_committed readers of the partition are stuck at its first record until an operator ends it (E32, KIP-664).
 """
 
 from __future__ import annotations

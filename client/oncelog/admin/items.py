@@ -1,4 +1,4 @@
-"""Processes calls for several items, each of which succeeds or fails independently."""
+"""Processes calls for several items; each item succeeds or fails independently of the others."""
 
 from __future__ import annotations
 

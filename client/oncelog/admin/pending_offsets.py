@@ -42,7 +42,7 @@ partition with an old transaction may have more bytes; pending offsets beyond th
 
 @dataclass(frozen=True, slots=True)
 class PendingOffset:
-    """An offset that is committed when `transaction` commits. `explained` describes how that transaction holds back its
+    """An offset that is committed when `transaction` commits. `explained` describes how the transaction holds back its
     partition of __consumer_offsets: its start, its end, and whether it hangs.
     """
 

@@ -29,8 +29,8 @@ ANY_NAME: Final = AnyName()
 
 
 class QuotaFilter(NamedTuple):
-    """Selects entities: each field is a name, DEFAULT, ANY_NAME or None. None matches entities with or without that
-    part; if `is_strict`, None matches only entities without that part.
+    """Selects entities: each field is a name, DEFAULT, ANY_NAME or None. A field of None matches entities with or
+    without that part; if `is_strict`, it matches only entities without that part.
     """
 
     user: Name | AnyName = None

@@ -103,8 +103,8 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One key of a resource. `value` is None if the key is sensitive or not set; `source` is the level at which the key
-    is set.
+    """One key in the configuration of a resource, with its value and source. `value` is None if the key is sensitive or
+    not set; `source` is the level at which the key is set.
     """
 
     name: str

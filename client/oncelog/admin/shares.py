@@ -22,7 +22,7 @@ NOT_SET = -1
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupMember:
-    """One member; `assignment` contains the partitions that the member shares with other members."""
+    """A member of a share group; `assignment` contains the partitions that the member shares with other members."""
 
     member_id: str
     client_id: str

@@ -187,9 +187,9 @@ class TransactionAdmin:
         """Return the hanging transactions, sorted by partition and offset.
 
         The search includes all partitions, or `partitions`; with `broker_id`, only the partitions that this broker
-        leads. `min_age_ms` selects only transactions whose last record is at least that old. Each transaction was seen
-        twice, with its coordinator queried in between, so transactions that have just begun or ended are not included.
-        Raises KafkaError, PartialFailure.
+        leads. `min_age_ms` selects only transactions whose last record is at least that old. The search sees each
+        transaction twice and queries its coordinator in between, so transactions that have just begun or ended are not
+        included. Raises KafkaError, PartialFailure.
         """
         wanted = await self._searched(partitions, broker_id)
         suspects = {found.transaction.identity: found for found in await self._hanging(wanted, min_age_ms)}
@@ -286,10 +286,10 @@ class TransactionAdmin:
         """Commit or abort a prepared transaction (`Producer.prepare_transaction`).
 
         Retries until a response arrives. Returns True if the transaction has ended as requested, by this call or an
-        earlier call. Returns False if the transaction has ended the other way: its coordinator aborted a transaction
-        that was to be committed, because of a timeout or a new initialisation of the transactional id, or the
-        transaction had already been committed. Under V1, and after a new initialisation, the result concerns the last
-        transaction of this producer id and epoch, so prepare an id only once.
+        earlier call. Returns False if the transaction has ended in the other way. Either its coordinator aborted a
+        transaction that was to be committed, because of a timeout or a new initialisation of the transactional id, or
+        the transaction had already been committed. Under V1, and after a new initialisation, the result concerns the
+        last transaction of this producer id and epoch, so prepare an id only once.
 
         Raises ProducerFenced if the transaction is open and another process has kept it (`keep`); only that process can
         end the transaction. Raises KafkaError if the outcome is unknown. INVALID_PRODUCER_ID_MAPPING means that the id
@@ -327,7 +327,7 @@ class TransactionAdmin:
     async def _searched(
         self, partitions: Iterable[TopicPartition] | None, broker_id: int | None
     ) -> Collection[TopicPartition]:
-        """Return the partitions to search: all partitions with a leader, or fewer."""
+        """Return the partitions to search: all partitions with a leader, or the ones that the caller asked for."""
         wanted = None if partitions is None else frozenset(partitions)
         if wanted is not None and broker_id is None:
             return wanted

@@ -38,7 +38,7 @@ class ClusterState:
     moving: Mapping[TopicPartition, Reassignment]
     """The ongoing reassignments."""
     directories: Mapping[int, Mapping[str, LogDirectory | KafkaError]]
-    """Broker -> its data directories; a broker that did not answer is missing."""
+    """Broker -> its data directories; a broker that did not respond is missing."""
 
     @property
     def partitions(self) -> dict[TopicPartition, Partition]:

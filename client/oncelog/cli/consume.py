@@ -116,8 +116,8 @@ def consume(
     """Print the records of topics, or of single partitions.
 
     Values are printed byte for byte with a newline after each; on a terminal, control characters in keys and headers
-    are escaped (\\x1b). Reading ends at the last record that existed when the command started,
-    unless --follow is given. Records of one partition are printed in their order.
+    are escaped (\\x1b). Reading ends at the last record that existed when the command started, unless --follow is
+    given. Records of one partition are printed in their order.
 
     \b
     A POSITION, for --from and --to, is one of

@@ -55,7 +55,8 @@ async def positions_of(admin: Admin, group_id: str) -> GroupPositions:
 
     group = (await admin.groups.describe([group_id]))[group_id]
     committed = await admin.groups.offsets(group_id)
-    if group.state == DEAD and not committed and not group.members:  # DescribeGroups before v6: an unknown group
+    # Brokers before DescribeGroups v6 report an unknown group as Dead.
+    if group.state == DEAD and not committed and not group.members:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"unknown group {group_id!r}")
     readers = {partition: member for member in group.members for partition in member.assignment}
     partitions = sorted(committed.keys() | readers.keys())

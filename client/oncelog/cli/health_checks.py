@@ -39,7 +39,7 @@ class State(StrEnum):
 
 
 class Finding(NamedTuple):
-    """One line of the report."""
+    """One line of the report of `doctor`."""
 
     check: str
     state: State

@@ -5,8 +5,8 @@
     17                this offset
     -5                the last 5 offsets before the end
     @1767225600000    the first record at or after this time, in ms since the epoch
-    2026-01-01T10:00  the same, as an ISO date or date and time (UTC unless it names a zone)
-    5m                the same, five minutes ago (ms, s, m, h, d, w)
+    2026-01-01T10:00  the first record at or after this ISO date or date and time (UTC unless it names a zone)
+    5m                the first record of the last five minutes (ms, s, m, h, d, w)
 
 A plain number is always an offset, never a time, however large it is, because partitions with 10^12 records exist.
 """

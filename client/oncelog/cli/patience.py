@@ -1,4 +1,4 @@
-"""Reports once why a command makes no progress, because users do not see the retries that the client logs.
+"""Reports once why a command makes no progress, because users otherwise do not see the retries that the client logs.
 
 A short retry, for example after a leader change, is not worth a message, so the reason is reported only when retries
 have lasted some seconds.

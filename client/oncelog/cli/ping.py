@@ -47,7 +47,7 @@ reason.
 def ping(bootstrap: str, output: str | None, node_id: int | None, in_sync: bool, timeout: float) -> None:
     """Check that brokers serve; the exit code is 0 if all named brokers do.
 
-        Only the named brokers are queried, not other brokers of their cluster. With --in-sync the brokers check all
+        Only the named brokers are queried; other brokers of their cluster are not. With --in-sync the brokers check all
     topics, which takes longer and shows whether the next broker of a cluster may be stopped. Plain output has a
     sentence for each broker.
     """

@@ -29,7 +29,7 @@ response may be outdated.
 """
 COLUMNS: Final = tuple(map(Column.headed, ("Topic", "Partition", "State", "Replicas", "Target", "In sync")))
 DONE, MOVING, OTHER = "done", "moving", "elsewhere"
-"""States of a partition of a plan: at its target; moving there; neither."""
+"""States of a partition in a plan: at its target (DONE), moving to its target (MOVING), or neither (OTHER)."""
 
 
 def broker_ids(text: str) -> tuple[int, ...]:

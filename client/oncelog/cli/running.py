@@ -1,9 +1,9 @@
 """Runs a command: errors become one line and an exit code; an error that a user can cause never shows a traceback.
 
-0    done
-1    the broker cannot be reached, refused something, or a file is corrupt: `oncelog: why` on standard error
+0    success
+1    the broker cannot be reached or refused a request, or a file is corrupt; standard error shows `oncelog: why`
 2    wrong usage (click's own code)
-130  Ctrl-C; 141  whoever read our output went away: what a shell shows for SIGINT and SIGPIPE
+130  Ctrl-C, which a shell shows for SIGINT; 141  the reader of standard output ended (SIGPIPE)
 """
 
 from __future__ import annotations

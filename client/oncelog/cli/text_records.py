@@ -145,8 +145,8 @@ class Template:
 
     The fields are topic, partition, offset, timestamp (ISO, UTC), timestamp_ms, key, value, headers (`a=1,b=2`). `{{`
     produces a brace. The template is the entire output; not even a newline is added. `shows` turns the bytes of keys
-    and headers into printable bytes. On a terminal it is `visible_bytes`; elsewhere it changes nothing. Values are
-    never changed.
+    and headers into printable bytes. On a terminal `shows` is `visible_bytes`; elsewhere it returns the bytes
+    unchanged. Values are never changed.
     """
 
     FIELDS: Final = ("topic", "partition", "offset", "timestamp", "timestamp_ms", "key", "value", "headers")

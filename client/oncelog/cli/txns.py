@@ -184,7 +184,7 @@ def find_hanging(
 ) -> None:
     """Find open transactions that no coordinator will end, in all partitions or in the named partitions.
 
-    Such a transaction is unknown (no coordinator knows the producer id), not held (its coordinator has ended the
+    A hanging transaction is unknown (no coordinator knows the producer id), not held (its coordinator has ended the
     transaction, or does not know of this partition), overdue (open for longer than any timeout allows), or fenced (the
     log refuses the marker of its coordinator). `oncelog txns abort` ends transactions that are unknown or not held, and
     `oncelog txns fence` those that are overdue; `oncelog explain` shows the remedy for fenced transactions.

@@ -110,9 +110,9 @@ class ConnectionPool:
         """Return a connection to any broker: the least loaded open connection, otherwise the first that can be opened.
         Bootstrap servers come last (KIP-899), and a hanging broker only after them.
 
-        `elsewhere` says that the response of the last broker did not help. That broker may be cut off from the others
-        and have outdated metadata, so other brokers are preferred. Raises ConnectionFailed if no connection can be
-        opened.
+        `elsewhere` says that the response of the last broker did not help. The last broker may be cut off from the
+        others and have outdated metadata, so other brokers are preferred. Raises ConnectionFailed if no connection can
+        be opened.
         """
         return await self._first_of(self._candidates(elsewhere=elsewhere), self._open)
 

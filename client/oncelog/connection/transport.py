@@ -35,7 +35,9 @@ OpenConnection = Callable[..., Awaitable[Any]]
 logger = logging.getLogger(__name__)
 
 MAX_THROTTLE_S: Final = 120.0
-"""The longest throttle time in seconds that the client respects. A broker that wants more repeats the throttle time."""
+"""The longest throttle time in seconds that the client respects. A broker that requires a longer pause repeats the
+throttle time.
+"""
 LOGIN_AGAIN_FRACTION: Final = 0.85
 """Fraction of a login's lifetime after which the client authenticates again; it is the smallest fraction that the Java
 client uses.
@@ -212,8 +214,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     def _check_open(self) -> None:
         """Raise the error that prevents sending, if there is one. A closing transport has already lost its connection,
-        and reports the loss in the next iteration of the loop. Until then, some transports (those of CPython 3.12 and
-        3.13.0) fail on a write.
+        and reports the loss in the next iteration of the loop. Until that iteration, some transports (those of CPython
+        3.12 and 3.13.0) fail on a write.
         """
         if self._error is None and self._transport is not None and self._transport.is_closing():
             self._fail(ConnectionFailed(f"{self.address}: the connection is closing"))
@@ -330,7 +332,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # methods that the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's does not derive from asyncio's
+        # uvloop's transport has the methods of asyncio.Transport but does not derive from it.
+        self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._protocol.get_buffer()

@@ -87,10 +87,10 @@ class Consumer(ConsumerView, Generic[K, V]):
     poll (or the next record of `async for`) declares the previous records processed. Only then are rebalances handled,
     listeners called and offsets committed automatically.
 
-    If an exception leaves the `async with` block, the last records count as not processed. Before closing, the consumer
-    then returns to the position of the last poll (`async for`: of the last record), or to a later manual commit, so
-    that the group's next consumer reads those records again (S89). `close`, and leaving the block without an exception,
-    declare all records processed.
+    If an exception leaves the `async with` block, the last records count as not processed. In that case, the consumer
+    returns to the position of the last poll (`async for`: of the last record), or to a later manual commit, before it
+    closes. The group's next consumer then reads those records again (S89). `close`, and leaving the block without an
+    exception, declare all records processed.
     """
 
     def __init__(
@@ -368,8 +368,8 @@ class Consumer(ConsumerView, Generic[K, V]):
     # reading
 
     async def poll_one(self, timeout_ms: int = 0) -> ConsumerRecord[K, V] | None:
-        """Return the next record as soon as a record is available; None after `timeout_ms`. This call is a `poll` that
-        returns one record.
+        """Return the next record as soon as a record is available; None after `timeout_ms`. Poll like `poll`, but for a
+        single record.
         """
         for records in (await self.poll(timeout_ms, 1)).values():
             return records[0]

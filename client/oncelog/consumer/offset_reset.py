@@ -3,9 +3,9 @@ seek or auto.offset.reset.
 
 Look-ups at different brokers run concurrently, with one look-up per broker:
 
-  committed offsets  the group's coordinator, for all partitions that need theirs
-  ListOffsets        the leader of each partition
-  Metadata           any broker, for partitions without a known leader
+  committed offsets  sent to the group's coordinator, for all partitions that need a committed offset
+  ListOffsets        sent to the leader of each partition
+  Metadata           sent to any broker, for partitions without a known leader
 
 A hanging broker therefore delays only its own partitions (E54). If such a partition gets another leader meanwhile, the
 new leader is asked, and the late response of the previous leader is ignored.

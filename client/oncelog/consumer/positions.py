@@ -369,7 +369,7 @@ class Positions:
         self, take: Callable[[FetchedPartition], list[T]], *, damaged: Callable[[PartitionPosition], None]
     ) -> dict[TopicPartition, list[T]]:
         """Return all buffered data of the next partition in turn, batch by batch, in the form of `take`. Raises the
-        errors of `take`, and the error of a partition whose turn it is.
+        errors of `take`, and the error of the partition that is next in the order.
         """
         for position in self._with_news():
             if not position.fetched:

@@ -9,10 +9,10 @@ replica with the records that a consumer had read was lost. The consumer asks th
 position's epoch; an end below the position means that the log was truncated below the position.
 
     leader's epoch == position's epoch      READ: a leader only appends while its epoch lasts
-    leader's epoch == the one agreed with   READ
-    either is not known                     READ: nothing to compare (Metadata < 7, nothing read since a seek)
-    leader's epoch <  position's epoch      BEHIND: the metadata is old, or the topic was created again
-    leader's epoch >  position's epoch      ASK, by OffsetForLeaderEpoch, before the next Fetch
+    leader's epoch == the agreed epoch       READ
+    one of the epochs is unknown            READ: nothing to compare (Metadata < 7, nothing read since a seek)
+    leader's epoch <  position's epoch      BEHIND: the metadata are outdated, or the topic was re-created
+    leader's epoch >  position's epoch      ASK: send OffsetForLeaderEpoch before the next Fetch
 """
 
 from __future__ import annotations

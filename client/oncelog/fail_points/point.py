@@ -5,14 +5,14 @@
     register-partitions  partitions become part of the transaction, in the coordinator's log
     append               a transactional batch is written to its partition
     replicate            a follower writes transactional batches
-    acknowledge          the answer to a Produce request leaves
-    offsets-written      the offsets of a TxnOffsetCommit are written, pending
+    acknowledge          the response to a Produce request is sent
+    offsets-written      the offsets of a TxnOffsetCommit are written as pending offsets
     prepare-logged       EndTxn: the decision is written to the coordinator's log
-    reply-sent           the answer to EndTxn leaves
-    marker-sent          the coordinator has the marker of one partition written
+    reply-sent           the response to EndTxn is sent
+    marker-sent          the coordinator sends the marker of one partition
     marker-written       the marker is written to its partition
     marker-replicated    a follower writes a marker
-    marker-acknowledged  the coordinator takes in the answer about one marker
+    marker-acknowledged  the coordinator handles the response about one marker
     complete-logged      the end of the transaction is written to the coordinator's log
 
 The environment variable is read once, when this module is imported. Unless the variable is set, or the process is

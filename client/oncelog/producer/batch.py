@@ -194,7 +194,7 @@ class ProducerBatch:
     def fail(self, error: KafkaError, at_fault: Mapping[int, KafkaError] | None = None) -> None:
         """Fail the futures, because the batch will not be sent (again).
 
-        `at_fault` has the errors of the invalid records, by index (KIP-467). These records get their own errors, and
+        `at_fault` has the errors of the invalid records, by index (KIP-467). Invalid records get their own errors, and
         the other records get RejectedWithBatch, as with Kafka's client.
         """
         own = {index: told for index, told in (at_fault or {}).items() if 0 <= index < len(self.waiters)}

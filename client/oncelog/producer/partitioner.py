@@ -85,8 +85,8 @@ def _no_load(_: int) -> int | None:
 
 
 class StickyPartition:
-    """The partition for records without a key: `current` is used until `batch_size` bytes were sent to it. Then another
-    partition is drawn, weighted by the load of each partition (KIP-794).
+    """The partition for records without a key: `current` is used until `batch_size` bytes were sent to it. After that,
+    another partition is drawn, weighted by the load of each partition (KIP-794).
 
     Bytes are counted per batch, when the next batch starts, so that a record costs no extra work. Batches that are sent
     before they are full (linger) do not cause a switch; otherwise a slow broker, whose batches fill up, would attract
@@ -94,8 +94,8 @@ class StickyPartition:
 
     `load` returns the number of unacknowledged batches of a partition; None if the leader of the partition hangs or
     cannot be reached. A partition with more unacknowledged batches is drawn less often. A partition whose leader does
-    not respond is drawn only if there is no other, and is left before `batch_size` is reached. So a hanging broker does
-    not fill buffer.memory with records that could go to other brokers (E54).
+    not respond is drawn only if there is no other partition, and it is left before `batch_size` is reached. So a
+    hanging broker does not fill buffer.memory with records that could go to other brokers (E54).
     """
 
     __slots__ = ("_available", "_batch_size", "_load", "_produced", "_rng", "current")

@@ -387,7 +387,8 @@ class Sender:
             self._on_progress()
 
     def _abandon(self) -> bool:
-        """Fail the batches that the accumulator has removed. Returns whether there were such batches."""
+        """Fail the batches that the accumulator has removed. Returns whether the accumulator had removed any
+        batches."""
         abandoned, self._accumulator.abandoned = self._accumulator.abandoned, []
         for batch, error in abandoned:
             self._give_up(batch, error)
@@ -424,7 +425,8 @@ def _errors_of(answer: PartitionResponse) -> tuple[KafkaError, dict[int, KafkaEr
     """Return the error of a batch, and the errors of its invalid records (KIP-467).
 
     As in Kafka's client, the batch's code is also the record's code if there is a single invalid record. If there are
-    several, the code of the batch may not fit all of them, so each gets INVALID_RECORD with its own message.
+    several invalid records, the code of the batch may not fit all of them, so each gets INVALID_RECORD with its own
+    message.
     """
     code = ErrorCode.of(answer.error_code)
     told = answer.record_errors or ()

@@ -26,10 +26,10 @@ REMEMBERED_SECONDS: Final = 60.0
 
 
 class PartitionSequences:
-    """Invariants: `unacknowledged` has every stamped batch without a final result, oldest first. Their numbers are
-    consecutive up to `next_sequence`, except where a batch in between was given up. In that case `has_gap` (the batch
-    is certainly not in the log) or `is_unresolved` (the batch may be in the log) is set until the doubt is settled, and
-    no new batch is stamped.
+    """Invariants: `unacknowledged` has every stamped batch without a final result, oldest first. The sequence numbers
+    of these batches are consecutive up to `next_sequence`, except where a batch in between was given up. In that case
+    `has_gap` (the batch is certainly not in the log) or `is_unresolved` (the batch may be in the log) is set until the
+    doubt is settled, and no new batch is stamped.
     """
 
     __slots__ = (

@@ -1,8 +1,8 @@
 """The meaning of every error code for a transactional producer, in one table. Pure.
 
 The question for each code is whether the transactional id may have had another owner since (S90). If another owner is
-possible, the error is fatal. This producer's state is then outdated. The coordinator may have forgotten the other owner
-too, so that no broker would fence this producer, and it would take the id back from that owner.
+possible, the error is fatal. After such an error, this producer's state is outdated. The coordinator may have forgotten
+the other owner too, so that no broker would fence this producer, and it would take the id back from that owner.
 
 After all other errors the transaction is aborted, and the abort finds out whether the coordinator still knows this
 producer as the owner. The abort sends EndTxn or, if the coordinator accepts no EndTxn (`End.NEXT_EPOCH`),
@@ -38,7 +38,7 @@ class Meaning(Enum):
 
 
 class End(Enum):
-    """The way in which a failed transaction is ended at the coordinator."""
+    """The ways in which a failed transaction is ended at the coordinator."""
 
     END_TXN = auto()
     NEXT_EPOCH = auto()  # the coordinator accepts no EndTxn; InitProducerId ends the transaction too (KIP-588)
@@ -78,7 +78,7 @@ RULES: Final[Mapping[ErrorCode, Rule]] = {
     ErrorCode.PRODUCER_FENCED: Rule(_M.FENCED, _M.FENCED, End.NONE, False, "there is another owner"),
     ErrorCode.INVALID_PRODUCER_EPOCH: Rule(
         _M.FENCED,  # the equivalent of PRODUCER_FENCED in older versions (T8)
-        _M.ABORTABLE,  # a leader cannot tell another owner's epoch from a coordinator's abort (KIP-588)
+        _M.ABORTABLE,  # another owner's epoch and a coordinator's abort look the same (KIP-588)
         End.NEXT_EPOCH,
         True,
         "InitProducerId tells whether the epoch is another owner's",

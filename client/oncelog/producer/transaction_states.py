@@ -2,7 +2,7 @@
 
     UNINITIALIZED -> INITIALIZING -> READY -> IN_TRANSACTION -> COMMITTING or ABORTING -> READY
                                                       or PREPARED_TRANSACTION -> COMMITTING or ABORTING -> READY
-                       or PREPARED_TRANSACTION, where an open transaction was found and kept
+                       or PREPARED_TRANSACTION, if an open transaction was found and kept
 
 An error after which a new transaction may begin leads to ABORTABLE_ERROR, from which only abort leads on; FATAL_ERROR
 is final.

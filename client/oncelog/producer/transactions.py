@@ -104,8 +104,8 @@ class Transactions:
     # methods that the application calls
 
     async def initialise(self) -> None:
-        """Take over the transactional id: older producers with the same id are fenced. Their open transaction is
-        aborted (S34), or kept with two_phase_commit (S121).
+        """Take over the transactional id: older producers with the same id are fenced. An open transaction of an older
+        producer is aborted (S34), or kept with two_phase_commit (S121).
 
         Raises KafkaError, for example RequestTimedOut after max.block.ms.
         """
@@ -437,8 +437,8 @@ class Transactions:
         self._ending = None
 
     async def _until_ended(self, ending: _Ending, name: str) -> None:
-        """Wait until the commit or abort has ended. Only a caller that learns the result clears it; a cancelled caller
-        may call again.
+        """Wait until the commit or abort has ended. Only a caller that receives the result clears it; a cancelled
+        caller may call again.
         """
         try:
             async with asyncio.timeout(self._config.max_block_ms / 1000):

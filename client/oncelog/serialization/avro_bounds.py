@@ -6,7 +6,7 @@ Schemas and payloads come from anyone who may write to the registry and to the t
   process. A schema that is recursive, or nests deeper than MAX_DEPTH, is read by fastavro's reader in Python, which
   raises RecursionError.
 - The items of an array may have no bytes (null, a record without fields). A payload of ten bytes may then be an array
-  of any length, which fills the memory. Such schemas are refused.
+  of any length, which fills the memory. Schemas with such arrays are refused.
 """
 
 from __future__ import annotations

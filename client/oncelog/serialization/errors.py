@@ -1,12 +1,12 @@
 """The errors of serializers, deserializers and the client of a schema registry. Pure.
 
 KafkaError
-├── SerializationError            a value is not of its schema, or bytes are not what they should be
-│   └── RecordDeserializationError  ... of a record that a consumer has fetched; `record` is that record
-└── SchemaRegistryError           the registry gave no schema
+├── SerializationError            a value does not fit its schema, or bytes cannot be decoded
+│   └── RecordDeserializationError  ... in a record that a consumer has fetched; `record` is the record
+└── SchemaRegistryError           the registry did not return a schema
     ├── SchemaNotFound            the registry has no such schema, subject or version
-    ├── RegistryRefused           the registry refused the request; `status` and `error_code` are its
-    └── RegistryUnavailable       (retriable) no answer in time, or none that can be used
+    ├── RegistryRefused           the registry refused the request; `status` and `error_code` say why
+    └── RegistryUnavailable       (retriable) no response in time, or no usable response
 """
 
 from __future__ import annotations

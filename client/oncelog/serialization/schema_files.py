@@ -2,7 +2,7 @@
 
 NAME.avsc   Avro
 NAME.json   JSON Schema
-NAME.desc, NAME.pb, NAME.binpb   Protobuf: what `protoc --include_imports --descriptor_set_out=NAME.desc` writes
+NAME.desc, NAME.pb, NAME.binpb   Protobuf: the output of `protoc --include_imports --descriptor_set_out=NAME.desc`
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ class SchemaRegistry(Lifecycle):
             serializer = AvroSerializer(registry, schema)
 
     `auth` is a user and a password, `token` a bearer token or a function that returns one. `timeout_s` bounds each
-    request with its retries. It may be used by all tasks of one event loop.
+    request with its retries. A SchemaRegistry may be used by all tasks of one event loop.
     """
 
     def __init__(

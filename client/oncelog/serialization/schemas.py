@@ -1,6 +1,6 @@
 """Data classes: a schema, a reference to another schema, and a version of a subject. Pure.
 
-They convert from and to the JSON of the registry's REST interface.
+The classes convert from and to the JSON of the registry's REST interface.
 """
 
 from __future__ import annotations

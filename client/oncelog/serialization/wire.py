@@ -1,10 +1,11 @@
 """The Confluent wire format: the bytes that its serializers write before a payload. Pure.
 
 00  NN NN NN NN  payload                          the id of the schema, big-endian
-00  NN NN NN NN  indexes  payload                 Protobuf: which message of the file the payload is
+00  NN NN NN NN  indexes  payload                 Protobuf: the indexes of the message in its file
 
-The indexes are the positions of a message among its siblings, for each level from the outermost message on. Their
-number comes first, and then each index, all as zigzag varints. The first message of a file, [0], is a single zero byte.
+The indexes are the positions of a message among its siblings, for each level from the outermost message on. The number
+of indexes comes first, followed by each index, all as zigzag varints. The first message of a file, [0], is a single
+zero byte.
 """
 
 from __future__ import annotations

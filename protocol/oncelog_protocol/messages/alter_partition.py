@@ -62,7 +62,7 @@ class AlterPartitionRequest(Request["AlterPartitionResponse"]):
 
 @message(api_key=56, versions="0-3", flexible="0+")
 class AlterPartitionResponse:
-    """The new state of each partition, or the error because of which it was not changed.
+    """The new state of each partition, or the error that prevented the change.
 
     Top-level errors: NOT_CONTROLLER, STALE_BROKER_EPOCH, CLUSTER_AUTHORIZATION_FAILED, and REQUEST_TIMED_OUT, after
     which the changes made so far are unknown. Errors of a partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,

@@ -91,7 +91,7 @@ class ProduceResponse:
             base_offset: int = int64()  # base offset of the batch (S8: of the original batch); -1: error
             log_append_time_ms: int = int64("2+", default=-1)  # -1 unless the topic stamps LogAppendTime
             log_start_offset: int = int64("5+", default=-1)
-            # the records because of which the entire batch was refused
+            # the invalid records that caused the refusal of the entire batch
             record_errors: list[BatchIndexAndErrorMessage] = array("8+", default_factory=list)
             error_message: str | None = string("8+", nullable="8+", default=None)
             # with NOT_LEADER_OR_FOLLOWER

@@ -11,13 +11,13 @@ that lie outside the CRC (base offset, partition leader epoch). This module neve
    21  attributes             int16   bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control,
                                       6 delete horizon set
    23  last_offset_delta      int32
-   27  base_timestamp         int64   ms since the epoch (the delete horizon where bit 6 is set)
+   27  base_timestamp         int64   ms since the epoch (the delete horizon if bit 6 is set)
    35  max_timestamp          int64
    43  producer_id            int64   -1: none
    51  producer_epoch         int16   -1: none
    53  base_sequence          int32   -1: none
    57  records_count          int32
-   61  the records, compressed together if attributes say so
+   61  the records, compressed together if the attributes name a codec
 
 The source is Kafka's DefaultRecordBatch; see also T18.
 """

@@ -110,8 +110,9 @@ class RecordBatchBuilder:
     """A batch under construction. Call `append` until it returns None, `close` once, and `build` for each producer
     identity and sequence.
 
-    Invariant: `_buffer` starts with HEADER_SIZE bytes for the header, followed by the records. After `close` it never
-    grows, and a buffer that `build` returned is never written again, because a transport may still hold it.
+    Invariant: `_buffer` starts with HEADER_SIZE bytes for the header, followed by the records. After `close`, the
+    buffer never grows, and a buffer that `build` returned is never written again, because a transport may still hold
+    it.
     """
 
     __slots__ = (

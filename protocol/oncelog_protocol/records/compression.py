@@ -44,9 +44,8 @@ slower.
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + b"\x00\x00\x00\x01" + b"\x00\x00\x00\x01"
-"""Magic, version 1, and the lowest version of a reader, 1. The blocks follow, each as an int32 length and raw Snappy
-data.
-"""
+"""Header of xerial's framing: magic number, version 1, and 1 as the lowest version that a reader needs. The blocks
+follow, each as an int32 length and raw Snappy data. """
 XERIAL_BLOCK_SIZE: Final = 32 * 1024
 """Uncompressed bytes in each block that oncelog writes; snappy-java's default."""
 

@@ -1,6 +1,6 @@
 """Control records: the COMMIT and ABORT markers that end a transaction in a partition.
 
-    key    int16 version 0, int16 type: ABORT 0, COMMIT 1   (S39: the other way round swaps commit and abort in silence)
+    key    int16 version 0, int16 type: ABORT 0, COMMIT 1   (S39: swapped types silently swap outcomes)
     value  int16 version 0, int32 epoch of the coordinator that wrote it
 
 A marker is the only record in its batch, which has the transactional bit and the control bit, and base sequence -1

@@ -1,9 +1,9 @@
 """Single records in a batch, as a consumer decodes them. A broker uses `record_scan` instead.
 
     length            varint   bytes after this field
-    attributes        int8     unused: control is a bit of the batch (S39)
-    timestamp_delta   varlong  to the batch's base timestamp
-    offset_delta      varint   to the batch's base offset; gaps where a cleaner removed records
+    attributes        int8     unused; the control bit is an attribute of the batch (S39)
+    timestamp_delta   varlong  difference to the batch's base timestamp
+    offset_delta      varint   difference to the batch's base offset; gaps where a cleaner removed records
     key_length, key   varint   -1: null
     value_length, value        -1: null, a tombstone
     headers           varint count, then for each: key length, UTF-8 key, value length (-1: null), value

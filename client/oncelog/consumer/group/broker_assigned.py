@@ -4,8 +4,8 @@ One task sends heartbeats: the heartbeats join the group, report the owned parti
 assignment. Each poll calls `advance`, which reconciles the owned partitions with the target, because callbacks of the
 application run only inside poll:
 
-    partitions to revoke  ->  commit, on_revoked, drop them, and send a heartbeat at once
-    partitions to add     ->  add them, on_assigned, and send a heartbeat at once
+    partitions to revoke  ->  commit, call on_revoked, drop the partitions, and send a heartbeat immediately
+    partitions to add     ->  add the partitions, call on_assigned, and send a heartbeat immediately
 
 Members do not wait for each other, and continue to read the partitions that they keep. A fenced or removed member loses
 its partitions (on_lost), and then joins again with the same member id.
@@ -102,8 +102,8 @@ class BrokerAssignedMember:
     def group_metadata(self) -> ConsumerGroupMetadata:
         """The group metadata for commits in transactions.
 
-        After the member was fenced or has left, its last epoch is sent. Without an epoch, the commit would count as one
-        from outside the group, whose offsets are not checked (S46, S64).
+        After the member was fenced or has left, its last epoch is sent instead. A commit without an epoch would count
+        as a commit from outside the group, and the broker does not check such commits (S46, S64).
         """
         config, generation = self._config, self._membership.last_generation
         return ConsumerGroupMetadata(config.group_id or "", *generation, config.group_instance_id)

@@ -321,8 +321,9 @@ def commit_request(config: ConsumerConfig, generation: Generation, offsets: Offs
 def fetch_request(
     config: ConsumerConfig, partitions: Iterable[TopicPartition], generation: Generation | None = None
 ) -> OffsetFetchRequest:
-    """Return the OffsetFetch request. It waits for offsets of pending transactions, whatever the isolation level (as in
-    the Java client), because starting before these offsets could repeat work that the transaction commits (KIP-447).
+    """Return the OffsetFetch request. The request waits for offsets of pending transactions, whatever the isolation
+    level (as in the Java client), because starting before these offsets could repeat work that the transaction commits
+    (KIP-447).
     """
     wanted = by_topic(partitions)
     return OffsetFetchRequest(

@@ -3,7 +3,7 @@
 Each poll calls `advance`, which handles all pending steps in this order and then lets the poll continue:
 
     the group rebalances  ->  commit, on_revoked (or on_lost)  ->  join, in the background
-    joined                ->  commit and on_revoked for what is to go, then on_assigned for what has come
+    joined                ->  commit and on_revoked for removed partitions, then on_assigned for added partitions
 
 With an eager strategy, all partitions are revoked before joining. With cooperative strategies, only the partitions that
 the new assignment takes away are revoked, after joining; the member then rejoins so that others can get them. Callbacks
@@ -118,8 +118,8 @@ class GroupCoordinator:
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
         """The identity under which the present partitions were assigned. A member that was expelled or has left sends
-        its last generation. Without a generation, the commit would count as one from outside the group, whose offsets
-        are not checked (S46, S64).
+        its last generation. A commit without a generation would count as a commit from outside the group, and the
+        broker does not check such commits (S46, S64).
         """
         config, generation = self._config, self._membership.last_generation
         return ConsumerGroupMetadata(config.group_id or "", *generation, config.group_instance_id)

@@ -20,7 +20,7 @@ class RebalanceListener:
     """Base class of rebalance listeners, called inside `poll` (or `async for`, `unsubscribe`, `close`) when partitions
     are assigned or revoked.
 
-    Its methods may commit, seek, pause and request positions. Heartbeats continue during the methods, and
+    The methods of a listener may commit, seek, pause and request positions. Heartbeats continue during the methods, and
     max.poll.interval.ms applies. An exception propagates from the poll that called the method; the next poll calls a
     cancelled method again.
 

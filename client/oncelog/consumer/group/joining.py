@@ -82,8 +82,8 @@ class Joining:
         self._raised = 0
 
     async def join(self) -> Joined | None:
-        """Repeat JoinGroup until there is an assignment. Returns None if the previous generation is lost, which the
-        application must learn first.
+        """Repeat JoinGroup until this member has an assignment. Returns None if the previous generation is lost, which
+        the application must learn first.
 
         Raises KafkaErrors that are not retriable.
         """

@@ -2,7 +2,7 @@
 
                  ┌───────────────────── UNJOINED ◄──────────────────────┐
                  ▼                                                      │ the generation is gone,
-    ┌──────► PREPARING ──JoinGroup answered──► COMPLETING ──SyncGroup answered──► STABLE
+    ┌──────► PREPARING ──JoinGroup response──► COMPLETING ──SyncGroup response──► STABLE
     │            │                                 │                                │
     └────────────┴───────────── the group rebalances: join again ───────────────────┘
 

@@ -1,8 +1,8 @@
 """Partition assignment strategies.
 
 assignor.py            the interface of an assignor
-range.py               runs of each topic, rack-aware            round_robin.py  all partitions in turn
-sticky.py              even, with few moves                      cooperative_sticky.py  the same without stopping
+range.py               runs of each topic, rack-aware            round_robin.py  all partitions in rotation
+sticky.py              even, with few moves                      cooperative_sticky.py  sticky; members keep reading
 balance.py             the algorithm of the sticky assignors
 """
 

@@ -1,10 +1,9 @@
 """Balances partitions with as few moves as possible: the algorithm of both sticky assignors.
 
 Members keep the partitions that they own, and unowned partitions go to the subscriber with the fewest. Then partitions
-move from members with more to members with fewer, through intermediate members if the two share no topic, as long as
-that evens out the counts. When no such path is left, no assignment is more even (as in any assignment of unit jobs to
-machines).
-"""
+move from members with more partitions to members with fewer, through intermediate members if the two share no topic, as
+long as moves even out the counts. When no path to a member with fewer partitions is left, no assignment is more even
+(as in any assignment of unit jobs to machines)."""
 
 from __future__ import annotations
 

@@ -36,8 +36,8 @@ class CooperativeStickyAssignor:
 
 
 def _generation(member: Member) -> int:
-    """Return the generation of a member's owned partitions. Before v2 of the subscription it is in the user data: Java
-    sends only the generation there, librdkafka sends it last.
+    """Return the generation of a member's owned partitions. Before v2 of the subscription, the generation is in the
+    user data: Java's clients send only the generation there, librdkafka sends it last.
     """
     if member.subscription.generation_id != NO_GENERATION:
         return member.subscription.generation_id
