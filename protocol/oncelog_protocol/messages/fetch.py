@@ -42,7 +42,7 @@ class FetchRequest(Request["FetchResponse"]):
     v10: the client reads zstd (KIP-110, T19).
     v11: rack_id, to read from the nearest replica (KIP-392).
     v12: flexible; last_fetched_epoch lets the leader find where the reader diverged (KIP-595).
-    v13: topic ids in place of names (KIP-516).
+    v13: topic ids replace names (KIP-516).
     v14: the client understands OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405).
     v15: a follower gives its id and broker epoch in replica_state instead of replica_id (KIP-903).
     v16: the client understands current_leader (KIP-951).
@@ -107,7 +107,7 @@ class FetchResponse:
     v10: records may be compressed with zstd; an older reader gets UNSUPPORTED_COMPRESSION_TYPE (KIP-110).
     v11: preferred_read_replica (KIP-392).
     v12: flexible; diverging_epoch and current_leader (KIP-595).
-    v13: topic ids in place of names; UNKNOWN_TOPIC_ID and INCONSISTENT_TOPIC_ID possible (T9).
+    v13: topic ids replace names; UNKNOWN_TOPIC_ID and INCONSISTENT_TOPIC_ID possible (T9).
     v14: OFFSET_MOVED_TO_TIERED_STORAGE possible (KIP-405).
     v16: node_endpoints (KIP-951).
 

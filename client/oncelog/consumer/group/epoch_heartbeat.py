@@ -36,8 +36,9 @@ class Said(NamedTuple):
 
 
 class EpochHeartbeat:
-    """The state of the heartbeats. `epoch` is the epoch of the member, 0 without membership. The next heartbeat is
-    due in `interval_s`."""
+    """The state of the heartbeats. `epoch` is the epoch of the member, 0 without membership.
+    `interval_s` is the number of seconds until the next heartbeat.
+    """
 
     def __init__(self, config: ConsumerConfig) -> None:
         self._config = config
