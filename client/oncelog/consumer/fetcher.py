@@ -36,7 +36,7 @@ Asked = dict[TopicPartition, tuple[PartitionPosition, int, int]]
 """Partition -> (position, its `seeks`, its `fetch_offset`) when the request was sent."""
 
 SOON: Final = 0.5
-"""Fraction of fetch.max.wait.ms below which a response without data counts as too early."""
+"""Fraction of fetch.max.wait.ms within which a response that advances no partition counts as too early."""
 RESETS_IN_A_ROW: Final = 10
 """Number of consecutive resets after which an error is raised, because the leader and ListOffsets disagree about the
 bounds of the log.

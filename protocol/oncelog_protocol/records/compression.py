@@ -74,8 +74,8 @@ CAPACITY_FACTOR: Final = 4
 retries cost at most 1/3 of the work.
 """
 SCRATCH_FROM: Final = 8 * 1024 * 1024
-"""If the first buffer would be larger than this, the output buffer gets the allowed maximum; it uses address space, but
-memory only for the pages that are written.
+"""If a buffer would be larger than this (bytes), the output buffer gets the allowed maximum instead; it uses address
+space, but memory only for the pages that are written.
 """
 PIECE: Final = 1024 * 1024
 """Number of bytes that are copied out of that buffer in one step; their memory is then released."""
