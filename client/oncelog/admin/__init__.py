@@ -1,8 +1,8 @@
-"""Administration. Programs import its public names from here.
+"""Administration. Programs import the public names of this package from here.
 
 resources.py     arguments and results: new topics, configuration, the cluster
 hanging.py       (pure) combines coordinator and partition state; finds hanging transactions
-items.py         calls for several items, each of which succeeds or fails by itself
+items.py         calls for several items, each of which succeeds or fails independently
 calls.py         sends requests to one broker, the controller, leaders, a coordinator
 coordinators.py  requests to the coordinators of groups and transactional ids
 configs.py       the configuration of topics and brokers
