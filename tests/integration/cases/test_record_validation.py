@@ -83,7 +83,9 @@ def test_a_client_with_acks_0_does_not_wait_for_record_validation(broker: Broker
 
 
 def test_a_client_with_acks_0_does_not_wait_for_earlier_answers(broker: BrokerProcess, topic: str) -> None:
-    """It closes while its records wait behind a fetch that waits for others: they are appended, the fetch ends."""
+    """The client closes the connection while its records wait behind a Fetch that waits for more bytes: the records are
+    appended, and the Fetch ends.
+    """
     batch = build_batch([Record(0, 0, b"k", b"", [])])
     empty = FetchRequest.FetchTopic.FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1000)
     waits = FetchRequest(
