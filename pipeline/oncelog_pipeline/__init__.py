@@ -1,4 +1,4 @@
-"""The data pipeline: exactly once into and out of Spark, in pure PySpark.
+"""The data pipeline: reads topics into Spark and writes topics from Spark exactly once, in pure PySpark.
 
 opening.py  clients that wait for an unreachable broker, also when they start
 security/ truststores, keystores and tokens

@@ -1,6 +1,7 @@
-"""The options that a user sets with `.option(...)`: those of Spark's own Kafka connector, and a few of ours.
+"""The options that a user sets with `.option(...)`: those of Spark's own Kafka connector, and a few that only oncelog
+has.
 
-Pure, except that certificate stores are read.
+The modules do no I/O, except that they read certificate stores.
 
 reading.py          checks names and values; an unknown name is refused with the nearest known one
 connector.py        every option of Spark's connector, and how it is handled here

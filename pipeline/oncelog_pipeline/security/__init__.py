@@ -1,6 +1,6 @@
-"""How clients of a query log in to a cluster: stores of certificates, tokens.
+"""Configures how clients of a query log in to a cluster: certificate stores and tokens.
 
-All of it can be pickled, for the tasks of Spark.
+All objects can be pickled, because Spark sends them to its tasks.
 
 tls_stores.py  truststores and keystores (PEM, PKCS12, JKS) as the TLS context of a client
 jks.py         (pure) the certificates and keys of a JKS file

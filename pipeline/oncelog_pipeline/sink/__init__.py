@@ -1,4 +1,4 @@
-"""Writes to topics exactly once, from many tasks and one driver, any of which may die at any moment.
+"""Writes to topics exactly once, from many tasks and one driver; any of these processes may die at any moment.
 
 names.py         the names of a query, its groups and transactional ids
 state.py         the decision, and a task's message to the driver, as JSON

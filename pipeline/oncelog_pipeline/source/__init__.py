@@ -1,4 +1,4 @@
-"""Reads topics in batches that can be read again with the same records.
+"""Reads topics in batches; reading a batch again returns the same records.
 
 offsets.py    (pure) offsets of many partitions as JSON, as Spark's own connector writes them
 plans.py      (pure) the plans of the last batches, as kept in the cluster

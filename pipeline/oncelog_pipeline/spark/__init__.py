@@ -1,4 +1,4 @@
-"""The data source that Spark calls: `format("oncelog")`. Only this room imports PySpark's data source API.
+"""The data source that Spark calls: `format("oncelog")`. Only this package imports PySpark's data source API.
 
 data_source.py     the source and sink that Spark finds by its name
 stream_reader.py   reading as a stream: where a batch ends, and what its tasks read

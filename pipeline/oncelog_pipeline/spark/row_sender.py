@@ -1,4 +1,4 @@
-"""The rows of a task, each to its topic and partition; an Arrow batch at a time."""
+"""Sends the rows of a task to their topics and partitions, one Arrow batch after another."""
 
 from __future__ import annotations
 
@@ -15,19 +15,21 @@ if TYPE_CHECKING:
     from oncelog_pipeline.arrow.record_columns import RecordColumns
 
 BATCH_SIZE: Final = 256 * 1024
-"""Default of batch.size: a task has many rows at once, and latency does not matter."""
+"""The sink's default of batch.size in bytes, which is large because a task has many rows at once and latency does not
+matter.
+"""
 
 TURN: Final = 1 << 32
 GOLDEN_RATIO: Final = 2_654_435_769
-"""Its fraction, of TURN."""
+"""The fraction of the golden ratio, in units of 1 / TURN."""
 
 
 class BadRow(ValueError):
-    """The row is not a record: for example, it has no topic."""
+    """A row that cannot become a record, for example because it has no topic."""
 
 
 class Sender(Protocol):
-    """Sends rows: `cluster.RowProducer` or `PlainSender`."""
+    """Interface for sending rows, implemented by `cluster.RowProducer` and `PlainSender`."""
 
     async def partition_count(self, topic: str) -> int: ...
 
@@ -35,17 +37,18 @@ class Sender(Protocol):
 
 
 def first_partition(task: int, batch: int, count: int) -> int:
-    """Return the partition, of `count`, for a task's first rows without a key.
+    """Return the partition (below `count`) for a task's first rows without a key.
 
-    A small batch has fewer rows than one partition takes at a time, so each batch of a query begins at another
-    partition: at a multiple of the golden ratio. Its fractions are spread evenly over all batches, and over every other
-    batch, too (a query with state has batches without rows in between). The tasks of a batch follow one another.
+    The rows of a small batch fill only one partition's record batch, so each batch of a query begins at another
+    partition, which is computed from a multiple of the golden ratio. The fractions of these multiples are spread evenly
+    over all batches, and also over every second batch (a query with state has batches without rows in between). The
+    tasks of a batch use successive partitions.
     """
     return ((batch * GOLDEN_RATIO % TURN) * count // TURN + task) % count
 
 
 class PlainSender:
-    """Rows without a transaction: at least once."""
+    """Sends rows without a transaction: at-least-once delivery."""
 
     def __init__(self, producer: Producer) -> None:
         self.producer = producer
@@ -60,7 +63,7 @@ class PlainSender:
         return len(await self.producer.partitions_for(topic))
 
     async def finish(self) -> None:
-        """Wait until everything is acknowledged. Raises the first KafkaError."""
+        """Wait until all sent rows are acknowledged. Raises the first KafkaError."""
         await self.producer.flush()
         await asyncio.gather(*self._sent)
 
@@ -68,9 +71,10 @@ class PlainSender:
 class RowSender:
     """Sends the rows of a task.
 
-    `topic` is the option, which overrides the column. Rows of one Arrow batch without key and partition go to one
-    partition. `first_partition` gives the first one, so a retried task or a replayed batch uses the same partitions.
-    `ignores_keys` (kafka.partitioner.ignore.keys): rows with a key go there, too.
+    `topic` is the option, which overrides the column "topic". All rows of one Arrow batch that have neither key nor
+    partition go to one partition. `first_partition` chooses the first of these partitions, so a retried task or a
+    replayed batch uses the same partitions. With `ignores_keys` (kafka.partitioner.ignore.keys) rows with a key go to
+    this partition, too.
     """
 
     def __init__(self, sender: Sender, topic: str | None, task: int, batch: int, *, ignores_keys: bool = False) -> None:
@@ -83,18 +87,20 @@ class RowSender:
         self._counts: dict[str, int] = {}
 
     async def send_all(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Send all rows. Raises BadRow, KafkaError, and what the iterator raises."""
-        # Here, since only tasks need it: to import Arrow's functions takes 30 ms of each process that plans a query.
+        """Send all rows. Raises BadRow, KafkaError, and the errors of the iterator."""
+        # Imported here, since only tasks need Arrow's functions, and importing them would take 30 ms in each process
+        # that plans a query.
         from oncelog_pipeline.arrow.record_columns import record_columns
 
         loop = asyncio.get_running_loop()
-        # The JVM may take long to deliver the next batch; the loop must send the previous ones meanwhile.
+        # The JVM may take long to deliver the next batch, and the event loop must send the previous batches in the
+        # meantime.
         while (batch := await loop.run_in_executor(None, next, batches, None)) is not None:
             if batch.num_rows:
                 await self.send(record_columns(batch))
 
     async def send(self, columns: RecordColumns) -> None:
-        """Raises BadRow, KafkaError."""
+        """Send the rows of one Arrow batch. Raises BadRow, KafkaError."""
         from oncelog_pipeline.arrow.splitting import by_partition, partitions
 
         for topic, rows in self._by_topic(columns):
@@ -117,7 +123,7 @@ class RowSender:
             raise BadRow('a row has a null in the column "topic", and there is no option "topic"') from error
 
     async def _count(self, topic: str) -> int:
-        """How many partitions a topic has. Raises KafkaError."""
+        """Return how many partitions a topic has. Raises KafkaError."""
         if topic not in self._counts:
             self._counts[topic] = await self._sender.partition_count(topic)
         return self._counts[topic]

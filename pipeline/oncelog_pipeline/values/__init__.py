@@ -1,4 +1,4 @@
-"""Bytes of keys and values as columns: JSON and Avro, alone or as Confluent's serializers frame them.
+"""Converts between bytes of keys and values and columns: JSON and Avro, alone or as Confluent's serializers frame them.
 
 format.py      (pure) the formats of keys and values
 wire.py        (pure) the schema id in front of a value

@@ -1,4 +1,4 @@
-"""The kill matrix of the cluster: three brokers, three replicas of each partition, and a kill of each role at each
+"""The kill matrix of the cluster: three brokers, three replicas of each partition, and a kill in each role at each
 step.
 
 `cells` lists the steps and who is killed there, `stage` has the cluster, whose processes ask at their fail points,

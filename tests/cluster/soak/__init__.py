@@ -1,4 +1,4 @@
-"""The long proof: clients of every kind at work on three brokers while one fault after another strikes.
+"""The soak: clients of every kind work on three brokers while one fault after another strikes.
 
 plan        from a seed to the faults, their victims and their times; pure
 stage       three brokers and an ensemble, with the proxies between them

@@ -1,6 +1,6 @@
-"""`oncelog txns`, `oncelog explain`, `oncelog dump` and `admin.transactions` against live brokers.
+"""Tests `oncelog txns`, `oncelog explain`, `oncelog dump` and `admin.transactions` against live brokers.
 
-Transactions are made to hang: see `hanging`.
+The module `hanging` creates the hanging transactions.
 """
 
 from __future__ import annotations
@@ -149,7 +149,9 @@ def test_e32_hanging_offset_commits_are_found_and_aborted(unguarded: BrokerProce
 
 
 async def test_e32_transactions_that_come_and_go_are_never_taken_for_hanging(broker: BrokerProcess, topic: str) -> None:
-    """Searched while transactions end all the time: an inconsistent reading is not reported."""
+    """The command searches while transactions end all the time: an inconsistent reading must not be reported as
+    hanging.
+    """
     with RawClient(broker.port) as client:
         client.create_topic(topic, 3)
     is_done = threading.Event()

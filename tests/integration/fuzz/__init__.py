@@ -1,4 +1,4 @@
-"""A structured fuzzer: plausible requests of every API and version, each with one unexpected field or value.
+"""A structured fuzzer: it sends plausible requests of every API and version, each with one unexpected field or value.
 
 `world` has the names that requests use, `plausible` builds requests from the declarations, `encoder` encodes them, also
 with wrong lengths, `twists` makes the unexpected changes, `odd_batches` the same for record batches, `cases` yields one

@@ -1,4 +1,5 @@
-"""Hostile clients: each does one thing that could stop or fill a broker, while an honest client must not notice.
+"""Hostile clients: each of them does one thing that could block or fill a broker, while an honest client must not be
+affected.
 
 `client` defines a hostile client, `scene` the broker that it attacks, `clients` the list of them all; their attacks by
 kind are in `pipelined`, `slow_readers`, `slow_writers`, `tagged_fields`, `decompression`, `repeated_names`,

@@ -1,4 +1,5 @@
-"""The kill matrix: consume-process-produce, with one fault at one point of a transaction, must end exactly once.
+"""The kill matrix: a consume-process-produce run with one fault at one point of a transaction must write each output
+exactly once.
 
 `cells` lists the points and the faults, `stage` has broker, proxy and worker, and restarts them, `questions` answers
 processes that ask at a point, `worker` is the process that consumes, processes and produces, `older_transactions` our

@@ -1,4 +1,4 @@
-"""Proves a topic free of gaps and duplicates: `oncelog pipeline audit`.
+"""Proves that a topic has no gaps and no duplicates: `oncelog pipeline audit`.
 
 chains.py         (pure) joins batches to chains without faults, and finds the faults between chains
 verdict.py        (pure) the verdict, as tables and sentences
