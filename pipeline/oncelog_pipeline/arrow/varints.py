@@ -13,8 +13,8 @@ BITS: Final = 7
 """Bits of the number in each byte."""
 MORE: Final = 0x80
 """The bit that says that another byte follows."""
-COUNTED: Final = 1 << 14
-"""Offsets in a batch are encoded once, up to this one: 256 KB hold fewer records of 16 bytes."""
+COUNTED: Final = 1 << 15
+"""Offsets in a batch are encoded once, up to this one: 512 KB hold fewer records of 16 bytes."""
 
 
 class Codes(NamedTuple):

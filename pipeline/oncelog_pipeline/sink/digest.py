@@ -90,8 +90,8 @@ def mixed(crc: int) -> int:
     return crc ^ (crc >> MIX_SHIFT)
 
 
-class DigestedRows(PackableRows, Protocol):
-    """Rows that encode themselves, and know their digest."""
+class DigestedRows(Protocol):
+    """Rows that know their digest."""
 
     def digest(self, topic: str) -> Digest:
         """Like `digest_of` for their columns."""
@@ -113,9 +113,12 @@ class RowCounter:
         keys = None if key is None else [key]
         self.digest = self.digest.plus(digest_of(topic, [value], keys, [headers] if headers else None))
 
-    async def send_packed(self, topic: str, partition: int, rows: DigestedRows) -> None:
-        """Like `RowProducer.send_packed`."""
+    def count(self, topic: str, rows: DigestedRows) -> None:
+        """Like `RowProducer.count`."""
         self.digest = self.digest.plus(rows.digest(topic))
+
+    async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> None:
+        """Does nothing: `count` has counted the rows."""
 
     async def partition_count(self, topic: str) -> int:
         """Always 1: partitions do not matter for a digest."""

@@ -24,6 +24,7 @@ from oncelog_pipeline.sink.digest import RowCounter
 from oncelog_pipeline.sink.orphans import finish_unnamed
 from oncelog_pipeline.sink.state import Batch, TaskMessage
 from oncelog_pipeline.spark.connections import connections
+from oncelog_pipeline.spark.freed_memory import keep_freed_memory
 from oncelog_pipeline.spark.garbage import freeze_modules
 from oncelog_pipeline.spark.identity import Attempt, BatchWrite, batch_of, stream_batch, this_attempt, this_batch_number
 from oncelog_pipeline.spark.pyspark_api import StreamArrowWriter
@@ -66,6 +67,7 @@ class Writer(QuickStart):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
         """One attempt of a task. Raises TakenOver, BadRow, KafkaError."""
         freeze_modules()
+        keep_freed_memory()
         attempt = this_attempt()
         if self._options.delivery is Delivery.AT_LEAST_ONCE:
             connections().run(self._write_at_least_once(iterator, attempt, this_batch_number()))
