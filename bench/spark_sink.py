@@ -27,8 +27,7 @@ WARM_UPS: Final = 2
 """The JVM compiles hot code: the first rounds of either side are slower."""
 NOTHING: Final = "nothing, in Python"
 SMALL_ARROW_BATCHES: Final = "spark.sql.execution.arrow.maxBytesPerBatch", "2m"
-"""A setting of Spark and its value. By default 10,000 rows are an Arrow batch, whatever their size; the JVM enlarges its
-buffers step by step, and copies them each time."""
+"""A setting of Spark and its value. By default 10,000 rows are one Arrow batch."""
 IN_SMALL: Final = ", Arrow batches of 2 MB"
 EXACTLY_ONCE: Final = "exactly once"
 AT_LEAST_ONCE: Final = "at least once"
