@@ -16,7 +16,7 @@ sink_columns.py    checks the columns of a table to write
 pyspark_api.py     classes that only some versions of PySpark have
 connections.py     what a worker process keeps from call to call
 quick_start.py     saves a task's rows a delay of 40 ms
-freed_memory.py    keeps the memory that a task frees for the next Arrow batch
+freed_memory.py    keeps the memory that a writing task frees, for its next batches
 garbage.py         keeps Spark's garbage collection after each task short
 template_process.py the process that has imported everything, and forks Spark's Python processes
 environment.py     the Python of the workers, and the Java, set before a session is made

@@ -1,9 +1,9 @@
-"""Keeps the memory that a Spark task frees in its Python worker, for the next Arrow batch or response.
+"""Keeps the memory that a writing task frees in its Python worker, for its next Arrow batches and record batches.
 
 By default glibc gives memory back to the kernel as soon as some MiB at the end of a heap are free, and allocates large
-buffers outside of the heap. A task allocates and frees buffers of 1 MiB and more again and again, so the kernel has to
-zero the same pages each time. Keeping them saves a sixth to a third of the CPU time of a batch read of 1 KB records, in
-the whole process tree.
+buffers outside of the heap. A writing task allocates and frees buffers of 0.5 MiB and more again and again, so the
+kernel has to zero the same pages each time. Keeping them halved the system time of the workers in an exactly-once write
+of 320,000 rows of 1 KB (from 0.17 to 0.09 s with keys, from 0.25 to 0.10 s without). Reading tasks gain nothing.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ from oncelog_pipeline.options.source_options import SourceOptions
 from oncelog_pipeline.source.ranges import OffsetRange
 from oncelog_pipeline.source.reading import read_range
 from oncelog_pipeline.spark.connections import connections
-from oncelog_pipeline.spark.freed_memory import keep_freed_memory
 from oncelog_pipeline.spark.garbage import freeze_modules
 from oncelog_pipeline.spark.source_columns import BatchBuilder
 
@@ -29,7 +28,6 @@ class RangePartition(InputPartition):
 def read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """The records of the range. Raises DataLoss, NothingRead, KafkaError."""
     freeze_modules()
-    keep_freed_memory()
     wanted: OffsetRange | None = partition.value
     if wanted is None:
         return
