@@ -53,16 +53,20 @@ def partitions(columns: RecordColumns, count: int, sticky: int, *, ignores_keys:
     return found
 
 
-def by_partition(columns: RecordColumns, partitions: Any) -> Iterator[tuple[int, PackedRows]]:
-    """Yield each partition with its rows. `partitions` has the partition of each row."""
+def by_partition(columns: RecordColumns, partitions: Any) -> tuple[PackedRows, list[tuple[int, PackedRows]]]:
+    """Return all rows, and the rows of each partition. `partitions` has one for each row.
+
+    All rows are in the order of their partitions, which a digest does not depend on: the digest of all rows costs less
+    than those of the parts.
+    """
     count = len(columns)
     least, most = int(partitions.min()), int(partitions.max())
     if least == most:
-        yield least, PackedRows(EncodedColumns(columns), 0, count)
-        return
+        rows = PackedRows(EncodedColumns(columns), 0, count)
+        return rows, [(least, rows)]
     keys = partitions.astype(np.uint16) if least >= 0 and most < SMALL else partitions
     order = np.argsort(keys, kind="stable")
     encoded, ordered = EncodedColumns(columns.take(order)), partitions[order]
     bounds = [0, *(np.flatnonzero(np.diff(ordered)) + 1).tolist(), count]
-    for first, end in pairwise(bounds):
-        yield int(ordered[first]), PackedRows(encoded, first, end)
+    parts = [(int(ordered[first]), PackedRows(encoded, first, end)) for first, end in pairwise(bounds)]
+    return PackedRows(encoded, 0, count), parts

@@ -15,8 +15,8 @@ BITS: Final = 7
 """How many bits of the number each encoded byte has."""
 MORE: Final = 0x80
 """The bit of an encoded byte which says that another byte follows."""
-COUNTED: Final = 1 << 14
-"""The codes of offset deltas below this number are cached; a batch of 256 KB holds fewer records, if they have at least
+COUNTED: Final = 1 << 15
+"""The codes of offset deltas below this number are cached; a batch of 512 KB holds fewer records, if they have at least
 16 bytes.
 """
 

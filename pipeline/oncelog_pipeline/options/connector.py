@@ -276,7 +276,7 @@ OF_PRODUCERS: Final = (
     ConnectorOption(
         "kafka.max.in.flight.requests.per.connection", SINK, DIFFERS, "at most 5: idempotence needs it", "5"
     ),
-    ConnectorOption("kafka.batch.size", SINK, SAME, "256 KiB if it is not set", "16384"),
+    ConnectorOption("kafka.batch.size", SINK, SAME, "512 KiB if it is not set", "16384"),
     ConnectorOption("kafka.linger.ms", SINK, SAME, "", "5"),
     ConnectorOption("kafka.buffer.memory", SINK, SAME, "", "33554432"),
     ConnectorOption("kafka.compression.type", SINK, SAME, "", "lz4"),

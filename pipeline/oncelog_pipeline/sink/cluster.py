@@ -27,6 +27,7 @@ from oncelog.clock import now_ms
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure, ProducerFenced, UnsupportedVersion
 from oncelog.lifecycle import Lifecycle
 from oncelog.prepared_transaction import PreparedTransaction
+from oncelog.producer.packable_rows import PackableRows
 from oncelog.producer.transaction import until_known
 from oncelog_pipeline.opening import opened
 from oncelog_pipeline.sink.digest import NOTHING, Digest, DigestedRows, RowCounter, digest_of
@@ -102,9 +103,12 @@ class RowProducer:
         if self._first is None:
             self._first = future
 
-    async def send_packed(self, topic: str, partition: int, rows: DigestedRows) -> None:
-        """Like `Producer.send_packed`. Raises KafkaError."""
+    def count(self, topic: str, rows: DigestedRows) -> None:
+        """Add rows to the digest, before `send_packed` sends each partition's part of them."""
         self.digest = self.digest.plus(rows.digest(topic))
+
+    async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> None:
+        """Like `Producer.send_packed`. Does not change the digest. Raises KafkaError."""
         future = await self.producer.send_packed(topic, partition, rows)
         if self._first is None:
             self._first = future

@@ -98,8 +98,8 @@ def mixed(crc: int) -> int:
     return crc ^ (crc >> MIX_SHIFT)
 
 
-class DigestedRows(PackableRows, Protocol):
-    """Rows that encode themselves, and can compute their digest."""
+class DigestedRows(Protocol):
+    """Rows that can compute their digest."""
 
     def digest(self, topic: str) -> Digest:
         """Return the digest of the rows for this topic, like `digest_of`."""
@@ -121,9 +121,12 @@ class RowCounter:
         keys = None if key is None else [key]
         self.digest = self.digest.plus(digest_of(topic, [value], keys, [headers] if headers else None))
 
-    async def send_packed(self, topic: str, partition: int, rows: DigestedRows) -> None:
-        """Like `RowProducer.send_packed`."""
+    def count(self, topic: str, rows: DigestedRows) -> None:
+        """Like `RowProducer.count`."""
         self.digest = self.digest.plus(rows.digest(topic))
+
+    async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> None:
+        """Does nothing: `count` has counted the rows."""
 
     async def partition_count(self, topic: str) -> int:
         """Return 1, since the partition of a row does not matter for a digest."""

@@ -9,15 +9,26 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pyarrow as pa
 
 from oncelog import Producer, RecordMetadata
+from oncelog.producer.packable_rows import PackableRows
 from oncelog_pipeline.sink.digest import DigestedRows
 
 if TYPE_CHECKING:
     from oncelog_pipeline.arrow.record_columns import RecordColumns
 
-BATCH_SIZE: Final = 256 * 1024
-"""The sink's default of batch.size in bytes, which is large because a task has many rows at once and latency does not
-matter.
+BATCH_SIZE: Final = 512 * 1024
+"""The sink's default of batch.size in bytes: half of what a topic allows by default (max.message.bytes). It is large
+because a task has many rows at once and latency does not matter: with rows of 1 KB a task takes a fifth less CPU than
+with batches of 256 KiB.
 """
+
+MANY_ROWS: Final = 10_000
+MANY_BYTES: Final = 4 << 20
+"""Arrow batches below both limits are joined before their rows are divided among partitions. Each part takes some tens
+of microseconds whatever its size. With 16 partitions and Arrow batches of 1 MB, joining saves half a microsecond of CPU
+for each row of 1 KB, including the cost of the copy.
+"""
+DIVIDING_COLUMNS: Final = frozenset({"key", "partition", "topic"})
+"""Without these columns all rows of an Arrow batch go to one partition."""
 
 TURN: Final = 1 << 32
 GOLDEN_RATIO: Final = 2_654_435_769
@@ -33,7 +44,10 @@ class Sender(Protocol):
 
     async def partition_count(self, topic: str) -> int: ...
 
-    async def send_packed(self, topic: str, partition: int, rows: DigestedRows) -> None: ...
+    def count(self, topic: str, rows: DigestedRows) -> None:
+        """Called once with rows of one topic, before `send_packed` with each partition's part of them."""
+
+    async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> None: ...
 
 
 def first_partition(task: int, batch: int, count: int) -> int:
@@ -54,7 +68,10 @@ class PlainSender:
         self.producer = producer
         self._sent: list[asyncio.Future[RecordMetadata]] = []
 
-    async def send_packed(self, topic: str, partition: int, rows: DigestedRows) -> None:
+    def count(self, topic: str, rows: DigestedRows) -> None:
+        """Does nothing: no digest is needed."""
+
+    async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> None:
         """Like `Producer.send_packed`. Raises KafkaError."""
         self._sent.append(await self.producer.send_packed(topic, partition, rows))
 
@@ -95,9 +112,9 @@ class RowSender:
         loop = asyncio.get_running_loop()
         # The JVM may take long to deliver the next batch, and the event loop must send the previous batches in the
         # meantime.
-        while (batch := await loop.run_in_executor(None, next, batches, None)) is not None:
-            if batch.num_rows:
-                await self.send(record_columns(batch))
+        joined = gathered(batches)
+        while (batch := await loop.run_in_executor(None, next, joined, None)) is not None:
+            await self.send(record_columns(batch))
 
     async def send(self, columns: RecordColumns) -> None:
         """Send the rows of one Arrow batch. Raises BadRow, KafkaError."""
@@ -107,7 +124,9 @@ class RowSender:
             count = await self._count(topic)
             sticky = (first_partition(self._task, self._batch, count) + self._turn) % count
             chosen = partitions(rows, count, sticky, ignores_keys=self._ignores_keys)
-            for partition, part in by_partition(rows, chosen):
+            whole, parts = by_partition(rows, chosen)
+            self._sender.count(topic, whole)
+            for partition, part in parts:
                 await self._sender.send_packed(topic, partition, part)
         self._turn += 1
 
@@ -127,3 +146,34 @@ class RowSender:
         if topic not in self._counts:
             self._counts[topic] = await self._sender.partition_count(topic)
         return self._counts[topic]
+
+
+def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Join consecutive small batches whose rows may go to several partitions; leave out empty batches. The rows keep
+    their order. A batch that is not small stays alone: with others its values might exceed an Arrow column."""
+    small: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        is_alone = _is_large(batch.num_rows, batch.nbytes) or DIVIDING_COLUMNS.isdisjoint(batch.schema.names)
+        if small and (is_alone or _is_large(rows, size)):
+            yield _joined(small)
+            small = []
+            rows = size = 0
+        if is_alone:
+            if batch.num_rows:
+                yield batch
+        elif batch.num_rows:
+            small.append(batch)
+            rows += batch.num_rows
+            size += batch.nbytes
+    if small:
+        yield _joined(small)
+
+
+def _is_large(rows: int, size: int) -> bool:
+    return rows >= MANY_ROWS or size >= MANY_BYTES
+
+
+def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return one batch of all rows. `batches` has at least one; all have the same schema."""
+    return batches[0] if len(batches) == 1 else pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
