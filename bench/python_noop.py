@@ -1,5 +1,6 @@
-"""`format("python-noop")`: a sink of Spark's Python API that takes all rows and drops them: measures the cost of the
-API itself."""
+"""Defines `format("python-noop")`, a sink of Spark's Python API that drops all rows, so that the cost of the API itself
+can be measured.
+"""
 
 from __future__ import annotations
 
