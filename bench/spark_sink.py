@@ -1,9 +1,10 @@
-"""The sink compared with Spark's own connector: rows per CPU second of the JVM and all Python processes, in turns.
+"""Compares the sink with Spark's own connector, in turns: rows per CPU second of the JVM and all Python processes.
 
-Four tables of generated rows: of 100 B without keys to 4 partitions, with keys to 16, and the same with 1 KB.
-Generating the rows ("nothing") and passing them to Python ("nothing, in Python") are rows of their own, as both are
-included in all others and cannot be improved here. The ratio of "nothing, in Python" to the connector is the highest
-that a sink in Python can reach. Both that and exactly once are also measured with SMALL_ARROW_BATCHES.
+The measurement uses four tables of generated rows: of 100 B without keys to 4 partitions and with keys to 16, and the
+same with 1 KB. Generating the rows ("nothing") and passing them to Python ("nothing, in Python") are separate results,
+because all other results include this work and oncelog cannot improve it. The ratio of "nothing, in Python" to the
+connector is the highest ratio that a sink in Python can reach. SMALL_ARROW_BATCHES is measured with both "nothing, in
+Python" and exactly once.
 """
 
 from __future__ import annotations
@@ -24,19 +25,19 @@ ROWS: Final = {100: 300_000, 1000: 80_000}
 PARTITIONS: Final = {False: 4, True: 16}
 """Whether rows have keys -> number of partitions."""
 WARM_UPS: Final = 2
-"""The JVM compiles hot code: the first rounds of either side are slower."""
+"""The number of warm-up rounds: the JVM compiles hot code, so the first rounds of either side are slower."""
 NOTHING: Final = "nothing, in Python"
 SMALL_ARROW_BATCHES: Final = "spark.sql.execution.arrow.maxBytesPerBatch", "2m"
-"""A setting of Spark and its value. By default 10,000 rows are one Arrow batch."""
+"""A setting of Spark and its value. By default one Arrow batch has 10,000 rows."""
 IN_SMALL: Final = ", Arrow batches of 2 MB"
 EXACTLY_ONCE: Final = "exactly once"
 AT_LEAST_ONCE: Final = "at least once"
 GOAL: Final = 1.0
-"""Ratio to Spark's connector."""
+"""The required ratio to Spark's connector."""
 COST_OF_ONCE: Final = 0.85
-"""Ratio of exactly once to at least once."""
+"""The required ratio of exactly once to at least once."""
 TOPIC_CONFIGS: Final = {"retention.bytes": "50000000", "segment.bytes": "20000000"}
-"""Settings of each topic, so that some gigabytes in all rounds do not fill the disk."""
+"""Configurations of each topic, with which the gigabytes of all rounds do not fill the disk."""
 
 
 def measure(add: Add, scale: int) -> None:
@@ -46,7 +47,7 @@ def measure(add: Add, scale: int) -> None:
 
 
 def _measure(add: Add, spark: Any, address: str, scale: int, *, has_peer: bool) -> None:
-    """`has_peer`: whether the session has Spark's connector."""
+    """Measure the sinks; `has_peer` says whether the session has Spark's connector."""
     tree = tree_of(spark)
     for size, all_rows in ROWS.items():
         for has_keys, partitions in PARTITIONS.items():

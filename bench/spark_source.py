@@ -1,6 +1,6 @@
-"""The source compared with Spark's own connector: rows per CPU second of the JVM and all Python processes, in turns.
+"""Compares the source with Spark's own connector, in turns: rows per CPU second of the JVM and all Python processes.
 
-Two kinds of query, of records of 100 B and 1 KB, over several numbers of partitions:
+Two kinds of query are measured, with records of 100 B and 1 KB, and several numbers of partitions:
 
 - a batch read (`spark.read`) into `noop`, most of which is the reading itself;
 - a short stream (`trigger(availableNow=True)`), of which the start of Python processes is a large part.
@@ -28,15 +28,15 @@ ROWS: Final = {100: 300_000, 1000: 80_000}
 BATCH_PARTITIONS: Final = (1, 4)
 STREAM_PARTITIONS: Final = (1, 4, 16)
 BATCH_GOALS: Final = {100: 2.0, 1000: 1.5}
-"""Ratio to Spark's connector, by the size of a record."""
+"""The required ratio to Spark's connector, by the size of a record."""
 STREAM_GOAL: Final = 1.0
 WARM_UPS: Final = 2
-"""The JVM compiles hot code: the first rounds of either side are slower."""
+"""The number of warm-up rounds: the JVM compiles hot code, so the first rounds of either side are slower."""
 NOTHING: Final = "nothing, in Python"
 
 
 class Load(NamedTuple):
-    """What a query reads: a topic, or as many rows of a source that does nothing. `size` of a value in bytes."""
+    """The input of a query: a topic, or `rows` rows of a source that does nothing. `size` is that of a value in bytes."""
 
     topic: str
     rows: int
@@ -103,7 +103,7 @@ def _add(add: Add, what: str, found: dict[str, float], goal: float | None) -> No
 
 
 def _options(address: str, topic: str) -> dict[str, str]:
-    """The peer reads committed records, too, as ours does by default."""
+    """Spark's connector must also read committed records, as oncelog's source does by default."""
     return {
         "subscribe": topic,
         "kafka.bootstrap.servers": address,
@@ -131,7 +131,7 @@ def _short_stream(session: Session, name: str, options: Mapping[str, str]) -> Ca
 
 
 def _worker(address: str, topic: str) -> float:
-    """The Python part of a task, without Spark: from the broker to Arrow batches. The best of three rounds."""
+    """Measure the Python part of a task without Spark, from the broker to Arrow batches. The best of three rounds."""
     from oncelog_pipeline.spark.data_source import OncelogDataSource
 
     reader: Any = OncelogDataSource({"kafka.bootstrap.servers": address, "subscribe": topic}).reader(None)  # type: ignore[arg-type]

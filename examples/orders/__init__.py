@@ -1,4 +1,5 @@
-r"""A whole Spark pipeline: orders in, joined with a table, summed in windows, written exactly once.
+r"""A complete Spark pipeline: reads orders, joins them with a table, sums them in windows, and writes the results
+exactly once.
 
 docs/guides/orders-pipeline.md is the tutorial.
 

@@ -1,4 +1,6 @@
-"""Instances of the Kafka Streams applications in `streams/CountAndCopy.java`: processes, started and killed at will."""
+"""Starts and kills instances of the Kafka Streams applications in `streams/CountAndCopy.java`, each of which is a
+process.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ STOP_SECONDS = 60
 
 
 def class_path(release: str) -> str:
-    """The applications, compiled against one release of Kafka Streams. Raises maven.Unavailable."""
+    """Return the class path of the applications, compiled against one release of Kafka Streams. Raises
+    maven.Unavailable.
+    """
     need("java", "javac", "mvn")
     libraries = jars(HERE / "streams" / "pom.xml", release, "streams")
     classes = BUILD / f"streams-classes-{release}"
@@ -32,7 +36,9 @@ def class_path(release: str) -> str:
 
 
 class StreamsInstance:
-    """One process of both applications. Its state is of the process alone, as after the loss of a machine's disk."""
+    """One process that runs both applications. Its state belongs to the process, as after the loss of a
+    machine's disk.
+    """
 
     def __init__(self, path: str, address: str, prefix: str, directory: Path) -> None:
         self.log = directory / "streams.log"
@@ -59,7 +65,7 @@ class StreamsInstance:
         self._process.wait()
 
     def stop(self) -> None:
-        """In an orderly way: what it has begun it commits or aborts."""
+        """Stop the process in an orderly way: it commits or aborts the transactions that it has begun."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         try:

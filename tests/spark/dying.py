@@ -1,4 +1,5 @@
-"""`format("dying")`: as "oncelog", but that whoever comes to a named point dies there, or raises, so many times.
+"""Defines `format("dying")`, which is like "oncelog", except that a process that reaches a named point dies there, or
+raises, a given number of times.
 
 dieAt       the point:
             before the rows     a task, before its first row
@@ -21,7 +22,7 @@ dieHow      kill      by itself, with -9
             broker    the process diePid, and goes on
 diePart     the task that dies; else the first to come there
 
-Workers import this module by its name: what is sent to them are names.
+Workers import this module by its name, because Spark sends them only names.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ STANDS_SECONDS = 600
 
 
 class Raised(Exception):
-    """The exception of `dieHow=raise`."""
+    """The exception that `dieHow=raise` raises."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +64,10 @@ class Death:
     part: int | None = None
 
     def strike(self, point: str) -> None:
-        """Raises Raised, where it comes back at all."""
+        """Die at this point, raise Raised or pause, as `how` says, if the point and the task are the chosen ones."""
         if point != self.at or not self._is_meant():
             return
-        # Appended to under a lock of its own making: two tasks may come here at once.
+        # The file is appended to under a lock, because two tasks may arrive here simultaneously.
         descriptor = os.open(self.file, os.O_CREAT | os.O_APPEND | os.O_RDWR)
         os.lockf(descriptor, os.F_LOCK, 0)
         done = os.fstat(descriptor).st_size
@@ -110,7 +111,7 @@ class DyingOwner:
 
 
 class DyingCluster:
-    """The real cluster, with deaths at the named points."""
+    """The real cluster, in which a process dies at the named points."""
 
     def __init__(self, cluster: Any, death: Death) -> None:
         self._cluster, self._death = cluster, death
@@ -142,7 +143,7 @@ class DyingWriter:
         return DyingCluster(await super().cluster(), self.death)  # type: ignore[misc]
 
     async def send(self, sender: Any, rows: Iterator[Any], task: int, batch: int) -> None:
-        if isinstance(sender, RowCounter):  # the rows of a replay are counted, not sent
+        if isinstance(sender, RowCounter):  # rows of a replay are counted, not sent
             await super().send(sender, rows, task, batch)  # type: ignore[misc]
             return
         self.death.strike("before the rows")
@@ -217,6 +218,6 @@ class DyingDataSource(OncelogDataSource):
 
 
 def has_died(file: str | Path) -> int:
-    """The number of deaths so far."""
+    """Return how many deaths the file records."""
     path = Path(file)
     return path.stat().st_size if path.exists() else 0

@@ -1,4 +1,5 @@
-"""Apache Kafka as the oracle: the same requests to it and to our broker at the same time, and their answers compared.
+"""Uses Apache Kafka as the oracle: Kafka and oncelog's broker get the same requests at the same time, and their
+responses are compared.
 
     messages     a request from plain data
     side         one of the two brokers, and what it said: a transcript
@@ -10,5 +11,5 @@
     logged_in    a side where everybody must log in, for scenarios/secured
     register     what a known difference is; known/ has them all, by area, as rows of docs/differences.md
 
-`test_differential.py` beside this package runs it.
+`test_differential.py`, in the parent directory, runs it.
 """

@@ -1,4 +1,5 @@
-"""`make soak-spark`: one query with windows and a watermark, while drivers, workers and brokers are killed with -9.
+"""Implements `make soak-spark`: one query with windows and a watermark, while drivers, workers and brokers are killed
+with -9.
 
 __main__.py   the command
 plan.py       who dies, and when: a function of the seed
