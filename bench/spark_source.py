@@ -36,7 +36,7 @@ NOTHING: Final = "nothing, in Python"
 
 
 class Load(NamedTuple):
-    """The input of a query: a topic, or `rows` rows of a source that does nothing. `size` is that of a value in bytes."""
+    """The input of a query: a topic, or rows of a source that does nothing. `size` is the size of a value in bytes."""
 
     topic: str
     rows: int
