@@ -5,8 +5,10 @@ delayed for longer than max.poll.interval.ms. The second worker then gets its pa
 Then the first worker continues and commits its records. Its transactional id does not fence the other worker, nor vice
 versa, because the two ids differ.
 
-    --mode old   it hands over its offsets without saying who it is in the group: accepted, and all is there twice
-    --mode new   it hands them over with `consumer.group_metadata()`: refused, and its transaction is aborted
+- With `--mode old` the first worker sends its offsets without its member id: they are accepted, and every record is
+  written twice.
+- With `--mode new` it sends its offsets with `consumer.group_metadata()`: they are refused, and its transaction is
+  aborted.
 
     python -m examples.zombies --mode new --servers 127.0.0.1:9092
 

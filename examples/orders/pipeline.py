@@ -7,9 +7,10 @@
 You can kill it with -9 at any time and start it again: it continues where it ended. Without --master it uses the master
 that spark-submit sets.
 
-revenue       orders joined with their customers, summed by country in windows of a minute; a window is written once,
-              when the newest order is two minutes past its end. Spark drops and counts the orders that come later
-dead-letters  records that are not orders, with headers for the reason and for topic, partition and offset
+- The query `revenue` joins orders with their customers, and sums them by country in windows of a minute. A window is
+  written once, when the newest order is two minutes later than its end. Spark drops and counts orders that are later.
+- The query `dead-letters` writes records that are not orders, with headers for the reason and for topic, partition and
+  offset.
 """
 
 from __future__ import annotations

@@ -4,10 +4,11 @@ dies.
 Each task leaves its transaction open. The driver writes a single decision for all transactions of the batch, then
 commits these transactions. A later run of the query commits the decided transactions, and aborts all others:
 
-    a task     is this batch decided? -> write, flush, and leave the transaction open
-    the driver are all open? -> keep them open without a timeout, where the brokers can (KIP-939) -> THE DECISION
-               -> commit each -> abort the open transactions of other attempts (the sweep)
-    a new run  owns the query -> commits what was decided -> writes its name into the state -> sweeps the rest
+1. A task checks that the batch is not decided yet, writes and flushes its rows, and leaves its transaction open.
+2. The driver checks that all transactions are open, and removes their timeouts if the brokers can (KIP-939). Then it
+   writes the decision, commits each transaction, and aborts the open transactions of other attempts (the sweep).
+3. A new run becomes the owner of the query, commits the decided transactions, writes its name into the state, and
+   sweeps all other transactions.
 
 Why this protocol is correct:
 

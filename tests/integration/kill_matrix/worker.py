@@ -1,8 +1,8 @@
 """Consumes, processes and produces, in a separate process that may be killed at any time and started again.
 
-    python worker.py LIBRARY JOB      JOB: a `Job` as JSON
+    python worker.py LIBRARY JOB
 
-The exit code is 0 after all inputs are processed. A failed transaction is aborted, and the consumer returns to the
+JOB is a `Job` as JSON. The exit code is 0 after all inputs are processed. A failed transaction is aborted, and the consumer returns to the
 committed offsets. If the abort fails, too, the process (with aiokafka only its clients) is started again, which settles
 the last transaction.
 """

@@ -5,13 +5,13 @@
 The process reads the line after its imports, so that a test can start it before the step's transactions begin. POINT is
 the point at which the process dies (kill -9):
 
-    rows sent           a task, before it has flushed
-    rows flushed        a task, before it says so
-    decision            a driver, just before it writes the decision
-    decided             a driver, before it ends any transaction
-    one ended           a driver, after the first of the ends
-    all ended           a driver, after the last one
-    nowhere
+- `rows sent`: a task dies before it has flushed its rows.
+- `rows flushed`: a task dies before it reports its rows.
+- `decision`: a driver dies just before it writes the decision.
+- `decided`: a driver dies before it ends any transaction.
+- `one ended`: a driver dies after it has ended the first transaction.
+- `all ended`: a driver dies after it has ended the last transaction.
+- `nowhere`: the process does not die.
 """
 
 from __future__ import annotations
