@@ -1,5 +1,5 @@
-"""`make compose-test`: runs docker-compose.yml, and checks that each record counts once, whatever happens to its
-containers.
+"""Implements `make compose-test`: runs docker-compose.yml, and checks that each record counts once, whatever happens to
+its containers.
 
 - `engine` is Docker, or Podman in a separate directory; it says why if neither works.
 - `images` provides the image of the brokers and, if none can be pulled, stand-ins for its base images.

@@ -30,8 +30,8 @@ def test_c6_a_former_leader_serves_no_request_as_leader(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, pauses: int
 ) -> None:
     """A leader is paused until another broker leads. When it continues, it finds a produce request with acks=1 in its
-    socket and must refuse it: its lease has ended, whether or not it knows its successor. Producers lose nothing
-    meanwhile.
+    socket and must refuse it: its lease has ended, whether or not it knows its successor. Meanwhile the producers lose
+    no record.
     """
     cluster.create_topic(topic, (1, 2, 3))
     place = Place(topic)

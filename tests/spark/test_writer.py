@@ -104,7 +104,7 @@ def test_a_write_is_invisible_before_the_commit_and_complete_afterwards(
     spark = spark_of(topic)
     messages = [spark.task(0, rows(b"a", b"b"), rows(b"c")), spark.task(1, rows(b"d")), spark.task(2)]
     assert len(open_transactions(address)) == 2
-    spark.task(1, rows(b"not this"), attempt=1)  # this is a speculative attempt, whose result is dropped
+    spark.task(1, rows(b"not this"), attempt=1)  # a speculative attempt, whose result is dropped
     spark.writer().commit(messages, 0)
     assert committed_values(address, topic) == Counter([b"a", b"b", b"c", b"d"])
     spark.run = str(uuid.uuid4())  # the query is started again, and the batch is replayed

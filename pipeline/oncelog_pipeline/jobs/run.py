@@ -1,4 +1,4 @@
-"""The command `oncelog pipeline run`: runs a job from its file until the job ends."""
+"""Implements the command `oncelog pipeline run`, which runs a job from its file until the job ends."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def with_what_there_is(job: Job) -> Job:
 
 def check(job: Job) -> None:
     """Raise JobError if the checkpoint belongs to another query. Only local checkpoints are checked here; Spark checks
-    those on other file systems.
+    checkpoints on other file systems.
     """
     if URL.match(job.checkpoint):
         return

@@ -2,8 +2,8 @@
 
 Each run of such a write has a new name, so a job that is started again cannot find out by name whether the first run
 succeeded. But a driver that dies between the decision and the last commit leaves its state, which has a digest of its
-rows. A later write of the same rows takes over this state, like a later run of a query. It commits the decided
-transactions, writes the rows of those that have timed out, and writes nothing else.
+rows. A later write of the same rows takes over this state, like a later run of a query. The later write commits the
+decided transactions, writes the rows of the transactions that have timed out, and writes nothing else.
 
 Why this is correct:
 

@@ -73,11 +73,11 @@ class Ends:
         return self._affordable > FRESH_SECONDS
 
     def forget(self) -> None:
-        """Drop the cached ends, so that the next `log` requests everything."""
+        """Drop the cached ends, so that the next call of `log` requests everything."""
         self._log = None
 
     def hurry(self) -> None:
-        """Let the next `log` request everything without a pause, because new records exist."""
+        """Let the next call of `log` request everything immediately, because new records exist."""
         self._is_due = True
 
     def log(self) -> Log:

@@ -35,8 +35,8 @@ def cut(
 ) -> list[OffsetRange]:
     """Return one range or several for each partition with offsets to read.
 
-    First, ranges longer than `max_records_per_partition` are cut. Then the partition with the longest ranges is cut
-    into one more, until there are `min_partitions` ranges or every range has one offset.
+    First, ranges longer than `max_records_per_partition` are cut. Then the partition with the longest ranges gets one
+    more range, until there are `min_partitions` ranges or every range has one offset.
     """
     whole = [
         OffsetRange(*partition, start.get(partition, 0), offset)

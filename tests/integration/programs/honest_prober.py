@@ -101,9 +101,9 @@ class Waits:
 
 
 def percentiles(waits: Iterable[int]) -> Percentiles:
-    """Return percentiles of waits in ns. While a request waits, the prober does not send the next requests. They are
-    counted as if they had been sent, because a broker that is blocked for a second would otherwise have delayed only
-    one request.
+    """Return percentiles of waits in ns. While a request waits, the prober does not send the next requests. Those
+    requests are counted as if they had been sent, because a broker that is blocked for a second would otherwise have
+    delayed only one request.
     """
     interval = int(INTERVAL_SECONDS * 1e9)
     all_waits = sorted(left for wait in waits for left in range(wait, 0, -interval))
