@@ -47,7 +47,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         consumer={},
     ),
     "exactly-once": Profile(
-        producer={"transactional_id": "delivery-levels"},  # implies acks="all" and idempotence
+        producer={"transactional_id": "delivery-levels"},  # transactional_id implies acks="all" and idempotence
         consumer={"isolation_level": "read_committed"},
     ),
 }

@@ -62,7 +62,9 @@ class TwoPhaseWriter:
         self._prepared = checkpoint
 
     async def commit(self) -> None:
-        """Execute the second phase. Raises KafkaError, after which the job must start again."""
+        """Execute the second phase, which commits the checkpoint. Raises KafkaError, after which the job must start
+        again.
+        """
         assert self._prepared is not None, "nothing is prepared"
         await self._producer.commit_transaction()
         self.committed, self._prepared = self._prepared, None

@@ -26,7 +26,7 @@ def ended_by_signals() -> Iterator[None]:
     """Let the first of SIGNALS raise SystemExit with the exit code that a shell uses for the signal. Later signals are
     ignored until the process ends.
 
-    They are also ignored after this block, because an impatient user must not interrupt the later clean-up.
+    Later signals are also ignored after this block, because an impatient user must not interrupt the clean-up.
     """
     is_ending = False
 

@@ -1,8 +1,8 @@
 """Runs in a container beside the brokers, in the image of the brokers, and writes an invoice for each order, exactly
 once.
 
-An invoice is written to the partition with the number of its order's partition. The program runs until SIGTERM. If it
-is killed, it is started again, and continues from the committed offsets of its group.
+An invoice is written to the partition with the number of its order's partition. The program runs until SIGTERM. A
+killed program is started again, and continues from the committed offsets of its group.
 """
 
 from __future__ import annotations

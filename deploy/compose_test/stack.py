@@ -46,7 +46,7 @@ class Stack:
         self.engine("kill", "--signal", "KILL", *map(self.container, services))
 
     def stop(self, service: str) -> None:
-        """Stop one container. Raises AssertionError if it had to be killed."""
+        """Stop one container. Raises AssertionError if the container had to be killed."""
         self.engine("stop", "--time", "60", self.container(service))
         self._ended_well(service)
 

@@ -103,8 +103,9 @@ class Calls:
             return self._said
 
     def make(self, work: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
-        """Call `work(*arguments, seconds)` in a thread. If it is late, raises Clings if librdkafka hangs, otherwise
-        AssertionError; the call and its thread are then abandoned."""
+        """Call `work(*arguments, seconds)` in a thread. If the call is late, raises Clings if librdkafka hangs, and
+        AssertionError otherwise; the call and its thread are then abandoned.
+        """
         failures: list[BaseException] = []
 
         def call() -> None:

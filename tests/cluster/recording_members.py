@@ -73,8 +73,8 @@ class Member(Background):
         """
 
     def note(self, place: Place, records: list[tuple[int, bytes]]) -> None:
-        """Record that a poll has returned these records. If they do not follow the previous records, the group has
-        changed its position.
+        """Record that a poll has returned these records. If these records do not follow the previous records, the group
+        has changed its position.
         """
         reading = self._readings.get(place)
         if reading is None or not reading.records or records[0][0] <= reading.records[-1][0]:

@@ -127,8 +127,8 @@ def test_an_abort_leaves_nothing(spark_of: Any, address: str, topic: str) -> Non
 def test_a_write_without_a_name_that_is_retried_is_there_once(
     patched: list[Spark], address: str, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """S2: the driver died between the ends of two transactions. The transactions that it has decided are completed
-    before the next driver writes a row.
+    """S2: the driver died between the ends of two transactions. The transactions that the dead driver has decided are
+    completed before the next driver writes a row.
     """
     monkeypatch.setattr(unnamed, "LOOK_SECONDS", 0.02)
     create(address, topic)
@@ -151,7 +151,7 @@ def test_a_write_without_a_name_that_is_retried_is_there_once(
 
     async def end_one(cluster: KafkaCluster, transactions: Any, *, commits: bool) -> list[bool]:
         await end(cluster, transactions[:1], commits=commits)
-        raise ConnectionError  # the driver dies here
+        raise ConnectionError  # the driver dies at this point
 
     with monkeypatch.context() as patch:
         patch.setattr(KafkaCluster, "end", end_one)

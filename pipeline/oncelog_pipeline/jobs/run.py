@@ -26,7 +26,7 @@ def run(job: Job, *, form: str, log_level: str, metrics: tuple[str, int] | None 
     """Run a job until it has read all records (available_now) or is stopped. `metrics` is the host and port at which
     /metrics is served; None serves none.
 
-    Raises JobError, OSError if it cannot listen on that address, and Spark's errors.
+    Raises JobError, Spark's errors, and OSError if the metrics address cannot be bound.
     """
     check(job)
     with (

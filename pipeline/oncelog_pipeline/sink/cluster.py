@@ -189,7 +189,7 @@ class KafkaCluster(Lifecycle):
                 return False
             await owner.write(None)
         except Superseded:
-            return False  # another process has removed it, or continues the query
+            return False  # another process has removed the state, or continues the query
         else:
             return True
         finally:
@@ -330,7 +330,7 @@ class KafkaCluster(Lifecycle):
         except ProducerFenced:
             if commits:
                 raise
-            await self.fence([prepared.transactional_id])  # a driver removed its timeout, but never decided on it
+            await self.fence([prepared.transactional_id])  # a driver removed the timeout, but never decided
             return True
 
     async def are_visible(self, places: Sequence[Place]) -> list[bool]:

@@ -5,8 +5,8 @@ Each task leaves its transaction open. The driver writes a single decision for a
 commits these transactions. A later run of the query commits the decided transactions, and aborts all others:
 
 1. A task checks that the batch is not decided yet, writes and flushes its rows, and leaves its transaction open.
-2. The driver checks that all transactions are open, and removes their timeouts if the brokers can (KIP-939). Then it
-   writes the decision, commits each transaction, and aborts the open transactions of other attempts (the sweep).
+2. The driver checks that all transactions are open, and removes their timeouts if the brokers can (KIP-939). Then the
+   driver writes the decision, commits each transaction, and aborts the open transactions of other attempts (the sweep).
 3. A new run becomes the owner of the query, commits the decided transactions, writes its name into the state, and
    sweeps all other transactions.
 
@@ -169,8 +169,8 @@ def _check_not_over(state: State, batch: Batch) -> None:
 async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
     """Make this run the one that decides, and finish the decisions of older runs. Raises TakenOver.
 
-    Returns the resulting state. The returned state belongs to another run only if that run has decided a batch so much
-    later that this batch cannot be compared.
+    Returns the state after the takeover. The returned state belongs to another run only if that run has decided a batch
+    so much later that this batch cannot be compared.
     """
     wait_seconds = POLL_SECONDS
     while True:

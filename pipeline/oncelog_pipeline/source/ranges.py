@@ -1,7 +1,8 @@
 """Cuts a batch into the ranges that tasks read. The function `cut` is pure: its result depends only on (start, end,
 options).
 
-Spark calls it again when it replays a batch, and the ranges must then be the same. `start` is `offsets.batch_start`.
+Spark requests the ranges again when it replays a batch, and they must then be the same. The argument `start` is the
+result of `offsets.batch_start`.
 """
 
 from __future__ import annotations

@@ -211,7 +211,7 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
     async def _lookup(self) -> OffsetLookup:
         return OffsetLookup(await connections().admin(self._options), self._options)
 
-    # reading, in tasks
+    # --- reading, in tasks
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the ranges that the tasks of a batch read. The ranges depend only on the arguments and the options, so

@@ -6,7 +6,7 @@ exactly once.
 - `questions` answers processes that ask at a point.
 - `worker` is the process that consumes, processes and produces.
 - `older_transactions` makes oncelog's client work without transactions V2.
-- `run` plays one cell.
+- `run` plays one cell of the matrix.
 - `readers` reads the final records with other libraries, and `verdict` checks them.
 - `table` writes the results as a page.
 """

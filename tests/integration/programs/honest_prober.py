@@ -67,7 +67,7 @@ class Waits:
     failures: tuple[tuple[str, int, str], ...]
     left_out: float = 0.0
     """Idle seconds that are not measured again because other tests measure them; they count as requests that did not
-    wait. Without them, a single request of a short measurement would be its slowest percent.
+    wait. Without these seconds, a single request of a short measurement would be its slowest percent.
     """
 
     def between(self, start: int, end: int) -> Waits:

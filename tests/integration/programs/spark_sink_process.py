@@ -101,7 +101,7 @@ def _die_at(point: str, wanted: str) -> None:
 
 
 async def run(address: str, topic: str, step: Any, point: str = "nowhere") -> TaskMessage | None:
-    """Run the step. Raises the errors of the step."""
+    """Run the step, which may kill this process. Raises the errors of the step."""
     timeout_ms = int(os.environ.get(TASK_TIMEOUT, 10 * SECONDS * 1000))
     cluster = DyingCluster(address, task_timeout_ms=timeout_ms, settings={"retry_backoff_ms": 20})
     cluster.point = point
@@ -139,7 +139,7 @@ def start_process(address: str, topic: str) -> subprocess.Popen[bytes]:
 
 
 def die(process: subprocess.Popen[bytes], step: Any, point: str) -> None:
-    """Run the step in the waiting process, which is killed at `point`."""
+    """Run the step, which may kill this process."""
     told = base64.b64encode(pickle.dumps(step))
     with process:
         try:

@@ -1,8 +1,8 @@
 """Describes each topic of an archive, so that the topic can be created again and missing records are noticed.
 
 - The records are in `PATH/topic=orders/partition=0/*.parquet` or, by date, `.../partition=0/date=2026-11-22/*.parquet`.
-- The manifest is in `PATH/_oncelog/`, with a line of JSON for each topic. It is written last, so an archive without
-  this folder is incomplete.
+- The manifest is in `PATH/_oncelog/`, with a line of JSON for each topic. The manifest is written last, so an archive
+  without this folder is incomplete.
 
 Pure.
 """
