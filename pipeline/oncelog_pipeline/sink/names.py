@@ -1,8 +1,8 @@
 """The names of a query in the cluster: transactional ids, groups, topic. Pure.
 
 - A query has the transactional id and group id `oncelog-spark-QUERY`.
-- A task's transaction has the id `oncelog-spark-QUERY/RUN/PARTITION/ATTEMPT/TURN`; RUN has eight characters of the run's
-  id.
+- A task's transaction has the id `oncelog-spark-QUERY/RUN/PARTITION/ATTEMPT/TURN`, in which RUN is eight characters of
+  the run's id.
 - With per-task delivery, a partition has the id `oncelog-spark-QUERY/PARTITION`.
 
 All these names begin with `PREFIX`, so that a single ACL can grant the rights. A query's name contains no slash. An id

@@ -2,7 +2,7 @@
 exactly once.
 
 - `cells` lists the points and the faults.
-- `stage` runs the broker, the proxy and the worker, and restarts them; `cluster_stage` does the same with three brokers.
+- `stage` runs and restarts the broker, the proxy and the worker, and `cluster_stage` does so with three brokers.
 - `questions` answers processes that ask at a point.
 - `worker` is the process that consumes, processes and produces.
 - `older_transactions` makes oncelog's client work without transactions V2.

@@ -2,9 +2,9 @@
 
     python worker.py LIBRARY JOB
 
-JOB is a `Job` as JSON. The exit code is 0 after all inputs are processed. A failed transaction is aborted, and the consumer returns to the
-committed offsets. If the abort fails, too, the process (with aiokafka only its clients) is started again, which settles
-the last transaction.
+JOB is a `Job` as JSON. The exit code is 0 after all inputs are processed. A failed transaction is aborted, and the
+consumer returns to the committed offsets. If the abort fails, too, the process (with aiokafka only its clients) is
+started again, which settles the last transaction.
 """
 
 from __future__ import annotations
