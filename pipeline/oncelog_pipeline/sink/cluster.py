@@ -134,7 +134,7 @@ class RowProducer:
 
 
 class KafkaCluster(Lifecycle):
-    """Implements `operations.Cluster`. The cluster's operations, usable from `start` to `close`.
+    """Implements `operations.Cluster`. The object is usable from `start` to `close`.
 
     `settings` are keyword arguments that all of oncelog's clients accept; `producer_settings` apply only to the
     producers of tasks. `task_timeout_ms` is the timeout of the tasks' transactions in milliseconds.
