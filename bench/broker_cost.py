@@ -1,7 +1,7 @@
 """Measures the cost of a request for the broker: the CPU time of its process while a raw client keeps it busy.
 
 Touching fresh memory, including the page cache, is very expensive on virtual machines, so the working set is small and
-recycled: retention keeps the log under test to a few small segments, and a warm-up touches its pages before anything is
+recycled. Retention keeps the log under test to a few small segments, and a warm-up touches its pages before anything is
 measured.
 """
 

@@ -37,8 +37,8 @@ def begin_at_zero(addresses: str, history: History, group: str, places: Collecti
     """Commit offset 0 for each of these partitions, before the group's first member joins.
 
     If no offset is committed, librdkafka 2.16 requests the first offset from the leader. If the partition is revoked
-    before the response arrives, librdkafka requests it again and reads records that belong to another member by then;
-    it returns these records when it owns the partition again, from a wrong position. librdkafka then commits the
+    before the response arrives, librdkafka requests it again and reads records that belong to another member by then.
+    When librdkafka owns the partition again, it returns these records, from a wrong position. It then commits the
     position after these records, so the group's offset goes back.
     """
     commits = [history.commit(group, place, 0) for place in places]

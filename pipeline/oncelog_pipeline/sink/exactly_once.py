@@ -27,12 +27,12 @@ Why this protocol is correct:
   restored from a backup, or its last entry was torn), the sink refuses the rows instead of skipping them.
 
 One case remains: the coordinator aborts a transaction that is decided and not yet committed. The coordinator may do
-this without two-phase commit, in two situations. Either the driver was down for longer than `transaction.timeout.ms`;
-or an attempt with the same transactional id resumed at just that moment (an attempt of an earlier attempt of the stage,
-which has the same number in Spark, or an attempt of `names.TURNS` batches before). The next run detects such a
-transaction, keeps its partition in `State.lost`, and writes the partition again if its replay brings the same rows. If
-the replay brings other rows (for example the same rows in other partitions), the batch is refused, so no row is lost
-without an error.
+this without two-phase commit, in two situations. In the first, the driver was down for longer than
+`transaction.timeout.ms`. In the second, another attempt with the same transactional id resumed at just that moment.
+Such an attempt belongs to an earlier attempt of the stage, in which it has the same number, or to the batch
+`names.TURNS` batches before. The next run detects such a transaction, keeps its partition in `State.lost`, and writes
+the partition again if its replay brings the same rows. If the replay brings other rows (for example the same rows in
+other partitions), the batch is refused, so no row is lost without an error.
 """
 
 from __future__ import annotations
