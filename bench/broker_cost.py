@@ -1,7 +1,7 @@
 """Measures the cost of a request for the broker: the CPU time of its process while a raw client keeps it busy.
 
 Touching fresh memory, including the page cache, is very expensive on virtual machines, so the working set is small and
-recycled: retention keeps the log under test to a few small segments, and a warm-up touches its pages before anything is
+recycled. Retention keeps the log under test to a few small segments, and a warm-up touches its pages before anything is
 measured.
 """
 
@@ -74,9 +74,9 @@ def cpu_seconds(pid: int) -> float:
 def pinned(pid: int, *, together: bool) -> Iterator[None]:
     """Keep the broker and this process on one core each, or both on the same core with `together`.
 
-    On a virtual machine, waking a sleeping core costs the waking process tens of microseconds in the hypervisor. This
-    waking is not work of the broker, so its cost per request is measured with both processes on one core; the number on
-    separate cores is shown as well.
+    On a virtual machine, waking a sleeping core costs the waking process tens of microseconds in the hypervisor. Waking
+    the core is not work of the broker, so its cost per request is measured with both processes on one core; the number
+    on separate cores is shown as well.
     """
     cores = sorted(os.sched_getaffinity(0))
     threads = [int(thread) for thread in os.listdir(f"/proc/{pid}/task")]

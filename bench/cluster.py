@@ -6,7 +6,7 @@ next record that is acknowledged with acks=all. During the session timeout, whic
 over.
 
 With many partitions the brokers' data are in memory: 3,000 directories and 6,000 small files are created, and the time
-for each depends on earlier deletions in that file system. ext4 without a journal, for example, skips every inode that
+for each depends on earlier deletions in that file system. For example, ext4 without a journal skips every inode that
 was freed in the last minutes: after a measurement like this one a log costs 1 ms of processor time, not 0.05.
 """
 

@@ -1,8 +1,8 @@
 """Measures the resources that a process uses: CPU, CPU in user mode, and instructions if the machine counts them. The
 module also runs loads in turns.
 
-For two loads their ratio counts: the loads run A B A B, each turn gives one ratio, and the median is reported. So a
-temporary slowdown of the machine affects both.
+For two loads their ratio counts: the loads run A B A B, each turn gives one ratio, and the median is reported. A
+temporary slowdown of the machine therefore affects both loads.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Measures the CPU seconds of a tree of processes, including processes that have ended.
 
 The kernel adds the time of an ended process to the `children` time of its parent, but only if the parent waits for the
-process. Spark's daemons, which fork the Python workers, do not wait for them. So the result includes the time that such
-a process had used before a measured round, but not the time that it used in its last round.
+process. Spark's daemons, which fork the Python workers, do not wait for them. The result therefore includes the time
+that such an ended process had used before a measured round, but not the time that it used in its last round.
 """
 
 from __future__ import annotations

@@ -71,8 +71,8 @@ class RawClient:
         return frame
 
     def skip_frame(self, scratch: memoryview) -> int:
-        """Read one response into `scratch`, drop it, and return its size in bytes. This touches no new memory, even for
-        large fetches.
+        """Read one response into `scratch`, drop it, and return its size in bytes. Reading into `scratch` touches no
+        new memory, even for large fetches.
         """
         self._receive_exactly(scratch[:4])
         (size,) = SIZE.unpack_from(scratch)

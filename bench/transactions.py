@@ -1,7 +1,7 @@
 """Measures the cost of exactly once: idempotence and transactions against plain producing, transactions of several
 shapes, many concurrent transactional ids, and one-record consume-process-produce against its naive form.
 
-This is the part `transactions` of `run.py`: this module measures the broker with raw requests, and
+Implements the part `transactions` of `run.py`: this module measures the broker with raw requests, and
 `library_transactions` measures the library clients. Loads that are compared run in turns (`meter`).
 """
 

@@ -2,8 +2,8 @@
 pip-audit knows.
 
 The exit code is 0 if every package was looked up and has no advisory, 1 if there is an advisory, and 3 if packages
-could not be looked up: an audit without data must not look like one without findings. pip-audit itself ends with 0 if
-an index knows none of the packages, as mirrors without advisories do.
+could not be looked up: an audit without data must not look like one without findings. The program pip-audit itself ends
+with 0 if an index knows none of the packages, as mirrors without advisories do.
 """
 
 from __future__ import annotations

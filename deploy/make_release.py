@@ -1,7 +1,7 @@
 """Implements `make release`: checks, builds and tags the version that pyproject.toml names; then lists the files to
 publish.
 
-Nothing leaves this machine. First, quick checks decide whether a release is possible (`reasons_against`). Then `make
+The program publishes nothing. First, quick checks decide whether a release is possible (`reasons_against`). Then `make
 test` and `make dist` run, and the tag is created, with the changelog's section as its message.
 """
 

@@ -4,9 +4,9 @@ The program reads numbers from one topic and writes them to another; `--fill N` 
 N` kills the process at the worst moment, while record N is processed; start it again without the option, and read its
 output:
 
-    at-most-once    commits the offsets first, sends without retries: some are missing, none comes twice
-    at-least-once   sends, waits, commits the offsets last: none is missing, some come twice
-    exactly-once    offsets and records are one transaction: none is missing, none comes twice
+- `at-most-once` commits the offsets first and sends without retries: some numbers are missing, and none occurs twice.
+- `at-least-once` sends, waits, and commits the offsets last: no number is missing, and some occur twice.
+- `exactly-once` writes offsets and records in one transaction: no number is missing, and none occurs twice.
 
     python -m examples.delivery_levels --level at-least-once --servers 127.0.0.1:9092 --fill 100 --crash-after 25
     python -m examples.delivery_levels --level at-least-once --servers 127.0.0.1:9092 --until-caught-up
@@ -47,7 +47,7 @@ PROFILES: Final[Mapping[str, Profile]] = {
         consumer={},
     ),
     "exactly-once": Profile(
-        producer={"transactional_id": "delivery-levels"},  # implies acks="all" and idempotence
+        producer={"transactional_id": "delivery-levels"},  # transactional_id implies acks="all" and idempotence
         consumer={"isolation_level": "read_committed"},
     ),
 }

@@ -1,11 +1,11 @@
 """Writes a topic into a database, with each record counted once (S62), in two ways that both need no Kafka transaction.
 
-    upsert          At least once, and repeating does no harm: a row per record, under the record's own identity. The
-                    group's offsets are committed after the database. Right if a row is the result.
-    offsets-in-db   The offsets are stored in the database, changed in the transaction that uses the records, and a
-                    consumer begins at them (seek on assign). Right for anything, such as the sums here, that would be
-                    wrong if a record counted twice. Each change names the offset from which it continues, so that a
-                    consumer which lost its partition meanwhile changes nothing.
+- `upsert` writes at least once, but a repetition is harmless: each record becomes one row, whose key identifies the
+  record. The group's offsets are committed after the transaction of the database. Use this way if the result is a row.
+- `offsets-in-db` stores the offsets in the database, in the same transaction that uses the records, and a consumer
+  begins at these offsets (seek on assign). Use this way for results that a repeated record would make wrong, such as
+  the sums here. Each change names the offset from which it continues, so a consumer that has lost its partition changes
+  nothing.
 
     python -m examples.kafka_to_sqlite --mode offsets-in-db --servers 127.0.0.1:9092 --pay 20 --until-caught-up
     python -m examples.kafka_to_sqlite --mode upsert --servers 127.0.0.1:9092 --until-caught-up

@@ -7,8 +7,9 @@ instance fences the first.
 
     python -m examples.outbox --servers 127.0.0.1:9092 --database shop.db --place 20 --until-empty
 
-Rows must become visible in the order of `seq`. SQLite has one writer at a time, which ensures this order. In databases
-with concurrent commits (Postgres), let transactions draw `seq` from a row that stays locked until the commit.
+Rows must become visible in the order of `seq`. SQLite has one writer at a time, so its rows become visible in this
+order. In databases with concurrent commits (Postgres), let transactions draw `seq` from a row that stays locked until
+the commit.
 """
 
 from __future__ import annotations

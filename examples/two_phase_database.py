@@ -4,9 +4,9 @@ Each booking is a row in SQLite and a record in a topic. The Kafka transaction i
 written, but not visible. Then one transaction of the database writes the row and the name of the prepared Kafka
 transaction: the commit of the database decides. After that the Kafka transaction is committed.
 
-After a kill at any point, the next start reads from the database which Kafka transaction was decided. It commits the
-prepared transaction if it is the decided one, and aborts it otherwise. This may happen weeks later, because the
-prepared transaction has no timeout. Until then the prepared transaction blocks read_committed consumers.
+After a kill at any point, the next start reads from the database which Kafka transaction was decided. The next start
+commits the prepared transaction if it is the decided one, and aborts it otherwise. The next start may come weeks later,
+because the prepared transaction has no timeout. Until then the prepared transaction blocks read_committed consumers.
 
 The broker must have two-phase commit enabled: `oncelog serve --set transaction.two.phase.commit.enable=true`.
 

@@ -7,10 +7,10 @@ between two commits, the job repeats the checkpoint, and writers that have alrea
 
     python -m examples.two_phase_sink --servers 127.0.0.1:9092 --checkpoints 10
 
-This requires a source that can repeat the records of a checkpoint: here they are numbers, in Spark the ranges in its
-log of offsets. A prepared transaction does not outlive its process: the next producer with that transactional id aborts
-it. If the broker has two-phase commit, the prepared transaction can be kept instead: see `two_phase_database`. (Flink
-resumes it by the producer's id and epoch, on any Kafka.)
+Such a repetition requires a source that can repeat the records of a checkpoint: here the records are numbers, in Spark
+the ranges in its log of offsets. A prepared transaction does not outlive its process: the next producer with that
+transactional id aborts it. If the broker has two-phase commit, the prepared transaction can be kept instead: see
+`two_phase_database`. (Flink resumes it by the producer's id and epoch, on any Kafka.)
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ class TwoPhaseWriter:
         self._prepared = checkpoint
 
     async def commit(self) -> None:
-        """Execute the second phase. Raises KafkaError, after which the job must start again."""
+        """Execute the second phase, which commits the checkpoint. Raises KafkaError, after which the job must start
+        again.
+        """
         assert self._prepared is not None, "nothing is prepared"
         await self._producer.commit_transaction()
         self.committed, self._prepared = self._prepared, None

@@ -2,11 +2,13 @@
 
 Two workers of a group share the work, each with its own transactional id. The first worker reads some records and is
 delayed for longer than max.poll.interval.ms. The second worker then gets its partitions, does the work and commits.
-Then the first worker continues and commits its records. Its transactional id does not fence the other worker, nor vice
-versa, because the two ids differ.
+Then the first worker continues and commits its records. The transactional id of the first worker does not fence the
+second worker, nor vice versa, because the two ids differ.
 
-    --mode old   it hands over its offsets without saying who it is in the group: accepted, and all is there twice
-    --mode new   it hands them over with `consumer.group_metadata()`: refused, and its transaction is aborted
+- With `--mode old` the first worker sends its offsets without its member id: the offsets are accepted, and every record
+  is written twice.
+- With `--mode new` the first worker sends its offsets with `consumer.group_metadata()`: the offsets are refused, and
+  the worker's transaction is aborted.
 
     python -m examples.zombies --mode new --servers 127.0.0.1:9092
 

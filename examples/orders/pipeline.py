@@ -4,12 +4,13 @@
     python -m examples.orders.pipeline --master 'local[2,3]' --available-now     until it has read all that is there
     python -m examples.orders.pipeline --master spark://127.0.0.1:7077           the same on a cluster
 
-You can kill it with -9 at any time and start it again: it continues where it ended. Without --master it uses the master
-that spark-submit sets.
+You can kill the program with -9 at any time and start it again: it continues where it ended. Without --master the
+program uses the master that spark-submit sets.
 
-revenue       orders joined with their customers, summed by country in windows of a minute; a window is written once,
-              when the newest order is two minutes past its end. Spark drops and counts the orders that come later
-dead-letters  records that are not orders, with headers for the reason and for topic, partition and offset
+- The query `revenue` joins orders with their customers, and sums them by country in windows of a minute. A window is
+  written once, when the newest order is two minutes later than its end. Spark drops and counts orders that are later.
+- The query `dead-letters` writes records that are not orders, with headers for the reason and for topic, partition and
+  offset.
 """
 
 from __future__ import annotations
@@ -156,8 +157,8 @@ def start(spark: SparkSession, settings: Settings) -> list[StreamingQuery]:
     # sink refuses.
     rows = list(read_customers(settings.customers).items())
     customers = spark.createDataFrame(rows, "customer STRING, country STRING")
-    # Each query has its own DataFrame. If queries shared a DataFrame, they would share parts of their plans, which
-    # Spark changes while it sends them to tasks; this fails occasionally ("Task not serializable: Illegal size of
+    # Each query has its own DataFrame of orders. If queries shared a DataFrame, they would share parts of their plans,
+    # which Spark changes while it sends them to tasks; this fails occasionally ("Task not serializable: Illegal size of
     # collection").
     return [
         write(revenue(read_orders(spark, settings), customers), "revenue", REVENUE, settings),

@@ -3,9 +3,9 @@
 librdkafka 2.16 stores the handle of a broker that has left the metadata as coordinator of a group, although such a
 handle never connects again. `send_offsets_to_transaction` waits for this handle, even when the broker has returned and
 has a new handle. The call checks again only when a connection of any other handle comes up or goes down, which never
-happens in a healthy cluster. librdkafka stores the timeout of the call, but never checks it (`rd_kafka_coord_req_fsm`
-and `creq_ts_timeout` in rdkafka_coord.c, `rd_kafka_broker_decommission` in rdkafka_broker.c). librdkafka sends no
-request in this state, so no broker can help.
+happens in a healthy cluster. The library stores the timeout of the call, but never checks it (`rd_kafka_coord_req_fsm`
+and `creq_ts_timeout` in rdkafka_coord.c, `rd_kafka_broker_decommission` in rdkafka_broker.c). In this state the library
+sends no request, so no broker can help.
 """
 
 from __future__ import annotations
@@ -103,8 +103,9 @@ class Calls:
             return self._said
 
     def make(self, work: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
-        """Call `work(*arguments, seconds)` in a thread. If it is late, raises Clings if librdkafka hangs, otherwise
-        AssertionError; the call and its thread are then abandoned."""
+        """Call `work(*arguments, seconds)` in a thread. If the call is late, raises Clings if librdkafka hangs, and
+        AssertionError otherwise; the call and its thread are then abandoned.
+        """
         failures: list[BaseException] = []
 
         def call() -> None:

@@ -2,8 +2,8 @@
 control this.
 
 If the file `DATA.full` exists, the disk is full; if `DATA.broken` exists, every write fails. `DATA.clock` contains by
-how many seconds the clock is wrong. This needs no privileges, no special file system and no library: when the broker
-starts, the functions that access the machine are replaced.
+how many seconds the clock is wrong. The simulation needs no privileges, no special file system and no library: when the
+broker starts, the functions that access the machine are replaced.
 """
 
 from __future__ import annotations

@@ -68,8 +68,8 @@ class Abortable(Exception):
 
 
 class RecordingProducer(ABC):
-    """A producer that is idempotent or transactional. The values of its records are `name/number`, unless they are
-    given.
+    """A producer that is idempotent or transactional. The values of the producer's records are `name/number`, unless
+    they are given.
     """
 
     def __init__(self, addresses: str, history: History, name: str, transactional_id: str | None = None) -> None:

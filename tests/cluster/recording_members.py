@@ -18,7 +18,7 @@ from oncelog_testing.history.events import Commit, Outcome, Place, Reading
 from oncelog_testing.history.recorder import History
 
 _log = logging.getLogger("group members")
-"""Its log lines are shown by a failed test: the events of its members, and librdkafka's log lines about partitions and
+"""A failed test shows this logger's lines: the events of its members, and librdkafka's log lines about partitions and
 offsets.
 """
 _log.setLevel(logging.DEBUG)
@@ -28,7 +28,7 @@ POLL_SECONDS = 0.2
 SYSLOG_DEBUG = 7
 STANDS_STILL = (confluent_kafka.KafkaError.NOT_COORDINATOR, confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE)
 """Errors of OffsetFetch after which librdkafka 2.16 does not retry, and reads none of its assigned partitions until the
-group rebalances. After other errors it continues by itself.
+group rebalances. After other errors librdkafka continues without help.
 """
 RECORDS_PER_POLL = 20
 
@@ -37,9 +37,9 @@ def begin_at_zero(addresses: str, history: History, group: str, places: Collecti
     """Commit offset 0 for each of these partitions, before the group's first member joins.
 
     If no offset is committed, librdkafka 2.16 requests the first offset from the leader. If the partition is revoked
-    before the response arrives, librdkafka requests it again and reads records that belong to another member by then;
-    it returns these records when it owns the partition again, from a wrong position. It then commits the position after
-    these records, so the group's offset goes back.
+    before the response arrives, librdkafka requests it again and reads records that belong to another member by then.
+    When librdkafka owns the partition again, it returns these records, from a wrong position. It then commits the
+    position after these records, so the group's offset goes back.
     """
     commits = [history.commit(group, place, 0) for place in places]
 
@@ -73,8 +73,8 @@ class Member(Background):
         """
 
     def note(self, place: Place, records: list[tuple[int, bytes]]) -> None:
-        """Record that a poll has returned these records. If they do not follow the previous records, the group has
-        changed its position.
+        """Record that a poll has returned these records. If these records do not follow the previous records, the group
+        has changed its position.
         """
         reading = self._readings.get(place)
         if reading is None or not reading.records or records[0][0] <= reading.records[-1][0]:

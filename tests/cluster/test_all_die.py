@@ -77,7 +77,7 @@ def test_c22_no_unclean_election_unless_it_is_allowed(cluster: ReplicatedCluster
     cluster.create_topic(topic, (1, 2, 3))
     only_1_has_everything(cluster, history, topic)
     cluster.until(lambda: cluster.part(topic).leader == -1, "there is no leader")
-    cluster.create_topic(f"{topic}-after", (2, 3))  # this shows that the controller has worked since then
+    cluster.create_topic(f"{topic}-after", (2, 3))  # a created topic shows that the controller works again
     assert cluster.part(topic).leader == -1
     cluster.start(1)
     assert cluster.until_led(topic).leader == 1

@@ -111,7 +111,7 @@ def test_load_is_spread_and_a_broker_is_let_go_after_an_interruption(brokers: Br
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background processes may ignore it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background processes may ignore SIGINT
     )
     with ended(interrupted):
         eventually(lambda: asyncio.run(moving(addresses)) > 0, "partitions are on the way")

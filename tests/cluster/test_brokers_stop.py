@@ -168,8 +168,8 @@ def test_clients_do_not_wait_long_for_a_restarted_broker(
 
 
 def test_kafka_python_and_our_client_elect_leaders(cluster: ReplicatedCluster, topic: str) -> None:
-    """Both elect preferred leaders that are in sync; with unclean elections both elect a replica that was behind, with
-    a loss.
+    """oncelog's client and kafka-python elect preferred leaders that are in sync; with unclean elections they elect a
+    replica that was behind, with a loss.
 
     confluent_kafka 2.16 cannot do this: its call fails before anything is sent.
     """

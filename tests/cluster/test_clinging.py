@@ -18,7 +18,7 @@ from oncelog_protocol.errors import ErrorCode
 
 
 def told(*, state: str = "UP", waits: int = 0, **sent: int) -> Said:
-    """Return statistics of one broker, beside those of librdkafka's own internal handle."""
+    """Return statistics with one broker, and with librdkafka's own internal handle."""
     known = {"source": "learned", "state": state, "waitresp_cnt": waits, "outbuf_cnt": 0, "connects": 1, "req": sent}
     internal = {"source": "internal", "state": "UP", "waitresp_cnt": 9, "outbuf_cnt": 9, "req": {"Metadata": 9}}
     return said(json.dumps({"brokers": {"127.0.0.1:1/1": known, ":0/internal": internal}}))

@@ -92,7 +92,7 @@ def test_c25_a_clock_jumps(jumping: ReplicatedCluster, history: History, topic: 
             until_others_time_out(cluster, short_id, f"{topic}-short")
             producer.send(place)
             producer.send_offset(group + "-2", place, 1)
-            producer.commit()  # raises Abortable if it was timed out or fenced
+            producer.commit()  # raises Abortable after a timeout or fencing
             commit_some(producer, place)
         sent = {send.value for send in history.sends}
         cluster.until(

@@ -68,8 +68,8 @@ def test_c16_leaders_change_again_and_again(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, changes: int
 ) -> None:
     """Some records are written with acks=1, so that each new leader meets replicas with records of their own. All
-    records are there except acknowledged ones that died with their leader, and the replicas are equal. Producers with
-    acks=all lose nothing.
+    records are in the log except acknowledged records that died with their leader, and the replicas are equal.
+    Producers with acks=all lose nothing.
     """
     cluster.create_topic(topic, (1, 2, 3))
     place = Place(topic)

@@ -29,9 +29,9 @@ outcome must be correct.
 def test_c6_a_former_leader_serves_no_request_as_leader(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, pauses: int
 ) -> None:
-    """A leader is paused until another broker leads. When it continues, it finds a produce request with acks=1 in its
-    socket and must refuse it: its lease has ended, whether or not it knows its successor. Producers lose nothing
-    meanwhile.
+    """A leader is paused until another broker leads. When the old leader continues, it finds a produce request with
+    acks=1 in its socket and must refuse it: its lease has ended, whether or not it knows its successor. Meanwhile the
+    producers lose no record.
     """
     cluster.create_topic(topic, (1, 2, 3))
     place = Place(topic)
@@ -85,7 +85,7 @@ def test_c12_a_former_controller_changes_nothing(cluster: ReplicatedCluster, top
             request = CreateTopicsRequest(topics=[wanted], timeout_ms=5000)
             client.send(request, ApiKey.CREATE_TOPICS, 5)
         (answer,) = client.receive().topics
-    # If its connection to ZooKeeper is not restored yet, it cannot know the controller.
+    # If the broker's connection to ZooKeeper is not restored yet, the broker cannot know the controller.
     assert answer.error_code in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT), answer
     cluster.until_registered(1, 2, 3)
     cluster.until_whole(f"{topic}-before")

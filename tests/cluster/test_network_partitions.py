@@ -83,7 +83,7 @@ def test_c2_a_duplicate_is_not_taken_for_written_before_it_is(
         producer.send(first, 0)
         assert producer.receive(first, 0) == 0
         network.hold(*FROM_FOLLOWERS, purposes=FETCHES)
-        producer.send(first, 1)  # the leader responds to the waiting fetches; none comes after them
+        producer.send(first, 1)  # the leader responds to the waiting fetches; no other fetch arrives
         cluster.until(lambda: len(stored_batches(cluster, 1, place)) == 2, "the leader has appended it")
         for sequence in range(2, IN_FLIGHT + 3):
             producer.send(first, sequence)

@@ -83,8 +83,8 @@ def test_secured_brokers_keep_working_together(
 
 
 async def let_clients_do_all_but_what_is_for_brokers(secured: ReplicatedCluster, directory: Path) -> None:
-    """Give clients, which log in nowhere here, all rights except those of brokers. Brokers may send requests to each
-    other because of their authenticated identity.
+    """Give clients, which use no login in these tests, all rights except those of brokers. Brokers may send requests to
+    each other because of their authenticated identity.
     """
     everything = [(kind, "*", AclOperation.ALL) for kind in (ResourceType.TOPIC, ResourceType.GROUP)]
     everything.append((ResourceType.TRANSACTIONAL_ID, "*", AclOperation.ALL))

@@ -92,7 +92,7 @@ def test_c5_coordinator_state_survives_the_death_of_all_coordinators(
 ) -> None:
     """All brokers are killed before any high watermark was checkpointed: the new leaders begin with a high watermark of
     0, and load everything nevertheless. No committed offset goes back, and no transactional id gets the producer id of
-    another.
+    another transactional id.
     """
     cluster.create_topic(topic, (1, 2, 3))
     place = Place(topic)

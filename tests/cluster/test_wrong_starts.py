@@ -46,7 +46,7 @@ class Scene(NamedTuple):
 
     broker: TwoDisks
     older: Path
-    """A copy of its data directories from the time when half of the records were written."""
+    """A copy of the broker's data directories from the time when half of the records were written."""
     foreign: Path
     """A data directory of another broker in another cluster."""
     ledger: Ledger

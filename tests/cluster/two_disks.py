@@ -28,7 +28,7 @@ SETTINGS: Final = {"log.retention.check.interval.ms": "200"}
 
 
 class TwoDisks:
-    """One broker with two data directories. Its log file is beside its data directories."""
+    """One broker with two data directories. The broker's log file is beside its data directories."""
 
     def __init__(self, process: BrokerProcess, directory: Path) -> None:
         self.process = process

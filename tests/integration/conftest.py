@@ -179,8 +179,8 @@ def too_few_in_sync(tmp_path: Path, sabotage: Callable[[str], None]) -> Callable
     """Yield `too_few_in_sync(topic, True)`, which makes brokers behave as if the topic had too few in-sync replicas,
     until it is called with False.
 
-    It affects the brokers that this test starts. A single broker itself never has too few in-sync replicas, since it
-    requires no more replicas than exist.
+    `too_few_in_sync` affects the brokers that this test starts. A single broker itself never has too few in-sync
+    replicas, since it requires no more replicas than exist.
     """
     directory = tmp_path / "too-few-in-sync"
     directory.mkdir()

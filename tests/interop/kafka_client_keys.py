@@ -1,6 +1,6 @@
 """Lists the configuration keys of Java's consumer and producer, as Kafka's own classes print them.
 
-python -m tests.interop.kafka_client_keys    writes tests/data/kafka_client_keys.json anew; fetches jars with Maven
+python -m tests.interop.kafka_client_keys writes tests/data/kafka_client_keys.json again; fetches jars with Maven
 
 The table contains each key that any of these releases has. After a new release of Kafka, add it to RELEASES, run this
 program, and handle each new key in `oncelog_pipeline/options/connector.py`.

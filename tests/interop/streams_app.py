@@ -36,8 +36,8 @@ def class_path(release: str) -> str:
 
 
 class StreamsInstance:
-    """One process that runs both applications. Its state belongs to the process, as after the loss of a
-    machine's disk.
+    """One process that runs both applications. The state of an instance is lost with its process, as after the loss of
+    a machine's disk.
     """
 
     def __init__(self, path: str, address: str, prefix: str, directory: Path) -> None:

@@ -115,7 +115,7 @@ def test_e32_hanging_transactions_of_apache_kafka_are_found_explained_and_ended(
 
 
 def test_s57_the_internal_topics_are_shown_as_by_kafkas_tool(tmp_path: Path) -> None:
-    """This uses 4.x, because earlier tools used their own words for the transaction log."""
+    """The test uses 4.x, because earlier tools used their own words for the transaction log."""
     tools = or_skip(lambda: ApacheKafka(RELEASES[-1], tmp_path / "tools"))
     data = tmp_path / "data"
     with BrokerProcess(data) as broker, RawClient(broker.port) as client:

@@ -68,8 +68,8 @@ def test_counts_are_exact_though_instances_and_brokers_are_killed(
 def kill_one_after_another(
     cluster: ReplicatedCluster, instances: list[StreamsInstance], copies: Reader, counts: Reader
 ) -> None:
-    """Kill each broker, and one instance with each broker. Work continues meanwhile, and each kill happens after the
-    cluster is complete again.
+    """Kill each broker, and one instance with each broker. The applications continue to work, and each kill happens
+    after the cluster is complete again.
     """
     copies.more(STEP)
     counts.more(STEP)

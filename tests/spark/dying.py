@@ -1,26 +1,30 @@
 """Defines `format("dying")`, which is like "oncelog", except that a process that reaches a named point dies there, or
 raises, a given number of times.
 
-dieAt       the point:
-            before the rows     a task, before its first row
-            rows sent           a task, before it has flushed
-            rows flushed        a task, before it says so
-            reading             a task, when it has read its first Arrow batch
-            decision            the commit worker, just before it writes the decision
-            decided             the same, before it ends any transaction
-            committing          whoever is to commit a transaction that was decided, the one who aborts among them
-            one ended           the same, after the first of the ends
-            all ended           the same, after the last one
-dieFile     a file that remembers how often it was so
-dieTimes    1
-dieHow      kill      by itself, with -9
-            raise
-            stand     and do nothing, until somebody kills it
-            driver    the JVM, whose process id is diePid, and itself
-            jvm       the JVM that has started it, of the driver or of an executor, and itself
-            executor  the JVM whose daemon has started it, and itself
-            broker    the process diePid, and goes on
-diePart     the task that dies; else the first to come there
+The option dieAt names the point:
+
+- `before the rows`: a task dies before its first row.
+- `rows sent`: a task dies before it has flushed its rows.
+- `rows flushed`: a task dies before it reports its rows.
+- `reading`: a task dies when it has read its first Arrow batch.
+- `decision`: the commit worker dies just before it writes the decision.
+- `decided`: the commit worker dies before it ends any transaction.
+- `committing`: any process dies that is about to commit a decided transaction, also one that aborts the batch.
+- `one ended`: the commit worker dies after it has ended the first transaction.
+- `all ended`: the commit worker dies after it has ended the last transaction.
+
+The option dieHow says what happens there:
+
+- `kill`: the process kills itself with -9.
+- `raise`: the process raises Raised.
+- `stand`: the process does nothing until it is killed.
+- `driver`: the process kills the JVM whose process id is diePid, and itself.
+- `jvm`: the process kills the JVM that has started it, of the driver or of an executor, and itself.
+- `executor`: the process kills the JVM whose daemon has started it, and itself.
+- `broker`: the process kills the process diePid, and continues.
+
+The file dieFile records how often this has happened, up to dieTimes (1 by default). diePart is the task that dies; by
+default it is the first task that reaches the point.
 
 Workers import this module by its name, because Spark sends them only names.
 """

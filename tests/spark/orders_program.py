@@ -32,7 +32,7 @@ READ_SECONDS = 60.0
 
 def environment(directory: Path, settings: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a shell in which no virtual environment is activated. Spark is as small as in other
-    tests; `settings` are additional settings of Spark. These settings are written to a file in `directory`.
+    tests; `settings` are additional settings of Spark. The settings are written to a file in `directory`.
     """
     kept = {name: os.environ[name] for name in ("HOME", "JAVA_HOME", "LANG", "TMPDIR") if name in os.environ}
     defaults = SETTINGS | dict(settings or {})

@@ -14,8 +14,8 @@ T = TypeVar("T")
 
 PARTITIONS = 2
 LATE = "connect back"
-"""Part of the two error texts of Spark for a Python worker that did not start within ten seconds. This limit cannot be
-configured, and a busy machine takes longer.
+"""Part of the two error texts of Spark for a Python worker that did not start within ten seconds. The limit of ten
+seconds cannot be configured, and a worker on a busy machine takes longer.
 """
 TRIES = 30
 AVAILABLE_NOW: Mapping[str, Any] = {"availableNow": True}

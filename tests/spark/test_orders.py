@@ -117,7 +117,9 @@ POINTS = ("before the rows", "rows sent", "rows flushed", "decision", "decided",
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("topic", [REVENUE, DEAD_LETTERS])
 def test_a_driver_killed_at_any_step_loses_nothing(address: str, tmp_path: Path, topic: str) -> None:
-    """The pipeline dies at one step after another. Its output is correct each time, and complete at the end."""
+    """The pipeline dies at one step after another. The pipeline's output is correct each time, and complete at
+    the end.
+    """
     asyncio.run(send(address, 0, 200 * (len(POINTS) + 2), LATE))
     program, known = Program(address, tmp_path, batch=200), wanted(address)
     for point in POINTS:
@@ -134,7 +136,7 @@ def test_a_driver_killed_at_any_step_loses_nothing(address: str, tmp_path: Path,
 @pytest.mark.timeout(3000)
 def test_a_killed_broker_loses_nothing(own_broker: BrokerProcess, tmp_path: Path) -> None:
     """The broker is killed while tasks write, and while a decided batch is committed; it is restarted immediately.
-    Whether the program survives that or ends, every record is written once at the end.
+    Whether the program survives the kill or ends, every record is written once at the end.
     """
     address = own_broker.address
     program = Program(address, tmp_path, batch=200)

@@ -56,7 +56,7 @@ class Follower:
             case Block("text", "", _):
                 pass  # a picture
             case Block("sh", "install", text):
-                assert text.startswith("make pipeline")  # this environment was installed that way
+                assert text.startswith("make pipeline")  # `make pipeline` has installed this environment, too
             case Block("sh", "docker", text):
                 assert set(re.findall(r"-f (\S+)", text)) == {"docker-compose.spark.yml"}
             case Block("sh", "broker", text):

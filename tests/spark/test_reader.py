@@ -153,7 +153,7 @@ def test_a_re_created_topic_is_never_read_on_at_the_old_offset(address: str, fil
     for again in (stream(address, subscribe=filled), stream(address, subscribe=filled)):
         with pytest.raises(DataLoss, match="of a topic that was deleted"):
             again.latestOffset(through(planned), ReadAllAvailable())
-        with pytest.raises(DataLoss, match="of a topic that was deleted"):  # Spark replays a batch
+        with pytest.raises(DataLoss, match="of a topic that was deleted"):  # Spark replays a planned batch
             ranges(again, planned, planned)
     lenient = stream(address, subscribe=filled, failOnDataLoss="false")
     end = lenient.latestOffset(through(planned), ReadAllAvailable())

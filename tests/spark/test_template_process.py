@@ -203,7 +203,9 @@ def test_ending_the_launcher_ends_its_process(program: Path) -> None:
 
 
 def test_where_the_template_process_is_killed_its_processes_end_with_their_launchers(program: Path) -> None:
-    """This may happen through the OOM killer: Spark considers the launcher the process, and starts another one."""
+    """The OOM killer may kill the template process: Spark considers the launcher the process, and starts
+    another one.
+    """
     program.write_text(TELLS_ITS_PARENT)
     command = [worker_python(), "-m", "program"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=program.parent) as process:

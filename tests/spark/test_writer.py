@@ -104,7 +104,7 @@ def test_a_write_is_invisible_before_the_commit_and_complete_afterwards(
     spark = spark_of(topic)
     messages = [spark.task(0, rows(b"a", b"b"), rows(b"c")), spark.task(1, rows(b"d")), spark.task(2)]
     assert len(open_transactions(address)) == 2
-    spark.task(1, rows(b"not this"), attempt=1)  # this is a speculative attempt, whose result is dropped
+    spark.task(1, rows(b"not this"), attempt=1)  # a speculative attempt, whose result is dropped
     spark.writer().commit(messages, 0)
     assert committed_values(address, topic) == Counter([b"a", b"b", b"c", b"d"])
     spark.run = str(uuid.uuid4())  # the query is started again, and the batch is replayed
@@ -127,8 +127,8 @@ def test_an_abort_leaves_nothing(spark_of: Any, address: str, topic: str) -> Non
 def test_a_write_without_a_name_that_is_retried_is_there_once(
     patched: list[Spark], address: str, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """S2: the driver died between the ends of two transactions. The transactions that it has decided are completed
-    before the next driver writes a row.
+    """S2: the driver died between the ends of two transactions. The transactions that the dead driver has decided are
+    completed before the next driver writes a row.
     """
     monkeypatch.setattr(unnamed, "LOOK_SECONDS", 0.02)
     create(address, topic)
@@ -151,7 +151,7 @@ def test_a_write_without_a_name_that_is_retried_is_there_once(
 
     async def end_one(cluster: KafkaCluster, transactions: Any, *, commits: bool) -> list[bool]:
         await end(cluster, transactions[:1], commits=commits)
-        raise ConnectionError  # the driver dies here
+        raise ConnectionError  # the driver dies at this point
 
     with monkeypatch.context() as patch:
         patch.setattr(KafkaCluster, "end", end_one)

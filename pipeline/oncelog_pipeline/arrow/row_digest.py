@@ -1,9 +1,9 @@
 """Computes the digest of rows in Arrow columns; the digest equals the one that `oncelog_pipeline.sink.digest.digest_of`
 computes from Python objects.
 
-The CRC over several fields equals the CRC over their concatenation. So small fields are joined first, and each row
-needs one call of the CRC function; large fields, which cost more to copy than to pass in a call of their own, are read
-in place.
+The CRC over several fields equals the CRC over their concatenation. Small fields are therefore joined first, and each
+row needs one call of the CRC function. Large fields are read in place, because copying them would cost more than a
+separate call.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The command `oncelog pipeline`: runs jobs from files, audits topics, archives topics. PySpark is imported only by the
-commands that need it.
+"""Implements the command `oncelog pipeline`, which runs jobs from files, audits topics and archives topics. PySpark is
+imported only by the commands that need it.
 """
 
 from __future__ import annotations

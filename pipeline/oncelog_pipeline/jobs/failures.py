@@ -1,8 +1,8 @@
 """Explains to a user in one sentence why a job failed, and in a second sentence what to do. Pure.
 
 An error may come from Spark's own analysis. An error of a worker passes through two processes, and arrives as the text
-of a traceback inside the message of another exception. So this module recognises errors by the name of their class and
-by their text.
+of a traceback inside the message of another exception. This module therefore recognises errors by the name of their
+class and by their text.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ SAID_BY_KEYS: Final = {
     "delivery": "delivery",
     "checkpointlocation": "location in [checkpoint]",
 }
-"""Options that have a key of their own in a job file; they are refused among the options, because two different values
+"""Options that a job file sets with a key of its own; they are refused among the options, because two different values
 could be given.
 """
 INTERVAL: Final = re.compile(r"\s*\d+\s*(milliseconds?|seconds?|minutes?|hours?|days?)\s*")

@@ -104,8 +104,8 @@ def _writer(table: DataFrame, job: Job) -> DataStreamWriter:
 
 
 def _writing(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
-    """Return the function for foreachBatch. The function writes the changed rows of a batch once; query, batch and
-    writeId identify the write.
+    """Return the function that Spark calls for each batch (foreachBatch). The function writes the changed rows of a
+    batch once; query, batch and writeId identify the write.
     """
 
     def write(batch: DataFrame, _number: int) -> None:

@@ -1,4 +1,4 @@
-"""The command `oncelog pipeline run`: runs a job from its file until the job ends."""
+"""Implements the command `oncelog pipeline run`, which runs a job from its file until the job ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def run(job: Job, *, form: str, log_level: str, metrics: tuple[str, int] | None 
     """Run a job until it has read all records (available_now) or is stopped. `metrics` is the host and port at which
     /metrics is served; None serves none.
 
-    Raises JobError, OSError if it cannot listen on that address, and Spark's errors.
+    Raises JobError, Spark's errors, and OSError if the metrics address cannot be bound.
     """
     check(job)
     with (
@@ -52,7 +52,7 @@ def with_what_there_is(job: Job) -> Job:
 
 def check(job: Job) -> None:
     """Raise JobError if the checkpoint belongs to another query. Only local checkpoints are checked here; Spark checks
-    those on other file systems.
+    checkpoints on other file systems.
     """
     if URL.match(job.checkpoint):
         return

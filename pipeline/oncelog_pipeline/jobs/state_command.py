@@ -1,5 +1,5 @@
-"""The command `oncelog pipeline state`: shows the sink's last decision for each query, and resets it if the start of a
-query was refused.
+"""Implements the command `oncelog pipeline state`, which shows the sink's last decision for each query, and resets it
+if the start of a query was refused.
 """
 
 from __future__ import annotations
@@ -201,8 +201,8 @@ def reset(
 def finish(bootstrap: str, state_topic: str, settings: tuple[tuple[str, str], ...]) -> None:
     """Commit decided transactions that are still open, because their driver died before it had committed all of them.
 
-    A query that is started again commits such transactions itself, unless they have timed out. So use this command for
-    a query that stays stopped for longer than transaction.timeout.ms, and for batch writes without a writeId (the next
+    A query that is started again commits such transactions itself, unless they have timed out. Use this command for a
+    query that stays stopped for longer than transaction.timeout.ms, and for batch writes without a writeId (the next
     such write commits the transactions, too). The command is safe at any time, also while a query runs.
     """
     from oncelog_pipeline.sink.orphans import finish_open

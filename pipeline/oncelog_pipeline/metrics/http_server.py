@@ -74,7 +74,7 @@ class MetricsHttpServer(ThreadingMixIn, WSGIServer):
         if self._free.acquire(blocking=False):
             try:
                 super().process_request(request, client_address)
-            except BaseException:  # no thread could be started, which would have let go
+            except BaseException:  # no thread was started that would release it
                 self._free.release()
                 raise
         else:

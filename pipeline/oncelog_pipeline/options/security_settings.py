@@ -1,8 +1,8 @@
 """Converts the options kafka.security.*, kafka.ssl.* and kafka.sasl.* to keyword arguments of oncelog's clients.
 
 client_settings.py handles `kafka.security.protocol`, `kafka.sasl.mechanism` and the names of oncelog's own client. This
-module converts the rest: certificate stores, the check of host names, the JAAS configuration. The module reads the
-stores, so a wrong file or password is reported when a query is planned.
+module converts the remaining options: certificate stores, the check of host names, the JAAS configuration. The module
+reads the stores, so a wrong file or password is reported when a query is planned.
 """
 
 from __future__ import annotations

@@ -138,7 +138,7 @@ class RowProducer:
 
 
 class KafkaCluster(Lifecycle):
-    """Implements `operations.Cluster`. The cluster's operations, usable from `start` to `close`.
+    """Implements `operations.Cluster`. The object is usable from `start` to `close`.
 
     `settings` are keyword arguments that all of oncelog's clients accept; `producer_settings` apply only to the
     producers of tasks. `task_timeout_ms` is the timeout of the tasks' transactions in milliseconds.
@@ -193,7 +193,7 @@ class KafkaCluster(Lifecycle):
                 return False
             await owner.write(None)
         except Superseded:
-            return False  # another process has removed it, or continues the query
+            return False  # another process has removed the state, or continues the query
         else:
             return True
         finally:
@@ -334,7 +334,7 @@ class KafkaCluster(Lifecycle):
         except ProducerFenced:
             if commits:
                 raise
-            await self.fence([prepared.transactional_id])  # a driver removed its timeout, but never decided on it
+            await self.fence([prepared.transactional_id])  # a driver removed the timeout, but never decided
             return True
 
     async def are_visible(self, places: Sequence[Place]) -> list[bool]:

@@ -2,7 +2,7 @@
 
 A digest consists of the number of rows, and the sum, modulo 2**64, of a hash of topic, key, value and headers over all
 rows. The hash of a row is the CRC32C of its fields, mixed by `mixed`. Without mixing, the sums of many different rows
-would be equal: each bit of a CRC is a parity of the row's bits, so over any range of numbers each CRC bit is set in
+would be equal. Each bit of a CRC is a parity of the row's bits, so over any range of numbers each CRC bit is set in
 half of the rows.
 
 A digest depends neither on the order of the rows nor on their distribution among tasks: the sum of the tasks' digests

@@ -4,20 +4,21 @@ dies.
 Each task leaves its transaction open. The driver writes a single decision for all transactions of the batch, then
 commits these transactions. A later run of the query commits the decided transactions, and aborts all others:
 
-    a task     is this batch decided? -> write, flush, and leave the transaction open
-    the driver are all open? -> keep them open without a timeout, where the brokers can (KIP-939) -> THE DECISION
-               -> commit each -> abort the open transactions of other attempts (the sweep)
-    a new run  owns the query -> commits what was decided -> writes its name into the state -> sweeps the rest
+1. A task checks that the batch is not decided yet, writes and flushes its rows, and leaves its transaction open.
+2. The driver checks that all transactions are open, and removes their timeouts if the brokers can (KIP-939). Then the
+   driver writes the decision, commits each transaction, and aborts the open transactions of other attempts (the sweep).
+3. A new run becomes the owner of the query, commits the decided transactions, writes its name into the state, and
+   sweeps all other transactions.
 
 Why this protocol is correct:
 
 - *A decision is unique.* Every write of the state is "become the owner, read, write", and fails if another run has
-  become the owner in between. So each state follows the previous state, as with compare-and-set. A run that has written
-  its name into the state has seen the last decision of all older runs. Only then does this run abort the open
+  become the owner in between. Each state therefore follows the previous state, as with compare-and-set. A run that has
+  written its name into the state has seen the last decision of all older runs. Only then does this run abort the open
   transactions of older runs.
 - *Decided means written.* A decision names only transactions that were flushed and open. The sweep does not abort
-  decided transactions: it aborts only transactions of its own run, and of runs that are known to be over. Their timeout
-  does not abort them either, if the driver removed the timeout before the decision.
+  decided transactions: it aborts only transactions of its own run, and of runs that are known to be over. A decided
+  transaction is not aborted by its timeout either, if the driver removed the timeout before the decision.
 - *Not decided means aborted*, by the next sweep or by the timeout. If the driver died between removing the timeouts and
   the decision, only the next sweep aborts the transactions. A write without a writeId has no next run, so its
   transactions keep their timeouts.
@@ -25,12 +26,13 @@ Why this protocol is correct:
   digests of the last batches. If a replay brings rows under the number of another batch (because the checkpoint was
   restored from a backup, or its last entry was torn), the sink refuses the rows instead of skipping them.
 
-One case remains: the coordinator aborts a transaction that is decided and not yet committed. This happens without
-two-phase commit in two situations. Either the driver was down for longer than `transaction.timeout.ms`; or an attempt
-with the same transactional id resumed at just that moment (an attempt of an earlier attempt of the stage, which has the
-same number in Spark, or an attempt of `names.TURNS` batches before). The next run detects such a transaction, keeps its
-partition in `State.lost`, and writes the partition again if its replay brings the same rows. If the replay brings other
-rows (for example the same rows in other partitions), the batch is refused, so no row is lost without an error.
+One case remains: the coordinator aborts a transaction that is decided and not yet committed. The coordinator may do
+this without two-phase commit, in two situations. In the first, the driver was down for longer than
+`transaction.timeout.ms`. In the second, another attempt with the same transactional id resumed at just that moment.
+Such an attempt belongs to an earlier attempt of the stage, in which it has the same number, or to the batch
+`names.TURNS` batches before. The next run detects such a transaction, keeps its partition in `State.lost`, and writes
+the partition again if its replay brings the same rows. If the replay brings other rows (for example the same rows in
+other partitions), the batch is refused, so no row is lost without an error.
 """
 
 from __future__ import annotations
@@ -167,8 +169,8 @@ def _check_not_over(state: State, batch: Batch) -> None:
 async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
     """Make this run the one that decides, and finish the decisions of older runs. Raises TakenOver.
 
-    Returns the resulting state. The returned state belongs to another run only if that run has decided a batch so much
-    later that this batch cannot be compared.
+    Returns the state after the takeover. The returned state belongs to another run only if that run has decided a batch
+    so much later that this batch cannot be compared.
     """
     wait_seconds = POLL_SECONDS
     while True:

@@ -1,8 +1,9 @@
 """The names of a query in the cluster: transactional ids, groups, topic. Pure.
 
-    query                   oncelog-spark-QUERY                               its own transactional id and group id
-    a task's transaction    oncelog-spark-QUERY/RUN/PARTITION/ATTEMPT/TURN    RUN: eight characters of the run's id
-    a partition's           oncelog-spark-QUERY/PARTITION                     with per-task delivery
+- A query has the transactional id and group id `oncelog-spark-QUERY`.
+- A task's transaction has the id `oncelog-spark-QUERY/RUN/PARTITION/ATTEMPT/TURN`, in which RUN is eight characters of
+  the run's id.
+- With per-task delivery, a partition has the id `oncelog-spark-QUERY/PARTITION`.
 
 All these names begin with `PREFIX`, so that a single ACL can grant the rights. A query's name contains no slash. An id
 that begins with the name and a slash therefore belongs to this query, and a sweep never aborts transactions of another

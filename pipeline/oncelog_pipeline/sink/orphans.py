@@ -33,7 +33,7 @@ class Kept(NamedTuple):
 
 
 class Orphanage(Cluster[Any], Protocol):
-    """The operations of a cluster, and those that list and remove states."""
+    """The operations of a cluster, extended by two operations that list and remove states."""
 
     async def states_by_name(self) -> dict[str, Kept]:
         """Return the state of each query, by the query's name."""

@@ -61,7 +61,7 @@ async def _check_not_lost(cluster: Cluster[P], batch: Batch, partition: int) -> 
     transactional_id = batch.query.partition_id(partition)
     if await cluster.marker(transactional_id) is not None or not await cluster.has_committed(transactional_id):
         return
-    # If an operator has reset the query, its new marker is used; an attempt that was just running has written its
+    # After an operator's reset the query has a state again; an attempt that was running a moment ago has written its
     # marker by now.
     if await cluster.read_state(batch.query) is None and await cluster.marker(transactional_id) is None:
         raise StateLost(

@@ -112,17 +112,18 @@ class TaskTransaction:
 class State:
     """The last decision of a query, and which run may make the next one.
 
-    run           the only run that may decide
-    batch         number of the batch that was decided last; NO_BATCH before the first
-    transactions  the transactions that this decision commits
-    lost          partitions whose transactions were aborted after the decision -> digest of their rows; the replay
-                  writes them again
-    former        ids, shortened, of the runs that may decide nothing any more, the latest first
-    digest        digest of all rows of the batch
-    may_differ    an operator has said (`reset`) that a replay of the batch is passed over, whatever rows it has
-    earlier       numbers and digests of the previous decisions, the newest first, without a gap
-    target        for a batch write without a writeId: its topic, as `operations.Cluster.target` returned it when the
-                  batch was decided
+    - `run` is the only run that may decide.
+    - `batch` is the number of the batch that was decided last; NO_BATCH before the first decision.
+    - `transactions` are the transactions that this decision commits.
+    - `lost` maps each partition whose transaction was aborted after the decision to the digest of its rows; the replay
+      writes these partitions again.
+    - `former` has the shortened ids of the runs that may no longer decide, the latest run first.
+    - `digest` is the digest of all rows of the batch.
+    - `may_differ` is set when an operator has allowed (`reset`) a replay of the batch to be skipped, whatever rows it
+      has.
+    - `earlier` has the numbers and digests of the previous decisions, the newest first, without a gap.
+    - `target` belongs to a batch write without a writeId: the text that `operations.Cluster.target` returned for its
+      topic when the batch was decided.
     """
 
     run: str

@@ -1,15 +1,15 @@
 """Commits a batch write without a writeId, and recognises a retry of such a write by its rows.
 
 Each run of such a write has a new name, so a job that is started again cannot find out by name whether the first run
-succeeded. But a driver that dies between the decision and the last commit leaves its state, which has a digest of its
-rows. A later write of the same rows takes over this state, like a later run of a query. It commits the decided
-transactions, writes the rows of those that have timed out, and writes nothing else.
+succeeded. A driver that dies between the decision and the last commit leaves its state, which has a digest of its rows.
+A later write of the same rows takes over this state, like a later run of a query. The later write commits the decided
+transactions, writes the rows of the transactions that have timed out, and writes nothing else.
 
 Why this is correct:
 
 - *The state is removed last*, and only by the run that owns it. A run whose state was taken over fails (TakenOver),
-  even if it has committed its rows: they then count as the rows of the write that took over. So if two writes of the
-  same rows both succeed, each of them has written its own rows.
+  even if it has committed its rows: they then count as the rows of the write that took over. If two writes of the same
+  rows both succeed, each of them has therefore written its own rows.
 - *A running driver is not disturbed*: it removes its state within moments, and the later write waits for that.
 - *The decided rows still exist*: the topic has the same id, and no record has been deleted from it since the decision.
 

@@ -1,8 +1,8 @@
 """Caches the ends of a stream's partitions while its query is idle.
 
 While there are no new records, Spark repeatedly requests from a source where its partitions end. Each *look*, which
-requests the ends from the brokers, costs CPU in proportion to the number of partitions. So this module caches the ends
-until `watch.py` reports new records.
+requests the ends from the brokers, costs CPU in proportion to the number of partitions. This module therefore caches
+the ends until `watch.py` reports new records.
 
 A new look also replaces the cached ends after a pause. The pause begins at FRESH_SECONDS, doubles while the ends do not
 change, and is reset to FRESH_SECONDS when they change. The pause grows up to LONGEST_SECONDS while brokers are watched,
@@ -73,11 +73,11 @@ class Ends:
         return self._affordable > FRESH_SECONDS
 
     def forget(self) -> None:
-        """Drop the cached ends, so that the next `log` requests everything."""
+        """Drop the cached ends, so that the next call of `log` requests everything."""
         self._log = None
 
     def hurry(self) -> None:
-        """Let the next `log` request everything without a pause, because new records exist."""
+        """Let the next call of `log` request everything immediately, because new records exist."""
         self._is_due = True
 
     def log(self) -> Log:

@@ -1,11 +1,11 @@
 """The plans of a stream's last batches, which the cluster keeps in case the checkpoint loses its newest entries. Pure.
 
 A plan says from which offset to which offset a batch reads each partition. Spark writes the end of a batch to the
-checkpoint before it runs the batch, but does not sync the file. So after a power cut the checkpoint may lack the batch
-although the sink has decided it. If Spark planned the batch again, the batch would include newer records under the
-number of the decided batch. So each plan is also committed, as offsets of a separate group of the stream, before the
-first task of the batch runs. A batch that begins where a known plan begins also ends where that plan ends. So the
-replay is the batch that was decided, with any query and any sink.
+checkpoint before it runs the batch, but does not sync the file. After a power cut the checkpoint may therefore lack the
+batch although the sink has decided it. If Spark planned the batch again, the batch would include newer records under
+the number of the decided batch. Each plan is therefore also committed, as offsets of a separate group of the stream,
+before the first task of the batch runs. A batch that begins where a known plan begins also ends where that plan ends.
+The replay is therefore the batch that was decided, with any query and any sink.
 
 - Any plan is a valid batch while the log has its records, so a plan may be old or written by another driver. The sink
 compares

@@ -42,9 +42,7 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class NextBatch:
-    """The next batch. The next batch; `start` differs from the end of the previous batch if partitions are new or
-    records are lost, and `warnings` name accepted losses.
-    """
+    """The next batch of a stream. The next batch of a stream."""
 
     start: Offsets
     end: Offsets

@@ -1,7 +1,8 @@
 """Cuts a batch into the ranges that tasks read. The function `cut` is pure: its result depends only on (start, end,
 options).
 
-Spark calls it again when it replays a batch, and the ranges must then be the same. `start` is `offsets.batch_start`.
+Spark requests the ranges again when it replays a batch, and they must then be the same. The argument `start` is the
+result of `offsets.batch_start`.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ def cut(
 ) -> list[OffsetRange]:
     """Return one range or several for each partition with offsets to read.
 
-    First, ranges longer than `max_records_per_partition` are cut. Then the partition with the longest ranges is cut
-    into one more, until there are `min_partitions` ranges or every range has one offset.
+    First, ranges longer than `max_records_per_partition` are cut. Then the partition with the longest ranges gets one
+    more range, until there are `min_partitions` ranges or every range has one offset.
     """
     whole = [
         OffsetRange(*partition, start.get(partition, 0), offset)

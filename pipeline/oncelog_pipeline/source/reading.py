@@ -28,8 +28,8 @@ async def read_range(
     fails_on_data_loss: bool = True,
     settings: Mapping[str, Any] | None = None,
 ) -> AsyncGenerator[list[UndecodedBatch], None]:
-    """Yield the undecoded batches of the range, cut to the range; each list has at least one batch, and all those of
-    one poll.
+    """Yield lists of undecoded batches, cut to the range; each list has all batches of one poll, and at least one
+    batch.
 
     `settings` are keyword arguments of `oncelog.Consumer`. Reading ends when the position has passed the end of the
     range, never by a count: the last offsets may belong to control batches, or to aborted or compacted records. Close

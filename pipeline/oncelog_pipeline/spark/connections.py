@@ -1,7 +1,7 @@
 """Objects that a Python worker of Spark keeps between calls: an event loop in its own thread, and connections.
 
-Spark forks workers and may give any task to any worker. So each process creates these objects at first use, and they
-are only caches: no result depends on them.
+Spark forks workers and may give any task to any worker. Each process therefore creates these objects at first use, and
+they are only caches: no result depends on them.
 """
 
 from __future__ import annotations

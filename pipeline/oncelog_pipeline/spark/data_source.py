@@ -32,8 +32,8 @@ class OncelogDataSource(DataSource):
     def schema(self) -> str:
         """Return the columns that the source reads, as DDL.
 
-        `load()` calls only this method, and does not say whether the query is a stream or a batch. So this method
-        raises OptionError for options that are valid for neither.
+        `load()` calls only this method, and does not say whether the query is a stream or a batch. This method
+        therefore raises OptionError only for options that are valid for neither.
         """
         freeze_modules()
         given = dict(self.options)

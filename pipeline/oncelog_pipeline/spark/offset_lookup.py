@@ -1,4 +1,4 @@
-"""Looks up the partitions that a query reads, and the offsets of its beginning, of its end, or at a time."""
+"""Looks up the partitions that a query reads, and the offsets at its beginning, at its end, or at a point in time."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ MEANS_SECONDS: Final = 30.0
 
 WAIT_SECONDS: Final = 0.1
 """How many seconds `latestOffset` waits for records before it returns none. Spark calls `latestOffset` again 10 ms
-later. The other sources of the query, and the end of the query, wait meanwhile.
+later. The other sources of the query, and the end of the query, must wait during this time.
 """
 LONG_WAIT_SECONDS: Final = 0.25
 """Like WAIT_SECONDS, for queries with many partitions, where encoding the offsets of a response also costs much CPU."""
@@ -93,7 +93,7 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         """Return the state that the copy in a task needs, which is only the options."""
         return {"_options": self._options}
 
-    # where a batch begins and ends
+    # --- where a batch begins and ends
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return where a query without a checkpoint begins. Raises NoSuchTopic, OptionError, KafkaError."""
@@ -113,9 +113,9 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the batch that begins at `start`; `start` itself if there is no batch yet.
 
-        If the batch does not begin at `start`, the returned end includes the beginning. This is the case for the first
-        batch of a query, whose replay would otherwise begin at a newer "latest", and if partitions were added or
-        records deleted. If there is nothing to read, the method first waits for records, up to WAIT_SECONDS or
+        If the batch does not begin at `start`, the returned end includes the beginning. The end includes the beginning
+        for the first batch of a query, whose replay would otherwise begin at a newer "latest", and if partitions were
+        added or records deleted. If there is nothing to read, the method first waits for records, up to WAIT_SECONDS or
         LONG_WAIT_SECONDS.
 
         Raises DataLoss, KafkaError.
@@ -211,7 +211,7 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
     async def _lookup(self) -> OffsetLookup:
         return OffsetLookup(await connections().admin(self._options), self._options)
 
-    # reading, in tasks
+    # --- reading, in tasks
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Return the ranges that the tasks of a batch read. The ranges depend only on the arguments and the options, so

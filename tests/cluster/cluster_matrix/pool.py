@@ -113,7 +113,7 @@ def run_all(
         try:
             for done in [pool.submit(work, number) for number in range(jobs)]:
                 done.result()
-        except BaseException:  # this process must end: running jobs first finish their present cell
+        except BaseException:  # this process must end, after the running jobs have finished their present cell
             _empty(waiting)
             raise
     return {cell: outcomes[cell] for cell in cells}

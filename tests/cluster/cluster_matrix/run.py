@@ -37,8 +37,8 @@ STRUCK_SECONDS = 30.0
 """Seconds within which the point must be reached after the client has learned the end of the transaction."""
 CLINGS_TO_COORDINATORS = {"librdkafka"}
 """librdkafka 2.16 waits for ever for a group's coordinator that it knew, if that broker has died and left the metadata
-(see `clinging`). In its runs the group's coordinator is therefore the broker that stays alive, unless it loses its
-role.
+(see `clinging`). In runs with librdkafka the group's coordinator is therefore the broker that stays alive, unless that
+broker loses its role.
 """
 OPEN = ("Ongoing", "CompleteAbort")
 """States of a transaction whose end the client has not requested: the second state occurs when its timeout has ended

@@ -18,8 +18,8 @@ Struck = AbstractContextManager[None]
 
 
 class Done(NamedTuple):
-    """A strike as it really happened; if a process starts slowly, or two strikes need the same broker, it differs from
-    the plan.
+    """A strike as it really happened, which differs from the plan if a process starts slowly, or two strikes need the
+    same broker.
     """
 
     strike: Strike

@@ -1,8 +1,8 @@
 """The shared part of the consume-process-produce pipelines of both libraries.
 
-A pipeline is one of several members of a group that copy a topic, each in its own transactions. It may end at any
-moment: either it stops in the middle of a transaction, or another pipeline with its transactional id takes over. The
-output of the next pair of clients shows whether this was handled: each line must be copied once.
+A pipeline is one of several members of a group that copy a topic, each in its own transactions. A pipeline may end at
+any moment: either it stops in the middle of a transaction, or another pipeline with its transactional id takes over.
+The output of the next pair of clients shows whether this was handled: each line must be copied once.
 """
 
 from __future__ import annotations

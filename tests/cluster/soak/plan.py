@@ -40,7 +40,9 @@ class Strike(NamedTuple):
     """Seconds from the first moment at which all clients were working."""
     fault: Fault
     victims: tuple[int, ...]
-    """Brokers, in an order that matters; for `ZOOKEEPER_...` faults, ZooKeeper servers."""
+    """The struck brokers, in the order in which the fault uses them; for `ZOOKEEPER_...` faults the struck ZooKeeper
+    servers.
+    """
     seconds: float
     """How many seconds the fault lasts."""
     amount: float = 0.0

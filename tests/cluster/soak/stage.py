@@ -28,8 +28,8 @@ HANDS = 6
 
 
 class Stage:
-    """A context manager that starts and stops the stage. Enter and leave it in the same thread, because the ZooKeeper
-    servers end with that thread.
+    """A context manager that starts and stops the stage. Enter and leave the stage in the same thread, because the
+    ZooKeeper servers end with that thread.
     """
 
     def __init__(self, directory: Path, zookeepers: int) -> None:
@@ -44,8 +44,8 @@ class Stage:
             dies_with_us=True,
         )
         self.hands: ThreadPoolExecutor
-        """Threads for the faults. The threads run until the end, because a restarted ZooKeeper server ends with the
-        thread that has started it.
+        """The threads that execute the faults. The threads run until the end, because a restarted ZooKeeper server ends
+        with the thread that has started it.
         """
         self.cluster: ReplicatedCluster
         self.network: PeerNetwork

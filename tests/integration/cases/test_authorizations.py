@@ -173,8 +173,8 @@ NOT_ASKED_HERE = frozenset(
         rules.DELETE_SHARE_OFFSETS,
     }
 )
-"""These rules need a state that a single request does not create. The tests below check them, and so do the tests of
-the handlers of the consumer protocol and of share groups.
+"""These rules depend on a state that a single request does not create. The tests below check these rules, and so do the
+tests of the handlers of the consumer protocol and of share groups.
 """
 
 

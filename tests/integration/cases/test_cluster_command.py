@@ -122,7 +122,7 @@ def test_a_cluster_is_created_grown_and_removed(cluster: Cluster) -> None:
     cluster.run("pause", "broker-1")
     assert cluster.states() == {"zookeeper-1": "running", "broker-1": "paused", "broker-2": "running"}
 
-    # a start leaves running processes alone and starts missing ones
+    # `start` starts only the missing processes
     cluster.run("kill", "2")
     assert cluster.up() == addresses
     after = cluster.status()

@@ -46,7 +46,7 @@ def cleaned_up_to(data: Path, topic: str) -> int:
 def test_e10_e25_compacted_coordinator_logs_are_loaded(
     broker_factory: BrokerFactory, topic: str, group: str, is_v2: bool
 ) -> None:
-    """KAFKA-9065: loading waited for offsets that compaction had removed. Here much of both logs is compacted,
+    """KAFKA-9065: loading waited for offsets that compaction had removed. In this test much of both logs is compacted,
     including markers and their transactions; the state after a kill is the same as before the kill.
     """
     broker = broker_factory(SMALL_LOGS).start()

@@ -367,7 +367,7 @@ def test_a_static_member_returns_without_a_rebalance(group: GroupUnderTest, libr
 
 
 # kafka-python is left out: if a poll of its version 3.0.12 times out just when SyncGroup gets its response, the poll
-# waits for ever. A broker that returns during the join makes this likely.
+# waits for ever. A broker that returns while a member joins makes such a poll likely.
 @pytest.mark.parametrize("library", [library for library in LIBRARIES if library != "kafka-python"])
 def test_the_group_outlives_the_broker(broker_factory: Any, make_group: GroupFactory, library: str) -> None:
     """The broker loads members and offsets again, and no member begins at the start of the log."""

@@ -87,9 +87,9 @@ def test_e1_a_late_end_leaves_the_next_transaction_whole(
 
 
 def test_e1_v1_cannot_tell_a_late_end_and_the_log_stays_live(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
-    """This is a limit of transactions V1, also in Kafka: all transactions of a producer have one epoch, so a late
-    commit applies to the next transaction. The late commit splits the next transaction, but nothing hangs. A client is
-    safe if it requests a new epoch after a missing response (KIP-360).
+    """The test shows a limit of transactions V1, which Kafka also has: all transactions of a producer have one epoch,
+    so a late commit applies to the next transaction. The late commit splits the next transaction, but nothing hangs. A
+    client is safe if it requests a new epoch after a missing response (KIP-360).
     """
     raw.create_topic(topic, 2)
     txn = RawTransactions(raw, topic)
@@ -215,9 +215,9 @@ def test_e2_e18_a_late_produce_of_a_timed_out_transaction_is_refused(
 def test_e2_a_late_add_partitions_hangs_nothing(
     broker_factory: BrokerFactory, topic: str, commits: bool, goes_on: bool
 ) -> None:
-    """The late request begins a transaction that its producer does not know. This transaction blocks no reader, because
-    nothing is written to it, and it ends with the producer's next transaction or by its timeout. Transactions V2 have
-    no such request.
+    """The late request begins a transaction that its producer does not know. The unknown transaction blocks no reader,
+    because nothing is written to it, and it ends with the producer's next transaction or by its timeout. Transactions
+    V2 have no such request.
     """
     broker = broker_factory({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "20"}).start()
     with RawClient(broker.port) as client, RawClient(broker.port) as slow:

@@ -55,7 +55,7 @@ Dispatcher.handle = hold
 
 
 class Door:
-    """A door in front of the broker. While it is shut, up to `most` requests of an API wait; when it opens, the
+    """A door in front of the broker. While the door is shut, up to `most` requests of an API wait; when it opens, the
     requests are forwarded, even if their clients have disconnected.
     """
 

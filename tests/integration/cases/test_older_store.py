@@ -101,7 +101,7 @@ def test_s76_e45_settings_that_cannot_be_read_keep_no_broker_from_starting_and_n
             client.create_topic("other")
         asyncio.run(send(broker.address, b"1", b"2", b"3"))
         assert broker.stop() == 0
-        broker.settings |= settings  # the value without the topic's own setting
+        broker.settings |= settings  # the broker's value, without the topic's own setting
         put(broker.data / "metadata.db", f"/config/topics/{TOPIC}", {"retention.ms": "7 days"})
         put(broker.data / "metadata.db", "/config/topics/other", None)
         put(broker.data / "metadata.db", "/config/brokers/<default>", {"num.io.threads": "x", "message.max.bytes": "x"})

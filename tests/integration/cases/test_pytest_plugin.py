@@ -168,7 +168,7 @@ def test_that_it_left_no_fault(oncelog_broker):
 """
 
 
-@pytest.mark.soak  # this project's own tests use the marker, too
+@pytest.mark.soak  # the tests of this project use the marker, too
 def test_the_plugin_supports_coroutines_and_a_broker_per_xdist_worker(project: Path) -> None:
     done = pytest_in(project, ASYNC, "-n2", "--dist=each")
     assert "4 passed" in done.stdout, done.stdout + done.stderr

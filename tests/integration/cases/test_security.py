@@ -234,7 +234,7 @@ def test_a_refusal_is_told_and_then_the_connection_closes(secured: SecuredBroker
     with raw(secured) as client:
         handshake(client)
         client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0no"), ApiKey.SASL_AUTHENTICATE, 1)
-        client.send(MetadataRequest(topics=[]), ApiKey.METADATA, METADATA_VERSION)  # sent with it, not handled
+        client.send(MetadataRequest(topics=[]), ApiKey.METADATA, METADATA_VERSION)  # this is not handled
         answer = client.receive()
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert answer.error_message == "Authentication failed: Invalid username or password"

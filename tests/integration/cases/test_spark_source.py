@@ -93,7 +93,7 @@ async def test_a_range_ends_at_its_end_whatever_is_there(address: str, topic: st
     for pieces in (1, 7, end):
         ranges = cut({TopicPartition(topic, 0): 0}, {TopicPartition(topic, 0): end}, min_partitions=pieces)
         if pieces == end:
-            ranges = ranges[8:14]  # keep those around the first marker; each takes a connection
+            ranges = ranges[8:14]  # keep only the ranges around the first marker
         found = [value for each in ranges for value in values(await read(address, each))]
         assert found == (everything if pieces < end else [b"1 8", b"1 9"])
     assert values(await read(address, OffsetRange(topic, 0, 33, end))) == []

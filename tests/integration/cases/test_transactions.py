@@ -61,7 +61,7 @@ def test_s38_the_next_transaction_need_not_wait_for_the_last_one(raw: RawClient,
     add = frame(request, ApiKey.ADD_PARTITIONS_TO_TXN, 3)
     end = frame(txn.end_request(True), ApiKey.END_TXN, 3)
     added = raw.exchange(add)
-    assert added[-5:-3] == b"\0\0"  # the error code of its last partition
+    assert added[-5:-3] == b"\0\0"  # the error code of the last partition
     for _ in range(50):
         ended = raw.exchange(end)
         assert ended[-3:-1] == b"\0\0"
@@ -336,7 +336,7 @@ def test_s44_e20_a_kill_between_prepare_and_complete_is_recovered(
             data, *markers = content(client, topic, partition)
             assert data == "data"
             assert set(markers) == {marker}
-            assert len(markers) == 1 or not is_v2  # V1 may write it twice, which is harmless (S39)
+            assert len(markers) == 1 or not is_v2  # V1 may write the marker twice, which is harmless (S39)
         txn.client = client
         assert eventually(lambda: txn.end(commits, asking=old) == 0, "the retry is answered as the first try")
         txn.write(topic, 0)

@@ -216,7 +216,7 @@ def test_s121_one_of_many_simultaneous_starts_completes_the_transaction(
     outcomes = asyncio.run(contend())
     assert outcomes.count(True) <= 1
     assert all(each in (True, None) or isinstance(each, FatalError) for each in outcomes), outcomes
-    assert asyncio.run(complete(two_phase.address, topic, prepared)) in (True, None)  # in case all of them were fenced
+    assert asyncio.run(complete(two_phase.address, topic, prepared)) in (True, None)  # in case all owners were fenced
     eventually(lambda: is_stable(client, topic), "the markers are written")
     assert content(client, topic) == ["data", "commit"]
 

@@ -222,8 +222,8 @@ def test_s74_a_running_broker_does_not_re_found_an_emptied_zookeeper(
 
 def end_session(broker: BrokerProcess, connect: str) -> None:
     """End the broker's ZooKeeper session without its knowledge, with the session key that the broker stores for its
-    successor. The broker is paused meanwhile, because otherwise it would repeatedly resume its session before the
-    session is ended.
+    successor. The broker is paused while its session is ended, because it would otherwise resume the session
+    repeatedly.
     """
     left = json.loads((broker.data / ".oncelog-session").read_text())
     key = (int(left["session"], 16), bytes.fromhex(left["password"]))

@@ -42,8 +42,8 @@ def frame(request: Any, key: ApiKey, version: int, correlation_id: int = 0, clie
 
 
 class RawClient:
-    """One raw connection to a broker. Responses arrive in the order of the requests. Raises OSError when the connection
-    is lost.
+    """One raw connection to a broker. Responses arrive in the order of their requests. Raises OSError when the
+    connection is lost.
     """
 
     def __init__(self, port: int, timeout: float = TIMEOUT_SECONDS) -> None:

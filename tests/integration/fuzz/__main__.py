@@ -21,7 +21,8 @@ from fuzz.world import World
 
 MAX_GROWTH_MB = 64
 """The limit, in MB, of the memory that a broker may keep after any number of requests: for topics, groups, producers
-and quotas, for newly imported modules, and memory that its allocator does not return. It usually keeps some 50 MB.
+and quotas, for newly imported modules, and memory that its allocator does not return. A broker usually keeps some 50
+MB.
 """
 
 

@@ -96,7 +96,7 @@ class Fuzzer:
         self._log_size = os.path.getsize(broker.log)
 
     def run(self, cases: Iterator[Case], *, count: int | None, seconds: float) -> Outcome:
-        """Until `count` cases are sent, the time is over, or the broker is dead."""
+        """Send cases until `count` cases are sent, `seconds` have passed, or the broker has died."""
         deadline = time.monotonic() + seconds
         for case in cases:
             if not self.broker.is_running:

@@ -74,7 +74,7 @@ def _client_hello() -> bytes:
 
 
 def _handshakes(scene: Scene, _: None, size: int) -> str:
-    """Begin handshakes as fast as possible, and never finish them. Meanwhile an honest client must be able to
+    """Begin handshakes as fast as possible, and never finish them. During the attack an honest client must be able to
     connect.
     """
     hello, port = _client_hello(), _port(scene, 1)
@@ -101,7 +101,7 @@ def _begin_and_leave(scene: Scene, port: int, hello: bytes, count: int) -> None:
         try:
             _opened(scene, socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS)).sendall(hello)
         except OSError:
-            pass  # it was already disconnected
+            pass  # the broker had already closed the connection
 
 
 def _honest_handshake(scene: Scene, port: int, address: str) -> float:

@@ -57,7 +57,7 @@ def _some_records(scene: Scene, _: int) -> None:
 
 def _fetches(scene: Scene, _: None, size: int) -> str:
     """Send many fetches after a large frame, which makes the broker's buffer for this connection large. The broker is
-    paused for a moment, so that it finds all fetches at once.
+    paused for a moment, so that it finds all fetches together.
     """
     client = scene.client()
     client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)

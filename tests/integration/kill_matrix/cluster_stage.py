@@ -97,7 +97,9 @@ class RoutedClient:
 
 
 class ClusterStage(Stage):
-    """See the module's docstring. `zookeeper` is the address and path for the cluster's metadata."""
+    """The stage with three brokers, as the module's docstring describes. `zookeeper` is the address and path for the
+    cluster's metadata.
+    """
 
     run_seconds = 90.0
 

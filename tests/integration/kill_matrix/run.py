@@ -76,7 +76,7 @@ class Run:
         problems, committed, aborted = [], set[str](), set[str]()
         try:
             async with asyncio.timeout(self._stage.run_seconds):
-                await self._stage.start_broker()  # in case it died by itself in the last run
+                await self._stage.start_broker()  # in case the broker died in the last run
                 await self._stage.with_client(self._prepare)
                 await self._work()
                 problems, committed, aborted = await self._look()

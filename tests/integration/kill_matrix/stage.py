@@ -96,8 +96,8 @@ class Stage:
         self.proxy.cut()
 
     async def with_client(self, work: Callable[[RawClient], object]) -> None:
-        """Send requests directly to the broker, without the proxy; this happens in a thread, because the broker asks
-        this process meanwhile.
+        """Send requests directly to the broker, without the proxy. A thread sends these requests, because the broker
+        asks this process questions meanwhile.
         """
 
         def call() -> None:

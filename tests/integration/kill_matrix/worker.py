@@ -1,10 +1,10 @@
 """Consumes, processes and produces, in a separate process that may be killed at any time and started again.
 
-    python worker.py LIBRARY JOB      JOB: a `Job` as JSON
+    python worker.py LIBRARY JOB
 
-The exit code is 0 after all inputs are processed. A failed transaction is aborted, and the consumer returns to the
-committed offsets. If the abort fails, too, the process (with aiokafka only its clients) is started again, which settles
-the last transaction.
+JOB is a `Job` as JSON. The exit code is 0 after all inputs are processed. A failed transaction is aborted, and the
+consumer returns to the committed offsets. If the abort fails, too, the process (with aiokafka only its clients) is
+started again, which settles the last transaction.
 """
 
 from __future__ import annotations
@@ -104,9 +104,9 @@ async def run_aiokafka(job: Job) -> None:
     }
     where = aiokafka.TopicPartition(job.source, 0)
     attempts = Attempts(job)
-    # aiokafka cannot request stable offsets (KIP-447). If it were removed from its group while a decided transaction
-    # waits for a broker to restart, it would begin at the older committed offset. The aiokafka process is never killed,
-    # so no other process waits for this session.
+    # aiokafka cannot request stable offsets (KIP-447). If aiokafka were removed from its group while a decided
+    # transaction waits for a broker to restart, it would begin at the older committed offset. The aiokafka process is
+    # never killed, so no other process waits for this session.
     session_ms = 10_000
 
     async def pipe(producer: aiokafka.AIOKafkaProducer, consumer: aiokafka.AIOKafkaConsumer) -> None:
@@ -129,7 +129,7 @@ async def run_aiokafka(job: Job) -> None:
                 say("abort", repr(error))
                 await producer.abort_transaction()
                 if isinstance(error, OutOfOrderSequenceNumber):
-                    raise  # the batch that it gave up has left a permanent gap in its sequences
+                    raise  # a batch that aiokafka gave up has left a permanent gap in its sequences
                 await consumer.seek_to_committed()
 
     while True:

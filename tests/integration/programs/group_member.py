@@ -4,9 +4,10 @@ The arguments are JSON: library (kafka-python, aiokafka, confluent), address, to
 instance_id, protocol ("consumer" for KIP-848, for which the broker determines strategy and session timeout). Each line
 of the output is an event with the time of the machine's monotonic clock, which all processes share:
 
-    gained / lost   partitions that it may read from now on / that it reads no more (told before they are given up)
-    read            partition, offsets of records that it read while it had the partition; they are committed next
-    closed          after an orderly stop, which the line "stop" on its input asks for
+- `gained` lists the partitions that the member may read from now on.
+- `lost` lists the partitions that the member no longer reads; it is printed before they are given up.
+- `read` has a partition and the offsets of records that the member read while it owned the partition, and commits next.
+- `closed` follows an orderly stop, which the line "stop" on the member's input requests.
 """
 
 from __future__ import annotations

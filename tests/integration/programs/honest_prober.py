@@ -67,7 +67,7 @@ class Waits:
     failures: tuple[tuple[str, int, str], ...]
     left_out: float = 0.0
     """Idle seconds that are not measured again because other tests measure them; they count as requests that did not
-    wait. Without them, a single request of a short measurement would be its slowest percent.
+    wait. Without these seconds, a single request of a short measurement would be its slowest percent.
     """
 
     def between(self, start: int, end: int) -> Waits:
@@ -101,9 +101,9 @@ class Waits:
 
 
 def percentiles(waits: Iterable[int]) -> Percentiles:
-    """Return percentiles of waits in ns. While a request waits, the prober does not send the next requests. They are
-    counted as if they had been sent, because a broker that is blocked for a second would otherwise have delayed only
-    one request.
+    """Return percentiles of waits in ns. While a request waits, the prober does not send the next requests. Those
+    requests are counted as if they had been sent, because a broker that is blocked for a second would otherwise have
+    delayed only one request.
     """
     interval = int(INTERVAL_SECONDS * 1e9)
     all_waits = sorted(left for wait in waits for left in range(wait, 0, -interval))

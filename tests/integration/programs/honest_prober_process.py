@@ -4,9 +4,9 @@ sockets.
     python honest_prober_process.py
 
 The process reads "PORT BROKER_PID", prints "ready" after a response to every kind of request, continues until it reads
-another line, and then prints its measurements as one line of JSON. It repeats this for one broker after another until
-its standard input ends, because starting a process takes longer than many measurements. The client runs in a separate
-process, so that the test's own work cannot look like a slow broker.
+another line, and then prints its measurements as one line of JSON. The process repeats this cycle for one broker after
+another until its standard input ends, because starting a process takes longer than many measurements. The client runs
+in a separate process, so that the test's own work cannot look like a slow broker.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A small identity provider (OpenID Connect) over real HTTP: discovery, authorization code with PKCE, refresh tokens.
 
-It logs in every visitor as `user`, without a password. `mischief` names what is wrong with the provider's next
-responses.
+The provider logs in every visitor as `user`, without a password. `mischief` names what is wrong with the provider's
+next responses.
 """
 
 from __future__ import annotations

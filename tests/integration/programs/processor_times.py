@@ -22,10 +22,10 @@ def net_of_other_work(wall: int, prober: Times, loop: Times, others: int) -> int
     """Return the part of a wait of `wall` ns that the broker caused, however many other processes ran.
 
     `prober` and `loop` are the processor times of the waiting thread and of the broker's loop. `others` is how long the
-    broker's other threads were ready but had no processor, or a hypervisor had taken the processor. Such a thread may
-    hold the interpreter's lock, for which the loop then sleeps. So this time is subtracted only from the loop's sleep,
-    and never excuses a loop that runs. The processor time of a running loop does not include time that a hypervisor has
-    taken.
+    broker's other threads were ready but had no processor, or a hypervisor had taken the processor. A thread without a
+    processor may hold the interpreter's lock, for which the loop then sleeps. The time of such threads is therefore
+    subtracted only from the loop's sleep, and never excuses a loop that runs. The processor time of a running loop does
+    not include time that a hypervisor has taken.
     """
     waited = max(0, wall - prober.ran - prober.queued - loop.queued)
     asleep = max(0, waited - loop.ran)

@@ -206,8 +206,8 @@ class Child:
         log: IO[Any] | None = None,
     ) -> None:
         """`environment` is added to that of this process. The program's standard input and output are pipes to this
-        process, and its standard error is that of this process. With `mixes` its standard error goes into its output;
-        with `log` all its output goes to that file.
+        process, and its standard error is that of this process. With `mixes` the program's standard error goes into its
+        output; with `log` all output goes to that file.
         """
         whole = {**os.environ, **(environment or {})}
         if log is None:

@@ -178,7 +178,9 @@ def describe_producers(side: Side, topic: str, *partitions: int, label: str = ""
 
 
 def await_transaction(side: Side, transactional_id: str, state: str) -> None:
-    """Wait until the transaction has this state. Raises ScenarioBroken if it does not within `PATIENCE_SECONDS`."""
+    """Wait until the transaction has this state. Raises ScenarioBroken if the transaction does not reach this state
+    within `PATIENCE_SECONDS`.
+    """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         answer = side.get(ApiKey.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": [side.own(transactional_id)]})

@@ -28,8 +28,8 @@ NOWHERE: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A difference that remains. Patterns are those of fnmatch; a bare field name means that field anywhere in an
-    answer.
+    """A difference that remains. Patterns have the syntax of fnmatch; a bare field name means that field anywhere in a
+    response.
 
     `scenario` says in which scenarios the difference may appear, and `seen_in` (by default the same) in which it must
     appear: an entry for a difference that has disappeared must be removed. In a random walk a difference appears only

@@ -71,7 +71,7 @@ class Driver:
     def _listen(self, process: subprocess.Popen[str], said: list[dict[str, Any]]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            with suppress(ValueError):  # a line that its death has cut, or that Spark printed
+            with suppress(ValueError):  # a line that the driver's death has cut, or that Spark printed
                 what = json.loads(line)
                 with self._changed:
                     said.append(what)

@@ -1,4 +1,4 @@
-"""`oncelog pipeline archive` and `restore`."""
+"""Implements the commands `oncelog pipeline archive` and `restore`."""
 
 from __future__ import annotations
 

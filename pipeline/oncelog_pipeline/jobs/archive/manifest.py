@@ -1,9 +1,10 @@
 """Describes each topic of an archive, so that the topic can be created again and missing records are noticed.
 
-    PATH/topic=orders/partition=0/*.parquet        or, by date, .../partition=0/date=2026-11-22/*.parquet
-    PATH/_oncelog/                                  these, a line of JSON for each topic; written last
+- The records are in `PATH/topic=orders/partition=0/*.parquet` or, by date, `.../partition=0/date=2026-11-22/*.parquet`.
+- The manifest is in `PATH/_oncelog/`, with a line of JSON for each topic. The manifest is written last, so an archive
+  without this folder is incomplete.
 
-An archive without the folder _oncelog is incomplete. Pure.
+Pure.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Implements the audit by key, in Spark: checks the sequence numbers that the application has put into the records of
 each key, in the order of offsets.
 
-This audit reads committed records only. It also finds records that the application sent twice, which no broker can
-detect.
+This audit reads committed records only. The audit by key also finds records that the application sent twice, which no
+broker can detect.
 """
 
 from __future__ import annotations

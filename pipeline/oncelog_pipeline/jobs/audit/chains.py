@@ -3,10 +3,10 @@
 A producer numbers its records for each partition: 0, 1, 2 ..., and begins again at 0 with every epoch; brokers store
 these numbers. In the order of offsets, the next batch of one producer in a partition is one of these cases:
 
-    right      it continues the batch before it, or begins a later epoch at 0
-    a gap      it begins later: records are missing
-    twice      it begins earlier: records are duplicates
-    a zombie   its epoch is over: a marker or a batch with a later epoch came before
+- *right*: the batch continues the previous batch, or begins a later epoch at 0.
+- *gap*: the batch begins at a higher sequence than expected, so records are missing.
+- *twice*: the batch begins at a lower sequence than expected, so records are duplicates.
+- *zombie*: the epoch of the batch is over, because a marker or a batch with a later epoch came before.
 
 A topic may be larger than memory, so the audit has two steps. `Chains` joins consecutive batches of a range of offsets
 while they have no fault; the class reports no faults, because it does not see earlier batches. `judged` then checks the

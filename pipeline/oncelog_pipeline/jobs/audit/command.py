@@ -1,4 +1,4 @@
-"""`oncelog pipeline audit`."""
+"""Implements the command `oncelog pipeline audit`."""
 
 from __future__ import annotations
 

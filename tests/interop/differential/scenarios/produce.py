@@ -224,7 +224,7 @@ def timestamps(side: Side) -> None:
 
 @scenario
 def sizes(side: Side) -> None:
-    """Send batches just below and above max.message.bytes."""
+    """Send batches just below, exactly at, and just above max.message.bytes."""
     create(side, "a", max_message_bytes=1000)
     for version in (7, 11):
         produce(side, "a", batch(size=1000), "too large", version=version)

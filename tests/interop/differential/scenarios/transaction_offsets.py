@@ -103,7 +103,7 @@ def commits(side: Side) -> None:
 
 @scenario
 def odd_values(side: Side) -> None:
-    """Use invalid partitions, members and producers."""
+    """Send TxnOffsetCommit with invalid partitions, members and producers."""
     create(side, "a")
     producer = transactional_producer(side, "t")
     coordinator(side, "g", GROUP)

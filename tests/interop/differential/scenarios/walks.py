@@ -229,8 +229,8 @@ STRANGER: Final = "stranger"
 class GroupWalk:
     """Legal and illegal steps of the members of one group, one step after another.
 
-    A pending member joins with its id immediately, and a group that has become empty is not deleted. Otherwise known
-    differences would follow, and the two sides would differ for the rest of the walk.
+    A pending member joins with its id immediately, and a group that has become empty is not deleted. Otherwise the two
+    sides would show known differences, and would differ for the rest of the walk.
     """
 
     def __init__(self, side: Side, seed: int) -> None:
