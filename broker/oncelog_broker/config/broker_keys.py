@@ -1,8 +1,8 @@
 """The broker's configuration keys that have an effect, with Kafka's names and, unless the doc says so, defaults.
 
 Further keys: `topic_defaults` (inherited by topics), `zookeeper_keys`, `leadership_keys`, `security_keys`,
-`authorizer_keys`, `group_keys`, `share_keys`, `http_keys`; `BROKER_KEYS` here includes all. Deviations from Kafka's
-defaults are limits that Kafka leaves open, so that no client can exhaust memory or file descriptors.
+`authorizer_keys`, `group_keys`, `share_keys`, `streams_keys`, `http_keys`; `BROKER_KEYS` here includes all. Deviations
+from Kafka's defaults are limits that Kafka leaves open, so that no client can exhaust memory or file descriptors.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from oncelog_broker.config import (
     quota_keys,
     security_keys,
     share_keys,
+    streams_keys,
     throttle_keys,
     topic_defaults,
     zookeeper_keys,
@@ -587,6 +588,7 @@ KEY_MODULES: Final = (
     authorizer_keys,
     group_keys,
     share_keys,
+    streams_keys,
     http_keys,
 )
 BROKER_KEYS: Final[Mapping[str, ConfigKey[Any]]] = {

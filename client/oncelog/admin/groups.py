@@ -25,13 +25,15 @@ DEAD: Final = "Dead"
 """The state of a group that does not exist, in responses of brokers before DescribeGroups 6."""
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
+STREAMS: Final = "streams"
 UNSTABLE: Final = MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT}
 
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
     """`protocol_type` is "consumer", or "" for a group that only commits offsets; `state` is "" from old brokers.
-    `group_type`: the protocol of the group, "classic" or "consumer" (KIP-848); "" from old brokers."""
+    `group_type`: the protocol of the group, "classic", "consumer" (KIP-848), "share" (KIP-932) or "streams" (KIP-1071);
+    "" from old brokers."""
 
     group_id: str
     protocol_type: str
@@ -43,7 +45,8 @@ class ListedGroup:
 class GroupMember:
     """One member; `assignment` is empty while a classic group rebalances, and for members that are not consumers. In a
     group of the consumer protocol `assignment` is the current one, and `target` the target assignment; `epoch` is the
-    member's.
+    member's. In a streams group the partitions are those that its active tasks read, and `active_tasks` and
+    `standby_tasks` name its tasks, such as "0_3": subtopology 0, partition 3.
     """
 
     member_id: str
@@ -53,6 +56,8 @@ class GroupMember:
     assignment: tuple[TopicPartition, ...]
     target: tuple[TopicPartition, ...] | None = None
     epoch: int | None = None
+    active_tasks: tuple[str, ...] | None = None
+    standby_tasks: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,9 +65,10 @@ class DescribedGroup:
     """A consumer group as its coordinator describes it.
 
     `state` is PreparingRebalance, CompletingRebalance, Stable, Empty or Dead; of a group of the consumer protocol
-    Assigning, Reconciling, Stable or Empty. `protocol` is the assignor that the group chose, or that the broker uses.
-    `coordinator_id` is the id of the broker that answered. `group_type` is "classic" or "consumer"; of a group of the
-    consumer protocol `epoch` says how often something has changed that its assignment depends on.
+    Assigning, Reconciling, Stable or Empty, of a streams group also NotReady: topics of its topology are missing.
+    `protocol` is the assignor that the group chose, or that the broker uses. `coordinator_id` is the id of the broker
+    that answered. `group_type` is "classic", "consumer" or "streams"; of a group of the two newer protocols `epoch`
+    says how often something has changed that its assignment depends on.
     """
 
     group_id: str
@@ -116,7 +122,7 @@ class GroupAdmin:
             response = await self._calls.send_to(node_id, DescribeGroupsRequest(groups=[group_id]))
             group = the_one(response.groups, group_id)
             if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND or group.group_state == DEAD:
-                found = await self._of_consumer_protocol(group_id, node_id)
+                found = await self._of_newer_protocol(group_id, node_id)
                 if found is not None:
                     return found
             if group.error_code:
@@ -136,6 +142,14 @@ class GroupAdmin:
             )
 
         return await self._coordinators.each(group_ids, ask)
+
+    async def _of_newer_protocol(self, group_id: str, node_id: int) -> DescribedGroup | None:
+        """A group of the consumer or the streams protocol; None where the broker knows no such group. Raises
+        KafkaError."""
+        from oncelog.admin.streams_groups import describe_streams_group
+
+        found = await self._of_consumer_protocol(group_id, node_id)
+        return found or await describe_streams_group(self._calls, group_id, node_id)
 
     async def _of_consumer_protocol(self, group_id: str, node_id: int) -> DescribedGroup | None:
         """None where the broker knows no such group, or no such protocol. Raises KafkaError."""

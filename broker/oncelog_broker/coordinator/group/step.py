@@ -26,6 +26,8 @@ class TimerKind:
     """Members had their time to ask for their assignment."""
     REBALANCE: Final = "rebalance"
     """A member of the consumer protocol had its time to give partitions up."""
+    INITIAL_DELAY: Final = "initial delay"
+    """Members of a streams group that was empty had their time to join before tasks are assigned."""
     REJOIN: Final = "rejoin"
     """The group has just become classic: its members must join again."""
 

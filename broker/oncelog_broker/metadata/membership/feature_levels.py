@@ -25,6 +25,8 @@ CONSUMER_GROUPS: Final = 2
 coordinator it would not know of such a group."""
 SHARE_GROUPS: Final = 2
 """From this level on share groups are served (KIP-932): the same holds for their records."""
+STREAMS_GROUPS: Final = 2
+"""From this level on streams groups are served (KIP-1071): the same holds for their records."""
 BEFORE_LEVELS: Final = (1, 1)
 """The levels of a registration that does not state any: of a release before feature levels."""
 
