@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from maven import BUILD, HERE, jars, need
@@ -32,11 +33,14 @@ def class_path(release: str) -> str:
 
 
 class StreamsInstance:
-    """One process of both applications. Its state is of the process alone, as after the loss of a machine's disk."""
+    """One process of both applications. Its state is of the process alone, as after the loss of a machine's disk.
 
-    def __init__(self, path: str, address: str, prefix: str, directory: Path) -> None:
+    `settings` replace those of the program; one without a value is removed."""
+
+    def __init__(self, path: str, address: str, prefix: str, directory: Path, settings: Mapping[str, str] = {}) -> None:
         self.log = directory / "streams.log"
         self._command = ["java", *SMALL_JVM, QUIET, "-cp", path, "CountAndCopy", address, prefix]
+        self._settings = [f"{key}={value}" for key, value in settings.items()]
         self._directory = directory
         self._starts = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -46,7 +50,7 @@ class StreamsInstance:
         self._directory.mkdir(exist_ok=True)
         state = self._directory / f"state{self._starts}"
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen([*self._command, str(state)], stdout=log, stderr=log)
+            self._process = subprocess.Popen([*self._command, str(state), *self._settings], stdout=log, stderr=log)
 
     @property
     def is_running(self) -> bool:

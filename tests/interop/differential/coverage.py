@@ -21,9 +21,11 @@ OFF_IN_KAFKA_4_1: Final = frozenset(
     {
         *(ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE),
         *(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS),
+        *(ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE),
     }
 )
-"""Kafka 4.1 refuses all of these, as its share groups are off. `tests/interop/test_java_shares.py` sends them."""
+"""Kafka 4.1 refuses all of these, as its share groups and streams groups are off. `tests/interop/test_java_shares.py`
+and `tests/interop/test_streams_groups.py` send them."""
 
 
 def missing_versions(asked: Set[tuple[ApiKey, int]]) -> list[str]:
