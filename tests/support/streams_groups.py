@@ -63,7 +63,11 @@ def subtopology(
         repartition_sink_topics=list(sinks),
         repartition_source_topics=list(repartition),
         copartition_groups=[
-            Copartition(source_topics=list(of_sources), repartition_source_topics=list(of_repartition))
+            Copartition(
+                source_topics=list(of_sources),
+                source_topic_regex=[],
+                repartition_source_topics=list(of_repartition),
+            )
             for of_sources, of_repartition in copartition
         ],
     )

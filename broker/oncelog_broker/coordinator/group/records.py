@@ -50,9 +50,10 @@ def group_record(group_id: str, value: GroupMetadataValue | None) -> GroupRecord
 
 def encode(record: CoordinatorRecord) -> Encoded:
     """The bytes of a record. Raises UnencodableMessage for values that do not fit."""
-    for kinds in (share_records.KINDS, streams_records.KINDS):
-        if kinds.has(record):
-            return kinds.encode(record)
+    if share_records.KINDS.has(record):
+        return share_records.KINDS.encode(record)
+    if streams_records.KINDS.has(record):
+        return streams_records.encode(cast(StreamsGroupRecord, record))
     if not isinstance(record, OffsetRecord | GroupRecord):
         return consumer_records.encode(cast(ConsumerGroupRecord, record))
     value = None if record.value is None else encode_versioned(record.value, _value_version(record.value))

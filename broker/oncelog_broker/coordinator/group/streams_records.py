@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from oncelog_broker.coordinator.effects import Encoded
 from oncelog_broker.coordinator.group.record_kinds import Kinds, group_kind, member_kind
 from oncelog_broker.coordinator.group.streams.tasks import TaskSet, listed, tasks_of
 from oncelog_protocol.coordinator_records import streams_groups as schema
@@ -48,11 +49,13 @@ class StreamsTargetEpochRecord(NamedTuple):
 
 
 class StreamsTargetRecord(NamedTuple):
-    """The target assignment of a member, or None."""
+    """The target assignment of a member, or None. `encoded`: its bytes, where they were made ahead of the step that
+    logs it."""
 
     group_id: str
     member_id: str
     value: TaskSet | None
+    encoded: Encoded | None = None
 
 
 class StreamsCurrentRecord(NamedTuple):
@@ -132,3 +135,10 @@ KINDS: Final = Kinds(
         group_kind(schema.TOPOLOGY_KEY, StreamsTopologyRecord, StreamsGroupTopologyKey, StreamsGroupTopologyValue),
     )
 )
+
+
+def encode(record: StreamsGroupRecord) -> Encoded:
+    """The bytes of a record. Raises UnencodableMessage for values that do not fit."""
+    if isinstance(record, StreamsTargetRecord) and record.encoded is not None:
+        return record.encoded
+    return KINDS.encode(record)

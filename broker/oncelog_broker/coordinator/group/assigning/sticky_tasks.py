@@ -15,11 +15,11 @@ Kafka 4.3. Pure, and total: every input has an assignment.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from oncelog_broker.coordinator.group.assigning.spec import UNITS_PER_STEP
-from oncelog_broker.coordinator.group.streams.tasks import EMPTY, Task, TaskSet
+from oncelog_broker.coordinator.group.streams.tasks import Task, Tasks, TaskSet
 from oncelog_broker.runtime.steps import Steps
 
 STICKY: Final = "sticky"
@@ -45,11 +45,16 @@ class TaskGroup(NamedTuple):
 def assign_sticky(group: TaskGroup) -> Steps[dict[str, TaskSet]]:
     """The target of each member."""
     state = _State(group)
+    yield from state.note_previous()
     if group.members:
         yield from state.assign_active()
         if group.standbys > 0:
             yield from state.assign_standbys()
-    return {member.member_id: state.target_of(member.member_id) for member in group.members}
+    targets = {}
+    for member in group.members:
+        targets[member.member_id] = state.target_of(member.member_id)
+        yield None
+    return targets
 
 
 class _Quota:
@@ -72,40 +77,64 @@ class _Quota:
             self.value = self._each()
 
 
+class _Holder:
+    """A member in the making of an assignment. `rank` orders members with the same number of tasks."""
+
+    __slots__ = ("active", "count", "process_tasks", "rank", "standby")
+
+    def __init__(self, process_tasks: set[Task]) -> None:
+        self.active: dict[str, set[int]] = {}
+        self.standby: dict[str, set[int]] = {}
+        self.count = 0
+        self.process_tasks = process_tasks
+        """The tasks of all members of its process."""
+        self.rank = 0
+
+    def give(self, task: Task, tasks: dict[str, set[int]]) -> None:
+        """Add a task to `tasks`, one of the two above."""
+        tasks.setdefault(task[0], set()).add(task[1])
+        self.process_tasks.add(task)
+        self.count += 1
+
+
 class _State:
-    """An assignment in the making. `counts`: how many tasks each member has got, in any role."""
+    """An assignment in the making."""
 
     def __init__(self, group: TaskGroup) -> None:
         self._group = group
-        self._active: dict[str, set[Task]] = {member.member_id: set() for member in group.members}
-        self._standby: dict[str, set[Task]] = {member.member_id: set() for member in group.members}
-        self._counts = dict.fromkeys(self._active, 0)
-        self._process = {member.member_id: member.process_id for member in group.members}
-        self._of_process: dict[str, set[Task]] = {process: set() for process in self._process.values()}
-        self._was_active: dict[Task, str] = {}
-        self._was_standby: dict[Task, list[str]] = {}
-        for member in group.members:
-            self._was_active |= dict.fromkeys(_tasks(member.target.active), member.member_id)
-            for task in _tasks(member.target.standby):
-                self._was_standby.setdefault(task, []).append(member.member_id)
-        self._rank = self._ranks()
+        of_process: dict[str, set[Task]] = {member.process_id: set() for member in group.members}
+        self._holders = {member.member_id: _Holder(of_process[member.process_id]) for member in group.members}
+        self._set_ranks()
+        self._was_active: dict[Task, _Holder] = {}
+        self._was_standby: dict[Task, list[_Holder]] = {}
         counts = group.subtopologies.values()
         active = sum(tasks for tasks, _ in counts)
         standby = group.standbys * sum(tasks for tasks, is_stateful in counts if is_stateful)
         self._active_quota = _Quota(active, len(group.members))
         self._total_quota = _Quota(active + standby, len(group.members))
 
-    def _ranks(self) -> dict[str, int]:
-        """Orders members with the same number of tasks so that each process gets one before any gets two."""
+    def _set_ranks(self) -> None:
+        """Of members with the same number of tasks, each process is to get one before any gets two."""
         seen: dict[str, int] = {}
         rounds = []
-        for member_id, process in self._process.items():
-            seen[process] = seen.get(process, -1) + 1
-            rounds.append((seen[process], member_id))
-        return {member_id: rank for rank, (_, member_id) in enumerate(sorted(rounds))}
+        for member in self._group.members:
+            seen[member.process_id] = seen.get(member.process_id, -1) + 1
+            rounds.append((seen[member.process_id], member.member_id))
+        for rank, (_, member_id) in enumerate(sorted(rounds)):
+            self._holders[member_id].rank = rank
+
+    def note_previous(self) -> Steps[None]:
+        """Look at the previous targets."""
+        for member in self._group.members:
+            holder = self._holders[member.member_id]
+            self._was_active |= dict.fromkeys(_tasks(member.target.active), holder)
+            for task in _tasks(member.target.standby):
+                self._was_standby.setdefault(task, []).append(holder)
+            yield None
 
     def target_of(self, member_id: str) -> TaskSet:
-        return TaskSet(_by_subtopology(self._active[member_id]), _by_subtopology(self._standby[member_id]))
+        holder = self._holders[member_id]
+        return TaskSet(_frozen(holder.active), _frozen(holder.standby))
 
     # --- active tasks
 
@@ -113,118 +142,124 @@ class _State:
         left: list[Task] = []
         done = 0
         # Tasks of the same partition belong to the same member, where topics are assigned as ranges: it keeps them all.
-        for task in self._each_task(lambda is_stateful: True, lambda task: (task[1], task[0])):
+        for task in self._by_partition(only_stateful=False):
             previous = self._was_active.get(task)
-            if previous is None or self._counts[previous] >= self._active_quota.value:
+            if previous is None or previous.count >= self._active_quota.value:
                 left.append(task)
             else:
                 self._give_active(previous, task)
             if (done := done + 1) % UNITS_PER_STEP == 0:
                 yield None
-        unknown: list[Task] = []
+        unknown = set[Task]()
         for task in left:
-            ready = self._least_loaded(self._was_standby.get(task, ()))
-            if ready is None or self._counts[ready] >= self._active_quota.value:
-                unknown.append(task)
+            ready = _least_loaded(self._was_standby.get(task, ()))
+            if ready is None or ready.count >= self._active_quota.value:
+                unknown.add(task)
             else:
                 self._give_active(ready, task)
             if (done := done + 1) % UNITS_PER_STEP == 0:
                 yield None
         queue = self._queue()
-        for task in sorted(unknown):
-            _, rank, member_id = heapq.heappop(queue)
-            self._give_active(member_id, task)
-            heapq.heappush(queue, (self._counts[member_id], rank, member_id))
+        for task in self._by_subtopology():
+            if task in unknown:
+                holder = heapq.heappop(queue)[2]
+                self._give_active(holder, task)
+                heapq.heappush(queue, (holder.count, holder.rank, holder))
             if (done := done + 1) % UNITS_PER_STEP == 0:
                 yield None
 
-    def _give_active(self, member_id: str, task: Task) -> None:
-        self._active[member_id].add(task)
-        self._count(member_id, task)
-        self._active_quota.note(self._counts[member_id])
+    def _give_active(self, holder: _Holder, task: Task) -> None:
+        holder.give(task, holder.active)
+        self._active_quota.note(holder.count)
+        self._total_quota.note(holder.count)
 
     # --- standby tasks
 
     def assign_standbys(self) -> Steps[None]:
-        left: list[tuple[Task, int]] = []
+        missing: dict[Task, int] = {}
         done = 0
-        for task in self._each_task(bool, lambda task: (-task[1], task[0])):
-            missing = self._group.standbys
-            while missing and (member_id := self._previous_for_standby(task)) is not None:
-                self._give_standby(member_id, task)
-                missing -= 1
-            if missing:
-                left.append((task, missing))
+        for task in self._by_partition(only_stateful=True):
+            count = self._group.standbys
+            while count and (holder := self._previous_for_standby(task)) is not None:
+                self._give_standby(holder, task)
+                count -= 1
+            if count:
+                missing[task] = count
             if (done := done + 1) % UNITS_PER_STEP == 0:
                 yield None
         queue = self._queue()
-        for task, missing in sorted(left, reverse=True):
-            for _ in range(missing):
+        for task in self._by_subtopology():
+            for _ in range(missing.get(task, 0)):
                 self._give_to_least_loaded(queue, task)
             if (done := done + 1) % UNITS_PER_STEP == 0:
                 yield None
 
-    def _previous_for_standby(self, task: Task) -> str | None:
+    def _previous_for_standby(self, task: Task) -> _Holder | None:
         """The member with the state of the task that may have it as a standby task; None if there is none."""
         active = self._was_active.get(task)
         if active is not None and self._has_room(active, task):
             return active
-        return self._least_loaded(
-            member_id for member_id in self._was_standby.get(task, ()) if self._has_room(member_id, task)
-        )
+        return _least_loaded(holder for holder in self._was_standby.get(task, ()) if self._has_room(holder, task))
 
-    def _has_room(self, member_id: str, task: Task) -> bool:
-        has_task = task in self._of_process[self._process[member_id]]
-        return not has_task and self._counts[member_id] < self._total_quota.value
+    def _has_room(self, holder: _Holder, task: Task) -> bool:
+        return task not in holder.process_tasks and holder.count < self._total_quota.value
 
-    def _give_to_least_loaded(self, queue: list[tuple[int, int, str]], task: Task) -> None:
+    def _give_to_least_loaded(self, queue: list[_Entry], task: Task) -> None:
         """Give a standby task to the member with the fewest tasks whose process does not have it, if any."""
         passed_over = []
         while queue:
-            count, rank, member_id = heapq.heappop(queue)
-            if task not in self._of_process[self._process[member_id]]:
-                self._give_standby(member_id, task)
-                heapq.heappush(queue, (count + 1, rank, member_id))
+            entry = heapq.heappop(queue)
+            holder = entry[2]
+            if task not in holder.process_tasks:
+                self._give_standby(holder, task)
+                heapq.heappush(queue, (holder.count, holder.rank, holder))
                 break
-            passed_over.append((count, rank, member_id))
+            passed_over.append(entry)
         for entry in passed_over:
             heapq.heappush(queue, entry)
 
-    def _give_standby(self, member_id: str, task: Task) -> None:
-        self._standby[member_id].add(task)
-        self._count(member_id, task)
+    def _give_standby(self, holder: _Holder, task: Task) -> None:
+        holder.give(task, holder.standby)
+        self._total_quota.note(holder.count)
 
     # --- both
 
-    def _each_task(self, takes: Callable[[bool], bool], order: Callable[[Task], object]) -> list[Task]:
-        """The tasks of the subtopologies that `takes` accepts by whether they are stateful."""
-        subtopologies = self._group.subtopologies.items()
-        tasks = [
-            (name, number) for name, (count, stateful) in subtopologies if takes(stateful) for number in range(count)
+    def _by_partition(self, *, only_stateful: bool) -> Iterator[Task]:
+        """The tasks in the order of their partitions."""
+        counts = [
+            (name, count)
+            for name, (count, is_stateful) in sorted(self._group.subtopologies.items())
+            if is_stateful or not only_stateful
         ]
-        return sorted(tasks, key=order)  # type: ignore[arg-type]
+        for number in range(max((count for _, count in counts), default=0)):
+            for name, count in counts:
+                if number < count:
+                    yield name, number
 
-    def _count(self, member_id: str, task: Task) -> None:
-        self._of_process[self._process[member_id]].add(task)
-        self._counts[member_id] += 1
-        self._total_quota.note(self._counts[member_id])
+    def _by_subtopology(self) -> Iterator[Task]:
+        """The tasks in the order of their subtopologies."""
+        for name, (count, _) in sorted(self._group.subtopologies.items()):
+            for number in range(count):
+                yield name, number
 
-    def _least_loaded(self, members: Iterable[str]) -> str | None:
-        return min(members, key=lambda member_id: (self._counts[member_id], self._rank[member_id]), default=None)
-
-    def _queue(self) -> list[tuple[int, int, str]]:
-        """A heap of all members: number of tasks, rank, member id."""
-        queue = [(count, self._rank[member_id], member_id) for member_id, count in self._counts.items()]
+    def _queue(self) -> list[_Entry]:
+        """A heap of all members; ranks differ, so members are never compared."""
+        queue = [(holder.count, holder.rank, holder) for holder in self._holders.values()]
         heapq.heapify(queue)
         return queue
 
 
-def _tasks(tasks: Mapping[str, frozenset[int]]) -> Iterable[Task]:
+_Entry = tuple[int, int, _Holder]
+"""The number of tasks of a member, its rank, and the member."""
+
+
+def _least_loaded(holders: Iterable[_Holder]) -> _Holder | None:
+    return min(holders, key=lambda holder: (holder.count, holder.rank), default=None)
+
+
+def _tasks(tasks: Tasks) -> Iterator[Task]:
     return ((subtopology, number) for subtopology, numbers in tasks.items() for number in numbers)
 
 
-def _by_subtopology(tasks: Iterable[Task]) -> dict[str, frozenset[int]]:
-    found: dict[str, frozenset[int]] = {}
-    for subtopology, number in tasks:
-        found[subtopology] = found.get(subtopology, EMPTY) | {number}
-    return found
+def _frozen(tasks: Mapping[str, set[int]]) -> Tasks:
+    return {subtopology: frozenset(numbers) for subtopology, numbers in tasks.items()}

@@ -22,6 +22,8 @@ from oncelog_protocol.messages.streams_group_heartbeat import StatusCode
 PartitionsOf = Callable[[str], int | None]
 """The number of partitions of a topic by its name; None if the topic does not exist."""
 DEFAULT_REPLICATION_FACTOR: Final = -1
+MAX_TASKS: Final = 10_000
+"""Active tasks of a group: one member may get all of them in one step, in some milliseconds."""
 NAMED_IN_STATUS: Final = 3
 """How many topics the detail of a status names."""
 
@@ -103,6 +105,10 @@ def _configured(topology: StreamsTopology, partitions_of: PartitionsOf) -> Confi
     configured = {
         subtopology_id: _subtopology(each, decided, count_of) for subtopology_id, each in topology.subtopologies.items()
     }
+    tasks = sum(each.tasks for each in configured.values())
+    if tasks > MAX_TASKS:
+        detail = f"The topology has {tasks} tasks, one for each partition; at most {MAX_TASKS} are assigned."
+        raise _Wrong(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail)
     wanted = {
         topic.name: topic for each in configured.values() for topic in (*each.repartition_sources, *each.changelogs)
     }

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from oncelog_broker.coordinator.effects import Effects, Job
+from oncelog_broker.coordinator.group import streams_records
 from oncelog_broker.coordinator.group.assigning.sticky_tasks import TaskGroup, TaskMember, assign_sticky
 from oncelog_broker.coordinator.group.streams.configured_topology import ConfiguredTopology
 from oncelog_broker.coordinator.group.streams.streams_group import Configs, StreamsGroup
@@ -69,7 +70,7 @@ def maybe_assign(
     if wait_ms(step) > 0:
         return present._replace(delay=BY_INTERVAL)
     tasks = sum(each.tasks for each in configured.subtopologies.values()) if configured.is_ready else 0
-    if len(members) + tasks > SMALL:
+    if len(members) + tasks * (1 + step.settings.num_standby_replicas) > SMALL:
         step.effects.jobs.append(Job(group.group_id, ASSIGN_JOB, lambda: _assign_later(step)))
         return present._replace(delay=BY_JOB)
     targets = run_steps(_targets(members, configured, step.assignment_configs, group.targets))
@@ -81,11 +82,12 @@ def maybe_assign(
 
 
 def on_initial_delay_over(step: StreamsStep) -> None:
-    """Assign the tasks of a group whose initial rebalance delay is over."""
-    group = step.group
+    """Assign the tasks of a group whose initial rebalance delay is over. Where topics are missing, or have changed since
+    the last heartbeat, the next heartbeat does it."""
+    group, configured = step.group, step.group.configured
     step.effects.changes.append(lambda: _end_initial_delay(step.logged_group()))
-    if group.members and group.configured is not None:
-        maybe_assign(step, group.members, group.epoch, group.configured, "")
+    if group.members and configured is not None and configured.is_ready and group.checked_topics is step.topics:
+        maybe_assign(step, group.members, group.epoch, configured, "")
 
 
 def _end_initial_delay(group: StreamsGroup | None) -> None:
@@ -124,11 +126,12 @@ def _assign_later(step: StreamsStep) -> Steps[StreamsAssigned | None]:
         return None
     epoch, old = group.epoch, dict(group.targets)
     targets = yield from _targets(dict(group.members), group.configured, group.assignment_configs, old)
-    changed = [
-        StreamsTargetRecord(group.group_id, member_id, target)
-        for member_id, target in targets.items()
-        if target != old.get(member_id)
-    ]
+    changed = []
+    for member_id, target in targets.items():
+        if target != old.get(member_id):
+            record = StreamsTargetRecord(group.group_id, member_id, target)
+            changed.append(record._replace(encoded=streams_records.encode(record)))
+        yield None
     return StreamsAssigned(epoch, changed)
 
 

@@ -6,6 +6,7 @@ with another one are refused."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Final, NamedTuple
 
 from oncelog_broker.coordinator.group.held_bytes import PROTOCOL_OVERHEAD, TOPIC_OVERHEAD
@@ -35,8 +36,8 @@ class StreamsTopology(NamedTuple):
 
     @classmethod
     def of(cls, value: StreamsGroupTopologyValue) -> StreamsTopology:
-        """The topology that a record says."""
-        subtopologies = {each.subtopology_id: each for each in value.subtopologies}
+        """The topology that a record says. The order of subtopologies and within co-partition groups means nothing."""
+        subtopologies = {each.subtopology_id: _ordered(each) for each in value.subtopologies}
         ordered = {subtopology_id: subtopologies[subtopology_id] for subtopology_id in sorted(subtopologies)}
         sources = {topic: subtopology_id for subtopology_id, each in ordered.items() for topic in source_topics(each)}
         changelogs = (topic.name for each in ordered.values() for topic in each.state_changelog_topics)
@@ -45,6 +46,19 @@ class StreamsTopology(NamedTuple):
     def record(self, group_id: str) -> StreamsTopologyRecord:
         value = StreamsGroupTopologyValue(epoch=self.epoch, subtopologies=list(self.subtopologies.values()))
         return StreamsTopologyRecord(group_id, value)
+
+
+def _ordered(subtopology: Subtopology) -> Subtopology:
+    groups = [
+        replace(
+            group,
+            source_topics=sorted(group.source_topics),
+            repartition_source_topics=sorted(group.repartition_source_topics),
+        )
+        for group in subtopology.copartition_groups
+    ]
+    groups.sort(key=lambda group: (group.source_topics, group.repartition_source_topics))
+    return replace(subtopology, copartition_groups=groups)
 
 
 def source_topics(subtopology: Subtopology | Requested.Subtopology) -> list[str]:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from tests.support.streams_groups import WORD_COUNT, Topology, internal, subtopology, topology
 
-from oncelog_broker.coordinator.group.streams.configured_topology import ConfiguredTopology, Problem, configure
+from oncelog_broker.coordinator.group.streams.configured_topology import (
+    MAX_TASKS,
+    ConfiguredTopology,
+    Problem,
+    configure,
+)
 from oncelog_broker.coordinator.group.streams.streams_topology import check_topology, requested
 from oncelog_protocol.messages.streams_group_heartbeat import StatusCode
 
@@ -129,3 +134,11 @@ def test_existing_internal_topics_must_have_the_right_number_of_partitions() -> 
         WRONG, "Existing topic counts-changelog has different number of partitions: expected 3, found 2"
     )
     assert not found.missing
+
+
+def test_a_topology_may_have_so_many_tasks() -> None:
+    assert configured(topology(subtopology("0", "t")), t=MAX_TASKS).is_ready
+    found = configured(topology(subtopology("0", "t"), subtopology("1", "u")), t=MAX_TASKS, u=1)
+    assert found.problem == Problem(
+        WRONG, "The topology has 10001 tasks, one for each partition; at most 10000 are assigned."
+    )

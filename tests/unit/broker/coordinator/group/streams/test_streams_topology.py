@@ -41,6 +41,15 @@ def test_a_topology_is_the_same_after_the_log() -> None:
     assert requested(topology(*WORD_COUNT.subtopologies, epoch=1)) != found
 
 
+def test_the_order_within_copartition_groups_means_nothing() -> None:
+    """Kafka Streams makes them of hash sets."""
+    one, other = (
+        topology(subtopology("0", "t", "u", "v", copartition=groups))
+        for groups in ([((0, 1), ()), ((2,), ())], [((2,), ()), ((1, 0), ())])
+    )
+    assert requested(one) == requested(other)
+
+
 def test_valid_topologies() -> None:
     check_topology(WORD_COUNT)
     check_topology(topology())
