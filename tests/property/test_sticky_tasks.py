@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.support.examples import examples
 
 from oncelog_broker.coordinator.group.assigning.sticky_tasks import TaskGroup, TaskMember, assign_sticky
-from oncelog_broker.coordinator.group.streams.tasks import Task, Tasks, TaskSet
+from oncelog_broker.coordinator.group.streams_tasks import Task, Tasks, TaskSet
 from oncelog_broker.runtime.steps import run_steps
 
 HAD = st.dictionaries(st.sampled_from("0123"), st.frozensets(st.integers(0, 9), min_size=1), max_size=3)

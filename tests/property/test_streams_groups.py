@@ -29,7 +29,7 @@ from tests.support.streams_groups import (
 
 from oncelog_broker.coordinator.group.config import GroupConfig
 from oncelog_broker.coordinator.group.streams.streams_group import StreamsGroup, StreamsGroupState
-from oncelog_broker.coordinator.group.streams.tasks import Role
+from oncelog_broker.coordinator.group.streams_tasks import Role
 from oncelog_protocol.errors import ErrorCode
 
 CLIENTS = st.integers(0, 4)

@@ -18,7 +18,7 @@ from oncelog_broker.coordinator.client import Client
 from oncelog_broker.coordinator.group.streams.configured_topology import WantedTopic
 from oncelog_broker.coordinator.group.streams.heartbeat_request import StreamsAnswer, StreamsHeartbeat
 from oncelog_broker.coordinator.group.streams.streams_group import StreamsGroup
-from oncelog_broker.coordinator.group.streams.tasks import Task
+from oncelog_broker.coordinator.group.streams_tasks import Task
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.streams_group_heartbeat import (
     Endpoint,

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from oncelog_broker.config import share_keys as keys
+from oncelog_broker.config.bounded_keys import Bounded
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.group_keys import GROUP_KEYS
 
@@ -28,7 +29,7 @@ class ShareGroupSettings(NamedTuple):
         """The settings of a group with these overrides. Values outside of the broker's bounds, which may have changed,
         are brought within them."""
 
-        def bounded(name: str, of_broker: keys.Bounded) -> int:
+        def bounded(name: str, of_broker: Bounded) -> int:
             value = int(overrides.get(name, config[of_broker.key]))
             return max(config[of_broker.least], min(value, config[of_broker.most])) if name in overrides else value
 

@@ -26,6 +26,8 @@ DEAD: Final = "Dead"
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 STREAMS: Final = "streams"
+STICKY: Final = "sticky"
+"""The only assignor of streams groups."""
 UNSTABLE: Final = MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT}
 
 
@@ -146,10 +148,34 @@ class GroupAdmin:
     async def _of_newer_protocol(self, group_id: str, node_id: int) -> DescribedGroup | None:
         """A group of the consumer or the streams protocol; None where the broker knows no such group. Raises
         KafkaError."""
-        from oncelog.admin.streams_groups import describe_streams_group
-
         found = await self._of_consumer_protocol(group_id, node_id)
-        return found or await describe_streams_group(self._calls, group_id, node_id)
+        return found or await self._of_streams_protocol(group_id, node_id)
+
+    async def _of_streams_protocol(self, group_id: str, node_id: int) -> DescribedGroup | None:
+        """None where the broker knows no such group, or no such protocol. Raises KafkaError."""
+        from oncelog.admin import streams_groups
+
+        found = await streams_groups.ask(self._calls, group_id, node_id)
+        if found is None:
+            return None
+        group, sources = found
+        members = tuple(
+            GroupMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                streams_groups.partitions_of(member.assignment.active_tasks, sources),
+                streams_groups.partitions_of(member.target_assignment.active_tasks, sources),
+                member.member_epoch,
+                streams_groups.names_of(member.assignment.active_tasks),
+                streams_groups.names_of(member.assignment.standby_tasks),
+            )
+            for member in group.members
+        )
+        return DescribedGroup(
+            group_id, group.group_state, STREAMS, STICKY, members, node_id, STREAMS, group.group_epoch
+        )
 
     async def _of_consumer_protocol(self, group_id: str, node_id: int) -> DescribedGroup | None:
         """None where the broker knows no such group, or no such protocol. Raises KafkaError."""

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from oncelog.admin.calls import Calls
-from oncelog.admin.groups import STREAMS, DescribedGroup, GroupMember
 from oncelog.admin.items import the_one
 from oncelog.cluster import TopicPartition
 from oncelog.errors import ErrorCode, UnsupportedVersion, error_for
@@ -14,14 +13,13 @@ from oncelog.errors import ErrorCode, UnsupportedVersion, error_for
 if TYPE_CHECKING:
     from oncelog_protocol.messages.streams_group_describe import StreamsGroupDescribeResponse
 
-STICKY = "sticky"
-"""The only assignor of streams groups."""
-
 Sources = Mapping[str, list[tuple[str, int]]]
 """Subtopology -> the topics that its tasks read, with the number of partitions of each."""
 
 
-async def describe_streams_group(calls: Calls, group_id: str, node_id: int) -> DescribedGroup | None:
+async def ask(
+    calls: Calls, group_id: str, node_id: int
+) -> tuple[StreamsGroupDescribeResponse.DescribedGroup, Sources] | None:
     """The group as this coordinator describes it; None where the broker knows no such group, or no such protocol.
     Raises KafkaError."""
     from oncelog_protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
@@ -36,22 +34,7 @@ async def describe_streams_group(calls: Calls, group_id: str, node_id: int) -> D
         return None
     if group.error_code:
         raise error_for(group.error_code, f"{group_id}: {group.error_message or ''}")
-    sources = await _sources(calls, group)
-    members = tuple(
-        GroupMember(
-            member.member_id,
-            member.instance_id,
-            member.client_id,
-            member.client_host,
-            _partitions(member.assignment.active_tasks, sources),
-            _partitions(member.target_assignment.active_tasks, sources),
-            member.member_epoch,
-            _names(member.assignment.active_tasks),
-            _names(member.assignment.standby_tasks),
-        )
-        for member in group.members
-    )
-    return DescribedGroup(group_id, group.group_state, STREAMS, STICKY, members, node_id, STREAMS, group.group_epoch)
+    return group, await _sources(calls, group)
 
 
 async def _sources(calls: Calls, group: StreamsGroupDescribeResponse.DescribedGroup) -> Sources:
@@ -68,7 +51,7 @@ async def _sources(calls: Calls, group: StreamsGroupDescribeResponse.DescribedGr
     }
 
 
-def _partitions(tasks: Iterable[Any], sources: Sources) -> tuple[TopicPartition, ...]:
+def partitions_of(tasks: Iterable[Any], sources: Sources) -> tuple[TopicPartition, ...]:
     """The partitions that these tasks read."""
     return tuple(
         TopicPartition(topic, index)
@@ -79,6 +62,6 @@ def _partitions(tasks: Iterable[Any], sources: Sources) -> tuple[TopicPartition,
     )
 
 
-def _names(tasks: Iterable[Any]) -> tuple[str, ...]:
+def names_of(tasks: Iterable[Any]) -> tuple[str, ...]:
     """The tasks as Kafka Streams names them: `0_3` is the task of subtopology 0 for partition 3."""
     return tuple(f"{task.subtopology_id}_{index}" for task in tasks for index in task.partitions)

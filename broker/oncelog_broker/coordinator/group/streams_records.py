@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 from oncelog_broker.coordinator.effects import Encoded
 from oncelog_broker.coordinator.group.record_kinds import Kinds, group_kind, member_kind
-from oncelog_broker.coordinator.group.streams.tasks import TaskSet, listed, tasks_of
+from oncelog_broker.coordinator.group.streams_tasks import TaskSet, listed, tasks_of
 from oncelog_protocol.coordinator_records import streams_groups as schema
 from oncelog_protocol.coordinator_records.streams_groups import (
     StreamsGroupCurrentMemberAssignmentKey,

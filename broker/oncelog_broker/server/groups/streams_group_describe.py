@@ -15,7 +15,7 @@ from oncelog_broker.coordinator.group.streams.configured_topology import Configu
 from oncelog_broker.coordinator.group.streams.streams_group import StreamsGroup
 from oncelog_broker.coordinator.group.streams.streams_member import StreamsMember
 from oncelog_broker.coordinator.group.streams.streams_topology import StreamsTopology, Subtopology
-from oncelog_broker.coordinator.group.streams.tasks import TaskSet, listed
+from oncelog_broker.coordinator.group.streams_tasks import TaskSet, listed
 from oncelog_broker.metadata.membership import feature_levels
 from oncelog_broker.runtime.answers import Answer, all_of, then
 from oncelog_broker.runtime.steps import Steps

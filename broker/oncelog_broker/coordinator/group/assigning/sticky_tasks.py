@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from oncelog_broker.coordinator.group.assigning.spec import UNITS_PER_STEP
-from oncelog_broker.coordinator.group.streams.tasks import Task, Tasks, TaskSet
+from oncelog_broker.coordinator.group.streams_tasks import Task, Tasks, TaskSet
 from oncelog_broker.runtime.steps import Steps
 
 STICKY: Final = "sticky"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from oncelog_broker.coordinator.group.streams.configured_topology import ConfiguredTopology, PartitionsOf
 from oncelog_broker.coordinator.group.streams.streams_member import StreamsMember
-from oncelog_broker.coordinator.group.streams.tasks import CurrentTasks, EpochTasks, Tasks
+from oncelog_broker.coordinator.group.streams_tasks import CurrentTasks, EpochTasks, Tasks
 from oncelog_protocol.messages.streams_group_heartbeat import Endpoint, StreamsGroupHeartbeatResponse
 
 EndpointToPartitions = StreamsGroupHeartbeatResponse.EndpointToPartitions

@@ -24,7 +24,7 @@ from oncelog_broker.coordinator.group.streams.streams_reconcile import StreamsAi
 from oncelog_broker.coordinator.group.streams.streams_step import StreamsStep
 from oncelog_broker.coordinator.group.streams.streams_target import BY_INITIAL_DELAY, Assignment, maybe_assign
 from oncelog_broker.coordinator.group.streams.streams_topology import StreamsTopology, requested
-from oncelog_broker.coordinator.group.streams.tasks import NO_TARGET, is_within
+from oncelog_broker.coordinator.group.streams_tasks import NO_TARGET, is_within
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 

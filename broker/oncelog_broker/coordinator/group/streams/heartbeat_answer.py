@@ -12,7 +12,7 @@ from oncelog_broker.coordinator.group.streams.streams_member import StreamsMembe
 from oncelog_broker.coordinator.group.streams.streams_step import StreamsStep
 from oncelog_broker.coordinator.group.streams.streams_target import Assignment, wait_ms
 from oncelog_broker.coordinator.group.streams.streams_topology import StreamsTopology
-from oncelog_broker.coordinator.group.streams.tasks import CurrentTasks, listed
+from oncelog_broker.coordinator.group.streams_tasks import CurrentTasks, listed
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.streams_group_heartbeat import StatusCode, StreamsGroupHeartbeatResponse, TaskIds
 

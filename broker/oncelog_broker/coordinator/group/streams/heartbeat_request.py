@@ -9,7 +9,7 @@ from oncelog_broker.coordinator.effects import Waiter
 from oncelog_broker.coordinator.group.streams.configured_topology import WantedTopic
 from oncelog_broker.coordinator.group.streams.streams_member import JOINING_EPOCH, LEAVING_EPOCH
 from oncelog_broker.coordinator.group.streams.streams_topology import check_topology
-from oncelog_broker.coordinator.group.streams.tasks import NO_TARGET, TaskSet, owned_of
+from oncelog_broker.coordinator.group.streams_tasks import NO_TARGET, TaskSet, owned_of
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.streams_group_heartbeat import (
     StreamsGroupHeartbeatRequest,

@@ -20,7 +20,6 @@ from oncelog_broker.coordinator.group.streams.configured_topology import Configu
 from oncelog_broker.coordinator.group.streams.endpoints import EndpointPartitions
 from oncelog_broker.coordinator.group.streams.streams_member import LEAVING_EPOCH, StreamsMember, StreamsMemberState
 from oncelog_broker.coordinator.group.streams.streams_topology import StreamsTopology
-from oncelog_broker.coordinator.group.streams.tasks import NO_TARGET, NOTHING, CurrentTasks, Role, Task, TaskSet
 from oncelog_broker.coordinator.group.streams_records import (
     StreamsCurrentRecord,
     StreamsGroupEpochRecord,
@@ -30,6 +29,7 @@ from oncelog_broker.coordinator.group.streams_records import (
     StreamsTargetRecord,
     StreamsTopologyRecord,
 )
+from oncelog_broker.coordinator.group.streams_tasks import NO_TARGET, NOTHING, CurrentTasks, Role, Task, TaskSet
 from oncelog_broker.coordinator.group.topic_view import TopicView
 from oncelog_protocol.coordinator_records.streams_groups import (
     StreamsGroupMetadataValue,

@@ -6,7 +6,8 @@ from enum import IntEnum
 from typing import Final, NamedTuple
 
 from oncelog_broker.coordinator.group.held_bytes import PROTOCOL_OVERHEAD, TOPIC_OVERHEAD
-from oncelog_broker.coordinator.group.streams.tasks import (
+from oncelog_broker.coordinator.group.streams_records import StreamsCurrentRecord, StreamsMemberRecord
+from oncelog_broker.coordinator.group.streams_tasks import (
     NOTHING,
     CurrentTasks,
     EpochTasks,
@@ -15,7 +16,6 @@ from oncelog_broker.coordinator.group.streams.tasks import (
     listed,
     tasks_of,
 )
-from oncelog_broker.coordinator.group.streams_records import StreamsCurrentRecord, StreamsMemberRecord
 from oncelog_protocol.coordinator_records.streams_groups import (
     StreamsGroupCurrentMemberAssignmentValue,
     StreamsGroupMemberMetadataValue,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from oncelog_broker.coordinator.group.streams.streams_member import StreamsMember, StreamsMemberState
-from oncelog_broker.coordinator.group.streams.tasks import (
+from oncelog_broker.coordinator.group.streams_tasks import (
     EMPTY,
     NOTHING,
     CurrentTasks,

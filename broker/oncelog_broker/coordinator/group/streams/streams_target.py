@@ -19,8 +19,8 @@ from oncelog_broker.coordinator.group.streams.configured_topology import Configu
 from oncelog_broker.coordinator.group.streams.streams_group import Configs, StreamsGroup
 from oncelog_broker.coordinator.group.streams.streams_member import StreamsMember
 from oncelog_broker.coordinator.group.streams.streams_step import NUM_STANDBY_REPLICAS, StreamsStep
-from oncelog_broker.coordinator.group.streams.tasks import NO_TARGET, TaskSet
 from oncelog_broker.coordinator.group.streams_records import StreamsTargetRecord
+from oncelog_broker.coordinator.group.streams_tasks import NO_TARGET, TaskSet
 from oncelog_broker.runtime.steps import Steps, run_steps
 
 SMALL: Final = 1_000
@@ -82,7 +82,7 @@ def maybe_assign(
 
 
 def on_initial_delay_over(step: StreamsStep) -> None:
-    """Assign the tasks of a group whose initial rebalance delay is over. Where topics are missing, or have changed since
+    """Assign the tasks of a group whose initial rebalance delay is over. If topics are missing, or have changed since
     the last heartbeat, the next heartbeat does it."""
     group, configured = step.group, step.group.configured
     step.effects.changes.append(lambda: _end_initial_delay(step.logged_group()))
