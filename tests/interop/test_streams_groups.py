@@ -17,6 +17,7 @@ from test_streams import STEP, topics_of
 
 from oncelog.admin import Admin, ConfigResource, ResourceType
 from oncelog.admin.groups import DescribedGroup
+from oncelog.errors import ErrorCode, KafkaError
 
 RELEASE = "4.3.1"
 BROKER_SETTINGS = {
@@ -63,7 +64,11 @@ def cleanup_policies(address: str, *topics: str) -> list[str | None]:
 
 
 def is_settled(address: str, group: str, members: int) -> bool:
-    found = described(address, group)
+    try:
+        found = described(address, group)
+    except KafkaError as error:
+        assert error.code is ErrorCode.GROUP_ID_NOT_FOUND
+        return False  # no instance has joined yet
     return (found.group_type, found.state, len(found.members)) == ("streams", "Stable", members)
 
 
