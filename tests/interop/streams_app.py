@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from maven import BUILD, HERE, jars, need
@@ -37,12 +38,13 @@ def class_path(release: str) -> str:
 
 class StreamsInstance:
     """One process that runs both applications. The state of an instance is lost with its process, as after the loss of
-    a machine's disk.
+    a machine's disk. `settings` replace those of the program; a setting with an empty value is removed.
     """
 
-    def __init__(self, path: str, address: str, prefix: str, directory: Path) -> None:
+    def __init__(self, path: str, address: str, prefix: str, directory: Path, settings: Mapping[str, str] = {}) -> None:
         self.log = directory / "streams.log"
         self._command = ["java", *SMALL_JVM, QUIET, "-cp", path, "CountAndCopy", address, prefix]
+        self._settings = [f"{key}={value}" for key, value in settings.items()]
         self._directory = directory
         self._starts = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -52,7 +54,7 @@ class StreamsInstance:
         self._directory.mkdir(exist_ok=True)
         state = self._directory / f"state{self._starts}"
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen([*self._command, str(state)], stdout=log, stderr=log)
+            self._process = subprocess.Popen([*self._command, str(state), *self._settings], stdout=log, stderr=log)
 
     @property
     def is_running(self) -> bool:

@@ -7,42 +7,24 @@ coordinator uses the keys about `__share_group_state`.
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
+from oncelog_broker.config.bounded_keys import bounded
 from oncelog_broker.config.declared import Allowed, ConfigKey, ConfigType, at_least, between
 
 INT, SHORT = ConfigType.INT, ConfigType.SHORT
 
 
-class Bounded(NamedTuple):
-    """A broker key for share groups, with the broker keys for the minimum and maximum of a group's override."""
-
-    key: ConfigKey[int]
-    least: ConfigKey[int]
-    most: ConfigKey[int]
-
-
-def _bounded(name: str, default: int, least: int, most: int, doc: str, minimum: int = 1) -> Bounded:
-    """Declare three keys: `group.share.X`, `group.share.min.X` and `group.share.max.X`."""
-
-    def key(prefix: str, value: int, text: str) -> ConfigKey[int]:
-        return ConfigKey[int](f"group.share.{prefix}{name}", INT, value, text, at_least(minimum))
-
-    return Bounded(
-        key("", default, doc),
-        key("min.", least, f"The least that a group may set as its share.{name}."),
-        key("max.", most, f"The most that a group may set as its share.{name}."),
-    )
-
-
-SESSION_TIMEOUT: Final = _bounded(
+SESSION_TIMEOUT: Final = bounded(
+    "share",
     "session.timeout.ms",
     45_000,
     45_000,
     60_000,
     "How long a member of a share group may be silent before it is removed. The client has no say.",
 )
-HEARTBEAT_INTERVAL: Final = _bounded(
+HEARTBEAT_INTERVAL: Final = bounded(
+    "share",
     "heartbeat.interval.ms",
     5_000,
     5_000,
@@ -50,7 +32,8 @@ HEARTBEAT_INTERVAL: Final = _bounded(
     "How often members of share groups send heartbeats. While they wait for an assignment they are asked to send them "
     "more often.",
 )
-ASSIGNMENT_INTERVAL: Final = _bounded(
+ASSIGNMENT_INTERVAL: Final = bounded(
+    "share",
     "assignment.interval.ms",
     1_000,
     0,
@@ -58,21 +41,24 @@ ASSIGNMENT_INTERVAL: Final = _bounded(
     "The least time between two assignments of a share group. 0: none (KIP-1263).",
     minimum=0,
 )
-RECORD_LOCK_DURATION: Final = _bounded(
+RECORD_LOCK_DURATION: Final = bounded(
+    "share",
     "record.lock.duration.ms",
     30_000,
     15_000,
     60_000,
     "How long a member of a share group has a record that it was given. After that the record may be delivered again.",
 )
-DELIVERY_COUNT_LIMIT: Final = _bounded(
+DELIVERY_COUNT_LIMIT: Final = bounded(
+    "share",
     "delivery.count.limit",
     5,
     2,
     10,
     "How often a record is delivered to a share group at most. One that was not accepted by then is archived.",
 )
-PARTITION_MAX_RECORD_LOCKS: Final = _bounded(
+PARTITION_MAX_RECORD_LOCKS: Final = bounded(
+    "share",
     "partition.max.record.locks",
     2_000,
     100,

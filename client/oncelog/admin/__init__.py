@@ -13,6 +13,7 @@ reassignments.py partition reassignments
 users.py         SCRAM users
 quotas.py        quotas of users, client ids and addresses
 groups.py        consumer groups: `admin.groups`
+streams_groups.py descriptions of streams groups
 shares.py        share groups: `admin.shares`
 pending_offsets.py pending offsets of open transactions
 transactions.py  transactions: `admin.transactions`

@@ -25,13 +25,17 @@ DEAD: Final = "Dead"
 """The state of a group that does not exist, in responses of brokers before DescribeGroups 6."""
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
+STREAMS: Final = "streams"
+STICKY: Final = "sticky"
+"""The only assignor of streams groups."""
 UNSTABLE: Final = MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT}
 
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
     """`protocol_type` is "consumer", or "" for a group that only commits offsets; `state` is "" from old brokers.
-    `group_type`: the protocol of the group, "classic" or "consumer" (KIP-848); "" from old brokers."""
+    `group_type`: the protocol of the group, "classic", "consumer" (KIP-848), "share" (KIP-932) or "streams" (KIP-1071);
+    "" from old brokers."""
 
     group_id: str
     protocol_type: str
@@ -43,7 +47,8 @@ class ListedGroup:
 class GroupMember:
     """A group member; `assignment` is empty while a classic group rebalances, and for members that are not consumers.
     In a group of the consumer protocol, `assignment` is the current assignment, `target` the target assignment, and
-    `epoch` the epoch of the member.
+    `epoch` the epoch of the member. In a streams group, both have the partitions that the active tasks of the member
+    read; `active_tasks` and `standby_tasks` name the tasks, such as "0_3": subtopology 0, partition 3.
     """
 
     member_id: str
@@ -53,6 +58,8 @@ class GroupMember:
     assignment: tuple[TopicPartition, ...]
     target: tuple[TopicPartition, ...] | None = None
     epoch: int | None = None
+    active_tasks: tuple[str, ...] | None = None
+    standby_tasks: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +67,10 @@ class DescribedGroup:
     """A consumer group as its coordinator describes it.
 
     `state` of a classic group is PreparingRebalance, CompletingRebalance, Stable, Empty or Dead; `state` of a group of
-    the consumer protocol is Assigning, Reconciling, Stable or Empty. `protocol` is the assignor that the group chose,
-    or that the broker uses. `coordinator_id` is the id of the broker that responded. `group_type` is "classic" or
-    "consumer". In a group of the consumer protocol, `epoch` is the group epoch: it grows with each change that can
-    affect the assignment.
+    the consumer protocol is Assigning, Reconciling, Stable or Empty. A streams group may also be NotReady: topics of
+    its topology are missing. `protocol` is the assignor that the group chose, or that the broker uses. `coordinator_id`
+    is the id of the broker that responded. `group_type` is "classic", "consumer" or "streams". In a group of the
+    consumer or streams protocol, `epoch` is the group epoch: it grows with each change that can affect the assignment.
     """
 
     group_id: str
@@ -119,7 +126,7 @@ class GroupAdmin:
             response = await self._calls.send_to(node_id, DescribeGroupsRequest(groups=[group_id]))
             group = the_one(response.groups, group_id)
             if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND or group.group_state == DEAD:
-                found = await self._of_consumer_protocol(group_id, node_id)
+                found = await self._of_newer_protocol(group_id, node_id)
                 if found is not None:
                     return found
             if group.error_code:
@@ -139,6 +146,38 @@ class GroupAdmin:
             )
 
         return await self._coordinators.each(group_ids, ask)
+
+    async def _of_newer_protocol(self, group_id: str, node_id: int) -> DescribedGroup | None:
+        """A group of the consumer or the streams protocol; None where the broker knows no such group. Raises
+        KafkaError."""
+        found = await self._of_consumer_protocol(group_id, node_id)
+        return found or await self._of_streams_protocol(group_id, node_id)
+
+    async def _of_streams_protocol(self, group_id: str, node_id: int) -> DescribedGroup | None:
+        """None where the broker knows no such group, or no such protocol. Raises KafkaError."""
+        from oncelog.admin import streams_groups
+
+        found = await streams_groups.ask(self._calls, group_id, node_id)
+        if found is None:
+            return None
+        group, sources = found
+        members = tuple(
+            GroupMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                streams_groups.partitions_of(member.assignment.active_tasks, sources),
+                streams_groups.partitions_of(member.target_assignment.active_tasks, sources),
+                member.member_epoch,
+                streams_groups.names_of(member.assignment.active_tasks),
+                streams_groups.names_of(member.assignment.standby_tasks),
+            )
+            for member in group.members
+        )
+        return DescribedGroup(
+            group_id, group.group_state, STREAMS, STICKY, members, node_id, STREAMS, group.group_epoch
+        )
 
     async def _of_consumer_protocol(self, group_id: str, node_id: int) -> DescribedGroup | None:
         """Return the group as the consumer protocol describes it; None if the broker does not know the group or the

@@ -18,6 +18,7 @@ Row = tuple[Any, ...]
 PARTITION_COLUMNS: Final = ("Topic", "Partition", "Committed", "End offset", "Lag", "Member", "Client", "Host")
 HELD_COLUMN: Final = "Offset held by"
 MEMBER_COLUMNS: Final = ("Member", "Client", "Host", "Instance", "Partitions")
+STREAMS_MEMBER_COLUMNS: Final = (*MEMBER_COLUMNS, "Active tasks", "Standby tasks")
 PLAIN_COLUMNS: Final = ("Group", "State", *PARTITION_COLUMNS, "Instance", HELD_COLUMN, "Ends by (ms)")
 NOT_KNOWN: Final = "an open transaction"
 """Text that is shown if the transactional id is unknown."""
@@ -28,7 +29,7 @@ def title(positions: GroupPositions) -> tuple[str, str]:
     group = positions.group
     kind = f"protocol {group.protocol or '-'} of type {group.protocol_type or '-'}"
     if group.epoch is not None:
-        kind = f"consumer protocol, epoch {group.epoch}, assignor {group.protocol}"
+        kind = f"{group.group_type} protocol, epoch {group.epoch}, assignor {group.protocol}"
     return f"{group.group_id}: {group.state}", f"{kind}, coordinator broker {group.coordinator_id}"
 
 
@@ -40,9 +41,16 @@ def partition_table(positions: GroupPositions) -> tuple[tuple[str, ...], list[Ro
     return (*PARTITION_COLUMNS, HELD_COLUMN), rows
 
 
-def member_table(positions: GroupPositions) -> list[Row]:
-    """Return a row of MEMBER_COLUMNS for each member."""
-    return [(*_who(member), _names(member.assignment) or None) for member in positions.group.members]
+def member_table(positions: GroupPositions) -> tuple[tuple[str, ...], list[Row]]:
+    """Columns, and a row for each member; members of streams groups have tasks, too."""
+    members = positions.group.members
+    rows: list[Row] = [(*_who(member), _names(member.assignment) or None) for member in members]
+    if all(member.active_tasks is None for member in members):
+        return MEMBER_COLUMNS, rows
+    return STREAMS_MEMBER_COLUMNS, [
+        (*row, list(member.active_tasks or ()) or None, list(member.standby_tasks or ()) or None)
+        for row, member in zip(rows, members, strict=True)
+    ]
 
 
 def plain_rows(positions: GroupPositions) -> Iterator[Row]:
@@ -93,6 +101,7 @@ def as_json(positions: GroupPositions) -> dict[str, Any]:
                 "host": member.client_host,
                 "instance_id": member.group_instance_id,
                 "partitions": [{"topic": topic, "partition": index} for topic, index in member.assignment],
+                **_tasks_json(member),
             }
             for member in group.members
         ],
@@ -102,6 +111,13 @@ def as_json(positions: GroupPositions) -> dict[str, Any]:
             for row in positions.rows
         ],
     }
+
+
+def _tasks_json(member: GroupMember) -> dict[str, Any]:
+    """The tasks of a member of a streams group; nothing for other members."""
+    if member.active_tasks is None:
+        return {}
+    return {"active_tasks": list(member.active_tasks), "standby_tasks": list(member.standby_tasks or ())}
 
 
 def notes(positions: GroupPositions) -> Iterator[str]:

@@ -13,7 +13,7 @@ from oncelog.cli import group_tables, held_offsets
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.deletions import delete_offsets
 from oncelog.cli.group_positions import GroupPositions, planned, positions_of
-from oncelog.cli.group_tables import MEMBER_COLUMNS, PLAIN_COLUMNS
+from oncelog.cli.group_tables import PLAIN_COLUMNS
 from oncelog.cli.options import bootstrap_option, output_option
 from oncelog.cli.output import (
     Column,
@@ -52,8 +52,9 @@ groups.add_command(delete_offsets)
 def list_(bootstrap: str, output: str | None) -> None:
     """List the groups. Plain output has a line for each group: group, state, protocol type and protocol.
 
-    The type shows the kind of members: "consumer", or nothing for a group that only commits offsets. The protocol is
-    "classic", where a member assigns the partitions, or "consumer", where the broker does (KIP-848).
+    The type shows the kind of members: "consumer", "share" or "streams", or nothing for a group that only commits
+    offsets. The protocol is "classic", where a member assigns the partitions, or one where the broker does: "consumer"
+    (KIP-848), "share" (KIP-932), "streams" (KIP-1071).
     """
 
     async def command() -> list[tuple[str, ...]]:
@@ -74,6 +75,8 @@ def list_(bootstrap: str, output: str | None) -> None:
 @output_option
 def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> None:
     """Show the committed offsets of groups, their lag, their members, and the assignment.
+
+    Members of a streams group (KIP-1071) are shown with their tasks: 0_3 is the task of subtopology 0 for partition 3.
 
     If an open transaction has a pending offset of the group, the member with that partition waits until the transaction
     has ended. The transaction, its start and its latest end are shown below the tables.
@@ -116,7 +119,7 @@ def _show(positions: GroupPositions) -> None:
     if positions.rows:
         say(group_tables.sum_of_lag(positions))
     if positions.group.members:
-        show_table(MEMBER_COLUMNS, group_tables.member_table(positions), "Members")
+        show_table(*group_tables.member_table(positions), "Members")
     for line in held_offsets.text(positions.held, now_ms()):
         say(line)
 

@@ -23,10 +23,11 @@ OFF_IN_KAFKA_4_1: Final = frozenset(
     {
         *(ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE),
         *(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS),
+        *(ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE),
     }
 )
-"""APIs that Kafka 4.1 refuses, because its share groups are disabled. `tests/interop/test_java_shares.py` sends
-requests of these APIs.
+"""APIs that Kafka 4.1 refuses, because its share groups and streams groups are disabled.
+`tests/interop/test_java_shares.py` and `tests/interop/test_streams_groups.py` send requests of these APIs.
 """
 
 

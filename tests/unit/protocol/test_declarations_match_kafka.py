@@ -20,6 +20,7 @@ from oncelog_protocol.coordinator_records import (
     consumer_offsets,
     share_group_state,
     share_groups,
+    streams_groups,
     transaction_state,
 )
 from oncelog_protocol.messages import headers
@@ -45,6 +46,7 @@ DECLARED += [
     consumer_offsets.GroupMetadataValue,
     *(message for name, message in vars(consumer_groups).items() if name.startswith("ConsumerGroup")),
     *(message for name, message in vars(share_groups).items() if name.startswith("ShareGroup")),
+    *(message for name, message in vars(streams_groups).items() if name.startswith("StreamsGroup")),
     *(message for name, message in vars(share_group_state).items() if name.startswith("Share")),
     consumer_protocol.ConsumerProtocolAssignment,
     consumer_protocol.ConsumerProtocolSubscription,

@@ -90,8 +90,8 @@ def check_retention(archived: Archived, retention_ms: int, now_ms: int) -> None:
         return
     days = (now_ms - archived.oldest_ms) / 86_400_000
     raise ArchiveError(
-        f"{archived.topic}: the oldest archived record is {days:.1f} days old, and {RETENTION}={retention_ms} would delete it"
-        f" right after the restore: restore with --config {RETENTION}=-1"
+        f"{archived.topic}: the oldest archived record is {days:.1f} days old, and {RETENTION}={retention_ms} would"
+        f" delete it right after the restore: restore with --config {RETENTION}=-1"
     )
 
 

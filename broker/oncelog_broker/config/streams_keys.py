@@ -1,0 +1,73 @@
+"""The configuration keys of streams groups (KIP-1071), with Kafka's names and defaults."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from oncelog_broker.config.bounded_keys import bounded
+from oncelog_broker.config.declared import ConfigKey, ConfigType, at_least
+
+INT = ConfigType.INT
+
+SESSION_TIMEOUT: Final = bounded(
+    "streams",
+    "session.timeout.ms",
+    45_000,
+    45_000,
+    60_000,
+    "How long a member of a streams group may be silent before it is removed. The client has no say.",
+)
+HEARTBEAT_INTERVAL: Final = bounded(
+    "streams",
+    "heartbeat.interval.ms",
+    5_000,
+    5_000,
+    15_000,
+    "How often members of streams groups send heartbeats. While an assignment is under way, or internal topics are "
+    "being created, they are asked to send them more often.",
+)
+ASSIGNMENT_INTERVAL: Final = bounded(
+    "streams",
+    "assignment.interval.ms",
+    1_000,
+    0,
+    15_000,
+    "The least time between two assignments of a streams group. 0: none (KIP-1263).",
+    minimum=0,
+)
+
+STREAMS_SESSION_TIMEOUT_MS, STREAMS_MIN_SESSION_TIMEOUT_MS, STREAMS_MAX_SESSION_TIMEOUT_MS = SESSION_TIMEOUT
+STREAMS_HEARTBEAT_INTERVAL_MS, STREAMS_MIN_HEARTBEAT_INTERVAL_MS, STREAMS_MAX_HEARTBEAT_INTERVAL_MS = HEARTBEAT_INTERVAL
+STREAMS_ASSIGNMENT_INTERVAL_MS, STREAMS_MIN_ASSIGNMENT_INTERVAL_MS, STREAMS_MAX_ASSIGNMENT_INTERVAL_MS = (
+    ASSIGNMENT_INTERVAL
+)
+
+STREAMS_MAX_SIZE = ConfigKey[int](
+    "group.streams.max.size",
+    INT,
+    1_000,
+    "The most members that one streams group may have: one for each thread of each instance. Kafka's default is no "
+    "limit.",
+    at_least(1),
+)
+STREAMS_NUM_STANDBY_REPLICAS = ConfigKey[int](
+    "group.streams.num.standby.replicas",
+    INT,
+    0,
+    "How many standby tasks, which keep copies of the state, each stateful task of a streams group has.",
+    at_least(0),
+)
+STREAMS_MAX_STANDBY_REPLICAS = ConfigKey[int](
+    "group.streams.max.standby.replicas",
+    INT,
+    2,
+    "The most that a group may set as its streams.num.standby.replicas.",
+    at_least(0),
+)
+STREAMS_INITIAL_REBALANCE_DELAY_MS = ConfigKey[int](
+    "group.streams.initial.rebalance.delay.ms",
+    INT,
+    3_000,
+    "How long the first member of an empty streams group waits for others before tasks are assigned.",
+    at_least(0),
+)
