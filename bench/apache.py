@@ -1,9 +1,9 @@
-"""The same load on Apache Kafka and on our broker, in turns: `python bench/run.py --only apache`.
+"""Puts the same load on Apache Kafka and on oncelog's broker, in turns: `python bench/run.py --only apache`.
 
-Both run on one core with the client that loads them; the best of several turns counts. A JVM is slow until it has
-compiled its hot code, so Kafka is loaded with each kind of request before any measurement: for FIRST_WARM_UP_SECONDS
-with the first kind, for WARM_UP_SECONDS with each other one. Its heap is touched at start: the cost of fresh pages is
-not measured.
+Both brokers run on one core with the client that loads them; the best of several turns counts. A JVM is slow until it
+has compiled its hot code, so Kafka is loaded with each kind of request before any measurement: for
+FIRST_WARM_UP_SECONDS with the first kind, for WARM_UP_SECONDS with each other one. The heap of the JVM is touched at
+its start, so the cost of fresh pages is not measured.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ SETTINGS: Final = {"log.retention.check.interval.ms": "200"}
 KAFKA_SETTINGS: Final = {**SETTINGS, "log.initial.task.delay.ms": "200"}
 
 Load = Callable[[RawClient, int], float]
-"""Takes a connection and the broker's pid; returns the figure."""
+"""A load: gets a connection and the broker's process id, and returns the measured number."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,9 @@ class Contender:
 
 
 def compare(add: Callable[[str, float, str], None], scale: int) -> None:
-    """`add` gets the name of the measurement, the value, its unit. `scale` divides the work."""
+    """Measure both brokers; `add` gets the name of each measurement, its value and its unit. The amount of work is
+    divided by `scale`.
+    """
     try:
         with tempfile.TemporaryDirectory() as directory:
             kafka = ApacheKafka(RELEASE, Path(directory) / "kafka", KAFKA_SETTINGS, JAVA_OPTIONS)
@@ -74,7 +76,7 @@ def _compare(add: Callable[[str, float, str], None], kafka: ApacheKafka, directo
 
 
 def _loads(contenders: list[Contender], scale: int) -> Iterator[tuple[str, str, Callable[..., float], Load]]:
-    """Name, unit, which of two figures is better, and the load."""
+    """Yield for each load: name, unit, the function that chooses the better of two numbers, and the load itself."""
     for contender in contenders:
         cost.recycled_topic(contender.client, "single")
     one = cost.batch(100, 100)
@@ -104,7 +106,7 @@ def _loads(contenders: list[Contender], scale: int) -> Iterator[tuple[str, str, 
 
 
 def _transactions(contenders: list[Contender], scale: int) -> Iterator[tuple[str, str, Callable[..., float], Load]]:
-    """Transactions V1, one after another: their cost, and the client's waiting time."""
+    """Yield loads of V1 transactions, one after another: their cost, and the client's waiting time."""
     for contender in contenders:
         find_coordinator(contender.client, "any", GROUP)
     for partitions, group in ((1, None), (10, None), (1, "consume-process-produce")):
@@ -159,7 +161,7 @@ def _fetch(reads: dict[int, tuple[list[bytes], int]]) -> Load:
 def _measure(
     contenders: list[Contender], load: Load, best: Callable[..., float], warm_up_seconds: float
 ) -> list[float]:
-    """The best figure of each, taken in turns."""
+    """Return the best number of each broker, measured in turns."""
     for contender in contenders:
         until = time.monotonic() + warm_up_seconds
         while True:

@@ -1,4 +1,4 @@
-"""The cost of 1,000 ACLs for single-record Produce: `python bench/run.py --only authorizer`.
+"""Measures the cost of 1,000 ACLs for single-record Produce: `python bench/run.py --only authorizer`.
 
 Two brokers of this build get the same load in turns (see compare.py): one without an authorizer, one that authorizes
 writes by ACLs. Most ACLs name other topics and other users; some of each kind apply to the topic.
@@ -12,7 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from compare import TOPIC, TURNS, Build, RawClient, produce  # first: it sets sys.path
+from compare import TOPIC, TURNS, Build, RawClient, produce  # imported first, because it sets sys.path
 
 import broker_cost as cost  # isort: skip
 from broker_process import BrokerProcess  # isort: skip
@@ -27,10 +27,11 @@ SETTINGS: Final = {"log.retention.check.interval.ms": "100"}
 GUARDED: Final = {**SETTINGS, "authorizer.class.name": "StandardAuthorizer"}
 CREATE_ACLS_VERSION: Final = 3
 PAIRS: Final = 4
-"""Two processes of the same build may differ by five percent, for as long as they live: so several pairs are
-measured."""
+"""The number of pairs of brokers: two processes of the same build may differ by five percent as long as they live, so
+several pairs are measured.
+"""
 LIMIT: Final = 1.03
-"""The promise of the docs: at most three percent."""
+"""The highest ratio that the docs promise: at most three percent more."""
 
 
 def acls() -> list[CreateAclsRequest.AclCreation]:
@@ -72,14 +73,14 @@ def opened(stack: contextlib.ExitStack, settings: dict[str, str], *, guarded: bo
 
 
 class Found(NamedTuple):
-    """CPU us per request, turn by turn."""
+    """CPU microseconds per request, in each turn."""
 
     without: list[float]
     with_acls: list[float]
 
 
 def turns(stack: contextlib.ExitStack, *, guarded_first: bool) -> Found:
-    """The turns of two brokers."""
+    """Measure two brokers in turns."""
     builds = {guarded: opened(stack, GUARDED if guarded else SETTINGS, guarded=guarded)
               for guarded in (guarded_first, not guarded_first)}  # fmt: skip
     load = produce(100, 100, 1500, 1)
@@ -87,7 +88,7 @@ def turns(stack: contextlib.ExitStack, *, guarded_first: bool) -> Found:
         for build in list(builds.values())[:: 1 if turn % 2 else -1]:
             with cost.pinned(build.broker.pid, together=True):
                 spent = load(build).cpu_us_per_request
-            if turn:  # the first one warms up
+            if turn:  # the first turn is a warm-up
                 build.spent.setdefault("produce", []).append(spent)
     without, with_acls = builds[False].spent["produce"], builds[True].spent["produce"]
     return Found(without, with_acls)

@@ -1,7 +1,8 @@
-"""The cost of a request for the broker: CPU time of its process while a raw client keeps it busy.
+"""Measures the cost of a request for the broker: the CPU time of its process while a raw client keeps it busy.
 
-Fresh memory is very dear on virtual machines, page cache included, so the working set is small and recycled: the log
-under test is kept to a few small segments by retention, and a warm-up touches its pages before anything is measured.
+Touching fresh memory, including the page cache, is very expensive on virtual machines, so the working set is small and
+recycled. Retention keeps the log under test to a few small segments, and a warm-up touches its pages before anything is
+measured.
 """
 
 from __future__ import annotations
@@ -40,7 +41,9 @@ RETENTION_BYTES = 32 << 20
 
 @dataclass(slots=True)
 class Cost:
-    """`requests` and `wire_bytes` of record data in `seconds`, at `cpu_seconds` of the broker's CPU."""
+    """The cost of a load: `requests` and `wire_bytes` of record data in `seconds`, for `cpu_seconds` of the broker's
+    CPU.
+    """
 
     requests: int
     wire_bytes: int
@@ -57,7 +60,9 @@ class Cost:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of all threads of a process so far, from the scheduler's own account (nanoseconds)."""
+    """Return the user and system time in seconds of all threads of a process so far, from the scheduler's own
+    accounting in nanoseconds.
+    """
     total = 0
     for thread in os.listdir(f"/proc/{pid}/task"):
         with contextlib.suppress(FileNotFoundError), open(f"/proc/{pid}/task/{thread}/schedstat") as schedstat:
@@ -67,11 +72,11 @@ def cpu_seconds(pid: int) -> float:
 
 @contextlib.contextmanager
 def pinned(pid: int, *, together: bool) -> Iterator[None]:
-    """Keep the broker and this process on one core each, or `together` on the same one.
+    """Keep the broker and this process on one core each, or both on the same core with `together`.
 
-    On a virtual machine, waking a sleeping core costs the waking process tens of microseconds in the hypervisor. That
-    is not work of the broker, so its cost per request is measured with both on one core; the figure on separate cores
-    is shown as well.
+    On a virtual machine, waking a sleeping core costs the waking process tens of microseconds in the hypervisor. Waking
+    the core is not work of the broker, so its cost per request is measured with both processes on one core; the number
+    on separate cores is shown as well.
     """
     cores = sorted(os.sched_getaffinity(0))
     threads = [int(thread) for thread in os.listdir(f"/proc/{pid}/task")]
@@ -88,7 +93,7 @@ def pinned(pid: int, *, together: bool) -> Iterator[None]:
 
 
 def measured(pid: int, work: Callable[[], tuple[int, int]]) -> Cost:
-    """Run `work`, which returns (requests, bytes), and charge it."""
+    """Run `work`, which returns (requests, bytes), and return its cost for the process `pid`."""
     cpu, started = cpu_seconds(pid), time.perf_counter()
     requests, wire_bytes = work()
     return Cost(requests, wire_bytes, time.perf_counter() - started, cpu_seconds(pid) - cpu)
@@ -119,7 +124,7 @@ def delete_topic(client: RawClient, name: str) -> None:
 
 
 def wait_for_leader(client: RawClient, topic: str) -> None:
-    """Wait until the broker is the leader of partition 0: with Apache Kafka that takes a moment."""
+    """Wait until the broker is the leader of partition 0, which takes a moment with Apache Kafka."""
     wanted = ListOffsetsRequest.ListOffsetsTopic
     partition = wanted.ListOffsetsPartition(partition_index=0, timestamp=LATEST_TIMESTAMP)
     request = ListOffsetsRequest(replica_id=-1, topics=[wanted(name=topic, partitions=[partition])])
@@ -133,7 +138,7 @@ def wait_for_leader(client: RawClient, topic: str) -> None:
 
 
 def recycled_topic(client: RawClient, name: str, partitions: int = 1) -> None:
-    """A topic whose log stays within RETENTION_BYTES, plus at most a segment."""
+    """Create a topic whose log is kept within RETENTION_BYTES plus at most one segment."""
     create_topic(
         client,
         name,
@@ -148,7 +153,7 @@ def recycled_topic(client: RawClient, name: str, partitions: int = 1) -> None:
 
 
 def batch(size: int, record_bytes: int, compression: Compression = Compression.NONE) -> bytes:
-    """A batch of about `size` bytes on the wire, of records with `record_bytes` of half-random text."""
+    """Return a batch of about `size` bytes on the wire, whose records have `record_bytes` of half-random text."""
     value = (bytes(range(32, 127)) * (record_bytes // 95 + 1))[:record_bytes]
     count = max(1, size // (record_bytes + 8))
     now = time.time_ns() // 1_000_000
@@ -176,7 +181,7 @@ def check_produced(frame: bytes) -> None:
 
 
 def produce_cost(client: RawClient, pid: int, request: bytes, size: int, count: int, window: int) -> Cost:
-    """`count` prepared Produce requests, `window` in flight; `size` bytes of record data each."""
+    """Measure `count` prepared Produce requests with `size` bytes of record data each, `window` of them in flight."""
 
     def work() -> tuple[int, int]:
         frame = b""
@@ -201,7 +206,9 @@ def fetch_request(topic: str, offset: int, max_bytes: int) -> bytes:
 
 
 def readable_log(client: RawClient, topic: str, batch: bytes) -> tuple[list[bytes], int]:
-    """A new topic with a log of about 16 MB: (requests that read it, 1 MB or one batch each; the total bytes)."""
+    """Fill a new topic with a log of about 16 MB; return the requests that read it, 1 MB or one batch each, and the
+    total bytes.
+    """
     create_topic(client, topic, **{"max.message.bytes": str(4 << 20)})
     count = max(2, (16 << 20) // len(batch))
     for frame in client.pipeline(produce_request(topic, batch), count, 4):
@@ -216,7 +223,7 @@ def readable_log(client: RawClient, topic: str, batch: bytes) -> tuple[list[byte
 
 
 def fetch_cost(client: RawClient, pid: int, requests: list[bytes], total_bytes: int, rounds: int) -> Cost:
-    """Read the same ranges `rounds` times into one scratch buffer."""
+    """Measure reading the same ranges `rounds` times into one scratch buffer."""
     scratch = memoryview(bytearray(8 << 20))
 
     def work() -> tuple[int, int]:
@@ -233,7 +240,7 @@ def fetch_cost(client: RawClient, pid: int, requests: list[bytes], total_bytes: 
 
 
 def auto_create(client: RawClient, topic: str) -> None:
-    """Metadata with auto-creation, as a producer's first request."""
+    """Request metadata with auto-creation, like a producer's first request."""
     request = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)])
     answer: Any = client.call(request, ApiKey.METADATA, METADATA_VERSION)
     if answer.topics[0].error_code:

@@ -1,7 +1,7 @@
-"""The cost of compaction for the broker, and the delay that it causes for other requests.
+"""Measures the cost of compaction for the broker, and the delay that it causes for other requests.
 
-A topic is filled while it is a `delete` topic, then made a compacted one: so the cleaner starts when we look. The log
-is one closed segment after another; its size after the cleaning is read from its files.
+A topic is filled while its cleanup policy is `delete`, and then becomes compacted, so the cleaner starts when the
+measurement begins. The log is a series of closed segments; its size after the cleaning is read from its files.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ SET = 0
 
 @dataclass
 class Cleaning:
-    """One cleaning: its cost for the broker, the remaining fraction of bytes, and the delay of other requests."""
+    """The result of one cleaning: its cost for the broker, the remaining fraction of bytes, and the delay of other
+    requests.
+    """
 
     cpu_seconds: float
     seconds: float
@@ -48,7 +50,9 @@ class Cleaning:
 
 
 def measured_cleaning(client: RawClient, broker: BrokerProcess, topic: str, records: int, keys: int) -> Cleaning:
-    """Fill `topic`, make it compacted, wait until it is: the broker's log says when, and its longest slice."""
+    """Fill `topic`, make it compacted, and wait until the broker's log says that it is cleaned, and how long the
+    longest slice was.
+    """
     line = re.compile(rf"compacted partition={topic}-0 .* longest_slice_ms=([\d.]+)")
     create_topic(client, topic, **{"segment.bytes": str(SEGMENT_BYTES), "file.delete.delay.ms": "0"})
     fill(client, topic, records, keys)
@@ -94,7 +98,7 @@ def fill(client: RawClient, topic: str, records: int, keys: int) -> None:
 
 
 def ping(client: RawClient) -> float:
-    """Seconds until the answer to a request that needs nothing but the event loop."""
+    """Return the seconds until the response to a request that needs only the event loop."""
     started = time.perf_counter()
     client.socket.sendall(PING)
     client.read_frame()

@@ -1,11 +1,12 @@
-"""Three brokers with ZooKeeper on one machine: the cost of acks=all, and the time of a fail-over.
+"""Measures three brokers with ZooKeeper on one machine: the cost of acks=all, and the time of a failover.
 
-All seconds are by the clock on the wall. Brokers, ZooKeeper and the client share the machine's cores and its disk:
-three replicas on three machines are another matter. Fail-over is measured at a client: from kill -9 of a leader to the
-next record that is acknowledged with acks=all; for the session timeout of that time no broker may take over.
+All seconds are wall-clock seconds. Brokers, ZooKeeper and the client share the machine's cores and its disk, so three
+replicas on three machines would give other numbers. Failover is measured at a client: from kill -9 of a leader to the
+next record that is acknowledged with acks=all. During the session timeout, which this time includes, no broker may take
+over.
 
 With many partitions the brokers' data are in memory: 3,000 directories and 6,000 small files are created, and the time
-of each depends on earlier deletions in that file system. ext4 without a journal, for example, skips every inode that
+for each depends on earlier deletions in that file system. For example, ext4 without a journal skips every inode that
 was freed in the last minutes: after a measurement like this one a log costs 1 ms of processor time, not 0.05.
 """
 
@@ -34,16 +35,18 @@ SESSION_SECONDS: Final = SESSION_MS / 1000
 LOOK_SECONDS: Final = 0.02
 """Seconds between two checks of a condition."""
 MANY_LOOK_SECONDS: Final = 0.2
-"""The same where a look takes the brokers and the client some 20 ms each, of the time that is measured."""
+"""Like LOOK_SECONDS, for conditions whose check takes the brokers and the client some 20 ms each, which are part of the
+measured time.
+"""
 WAIT_SECONDS: Final = 120.0
 MEMORY_DISK: Final = Path("/dev/shm")
 MEMORY_DISK_ROOM: Final = 1 << 30
 ROUNDS: Final = 3
-"""Rounds of a measurement that kills a broker: the median counts."""
+"""The number of rounds of a measurement that kills a broker; the median counts."""
 
 
 def measure(add: Add, scale: int) -> None:
-    """All rows; a tenth of the work with `scale` 10."""
+    """Add all rows of this part; `scale` 10 means a tenth of the work."""
     with running() as cluster:
         acknowledged(add, cluster, 2000 // scale, 100 // scale)
         fail_over(add, cluster, 1 if scale > 1 else ROUNDS)
@@ -53,7 +56,9 @@ def measure(add: Add, scale: int) -> None:
 
 @contextlib.contextmanager
 def running(*, in_memory: bool = False) -> Iterator[ReplicatedCluster]:
-    """`in_memory`: the data of the brokers are in memory, if it is large enough; those of ZooKeeper are on the disk."""
+    """Start a cluster. With `in_memory` the brokers' data are in memory, if it is large enough; ZooKeeper's data are on
+    the disk.
+    """
     with (
         tempfile.TemporaryDirectory() as directory,
         tempfile.TemporaryDirectory(dir=MEMORY_DISK if in_memory and _has_room(MEMORY_DISK) else None) as data,
@@ -68,7 +73,7 @@ def _has_room(disk: Path) -> bool:
 
 
 def acknowledged(add: Add, cluster: ReplicatedCluster, count: int, megabytes: int) -> None:
-    """acks=all with three replicas, and acks=1 for comparison."""
+    """Measure acks=all with three replicas, and acks=1 for comparison."""
     cluster.create_topic("replicated", (1, 2, 3))
     leader = cluster.until_led("replicated").leader
     with contextlib.closing(RawClient(cluster.brokers[leader].port)) as client:
@@ -79,7 +84,7 @@ def acknowledged(add: Add, cluster: ReplicatedCluster, count: int, megabytes: in
                 began = time.perf_counter()
                 for frame in client.pipeline(request, 1, 1):
                     cost.check_produced(frame)
-                if number >= count // 10:  # the first ones are a warm-up
+                if number >= count // 10:  # the first records are a warm-up
                     waits.append((time.perf_counter() - began) * 1000)
             add(f"{name}, 1 record of 1000 B, one in flight: p50", statistics.median(waits), "ms")
             add(f"{name}, 1 record of 1000 B, one in flight: p99", percentile(waits, 0.99), "ms")
@@ -141,7 +146,9 @@ def many_partitions(add: Add, cluster: ReplicatedCluster, count: int) -> None:
 
 
 def waited_for(condition: Callable[[], bool], look_seconds: float = LOOK_SECONDS) -> None:
-    """Return when it is true, looked at so often. A broker that does not answer is no answer."""
+    """Wait until the condition is true, checking it every `look_seconds` seconds. If a broker does not respond, the
+    condition counts as false.
+    """
     deadline = time.monotonic() + WAIT_SECONDS
     while time.monotonic() < deadline:
         try:
@@ -154,12 +161,12 @@ def waited_for(condition: Callable[[], bool], look_seconds: float = LOOK_SECONDS
 
 
 def _cpu_seconds(cluster: ReplicatedCluster) -> list[float]:
-    """The CPU seconds of each broker."""
+    """Return the CPU seconds of each broker."""
     return [cost.cpu_seconds(broker.pid) for broker in cluster.brokers.values()]
 
 
 def _leads_all(cluster: ReplicatedCluster, node_id: int, count: int, but_by: int = 0) -> bool:
-    """Whether that broker knows a leader of each of `count` partitions, none of them `but_by`."""
+    """Return whether this broker knows a leader of each of `count` partitions, and none of them is `but_by`."""
     topics = cluster.metadata("many", node_id).topics
     leaders = [part.leader_id for topic in topics for part in topic.partitions]
     return len(leaders) == count and all(leader not in (-1, but_by) for leader in leaders)

@@ -1,7 +1,9 @@
-"""Two builds of the broker in turns: `python bench/compare.py --before path/to/oncelog [--after path/to/oncelog]`.
+"""Compares two builds of the broker in turns: `python bench/compare.py --before path/to/oncelog [--after
+path/to/oncelog]`.
 
-Both run at the same time and get the same raw load in turns A B A B, so that other load on the machine affects both.
-Printed is the CPU of each per request (median of the turns) and the median of the turns' ratios, after to before.
+Both builds run at the same time and get the same raw load in turns A B A B, so that other load on the machine affects
+both. The program prints the CPU of each build per request (median of the turns), and the median of the turns' ratios,
+after to before.
 """
 
 from __future__ import annotations
@@ -31,12 +33,12 @@ SETTINGS: Final = {"log.retention.check.interval.ms": "100"}
 TURNS: Final = 12
 TOPIC: Final = "load"
 WIDE: Final = "wide"
-"""A topic of ten partitions."""
+"""The name of a topic with ten partitions."""
 
 
 @dataclass(slots=True)
 class Build:
-    """One broker under load, and its cost: CPU us per request by load."""
+    """One broker under load, and its costs: load -> CPU microseconds per request."""
 
     broker: BrokerProcess
     client: RawClient
@@ -61,7 +63,7 @@ def fetch(build: Build) -> cost.Cost:
 
 
 def connections(count: int, rounds: int) -> Load:
-    """One record from each of `count` connections at a time."""
+    """Return a load that sends one record at a time from each of `count` connections."""
     request = cost.produce_request(TOPIC, cost.batch(100, 100))
 
     def run(build: Build) -> cost.Cost:
@@ -82,7 +84,7 @@ def connections(count: int, rounds: int) -> Load:
 
 
 def transactions(version: int, partitions: int, count: int) -> Load:
-    """One record to each of some partitions, over one connection."""
+    """Return a load of transactions with one record for each of some partitions, over one connection."""
 
     def run(build: Build) -> cost.Cost:
         name = f"compared-{version}-{partitions}"
@@ -142,7 +144,7 @@ def main() -> None:
                 for build in builds if turn % 2 else reversed(builds):
                     with cost.pinned(build.broker.pid, together=True):
                         spent = load(build).cpu_us_per_request
-                    if turn:  # the first one warms up
+                    if turn:  # the first turn is a warm-up
                         build.spent.setdefault(name, []).append(spent)
             before, after = (build.spent[name] for build in builds)
             ratio = statistics.median(a / b for a, b in zip(after, before, strict=True))

@@ -1,5 +1,5 @@
-"""The cost of a large group of the consumer protocol for the broker (KIP-848): joining, heartbeats, and the delay of
-other requests during its assignment.
+"""Measures what a large group of the consumer protocol costs the broker (KIP-848): joining, heartbeats, and the delay
+of other requests during its assignment.
 
 All members use one connection.
 """
@@ -51,7 +51,7 @@ class Member:
         return ConsumerGroupHeartbeatRequest(group_id=GROUP, member_id=self.member_id, member_epoch=self.epoch, **said)
 
     def believe(self, frame: bytes) -> int:
-        """Take in an answer; the epoch."""
+        """Store the values of a response, and return the member's epoch."""
         answer = decoded(frame, ApiKey.CONSUMER_GROUP_HEARTBEAT, HEARTBEAT_VERSION)
         if answer.error_code:
             raise RuntimeError(f"{self.member_id}: error {answer.error_code}: {answer.error_message}")
@@ -65,7 +65,9 @@ class Member:
 
 
 def consumer_groups_cost(port: int, pid: int, members: int, topics: int, partitions: int, heartbeats: int) -> Costs:
-    """`members` join a group that reads `topics` of `partitions` each, and are assigned; then each sends heartbeats."""
+    """Let `members` members join a group that reads `topics` topics of `partitions` partitions each, wait for the
+    assignment, and send heartbeats of each member.
+    """
     client = RawClient(port)
     client.call(FindCoordinatorRequest(key=GROUP), ApiKey.FIND_COORDINATOR, FIND_VERSION)
     names = [f"large-{number}" for number in range(topics)]
@@ -88,7 +90,7 @@ def consumer_groups_cost(port: int, pid: int, members: int, topics: int, partiti
         sent = [beats[number % members] for number in range(heartbeats)]
         return sum(1 for _ in client.pipeline_all(sent, WINDOW)), 0
 
-    beat_all()  # remaining work of the creation of topics is done meanwhile
+    beat_all()  # meanwhile the broker completes the creation of the topics
     beaten = cost.measured(pid, beat_all)
     client.close()
     return Costs(joined.cpu_us_per_request, beaten.cpu_us_per_request, took)
@@ -110,8 +112,10 @@ def _beat(client: RawClient, member: Member) -> int:
 
 
 def longest_turn_ms(members: int, topics: int, partitions: int) -> float:
-    """The longest turn of a broker's loop while such a group is assigned: a slice of the job, or the step that logs and
-    replays its result. In this process, without a log: with processor time, by the coordinator's own parts."""
+    """Return the longest turn of a broker's loop in ms while such a group is assigned: a slice of the job, or the step
+    that logs and replays its result. The coordinator's own classes run in this process, without a log, and processor
+    time is measured.
+    """
     all_topics = [
         Topic(name, name.encode().ljust(16), {n: PartitionState((1,)) for n in range(partitions)})
         for name in (f"large-{number}" for number in range(topics))
@@ -128,7 +132,7 @@ def longest_turn_ms(members: int, topics: int, partitions: int) -> float:
         for record in effects.records:
             machine.replay(record, 0, -1)
         jobs += effects.jobs
-    undo = keep_collections_short()  # like a broker process
+    undo = keep_collections_short()  # as in a broker process
     longest, result = _slices(jobs[-1].steps())
     began = time.thread_time()
     effects = machine.on_job(GROUP, result)
@@ -144,7 +148,7 @@ def longest_turn_ms(members: int, topics: int, partitions: int) -> float:
 
 
 def _slices(steps: Steps[Any]) -> tuple[float, Any]:
-    """Run the steps as `Slices` does; the longest slice in seconds, and the result."""
+    """Run the steps as `Slices` does; return the seconds of the longest slice, and the result."""
     longest, began = 0.0, time.thread_time()
     while True:
         try:

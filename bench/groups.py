@@ -1,7 +1,7 @@
-"""The cost of consumer groups for the broker: memory for each group, CPU for each heartbeat and commit.
+"""Measures what consumer groups cost the broker: memory for each group, CPU for each heartbeat and commit.
 
-Many groups with one member each, all over one connection: the members exist only in the broker, so the memory is only
-the coordinator's.
+Many groups with one member each use one connection. The members exist only in the broker, so the measured memory is
+only the coordinator's.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ class Costs(NamedTuple):
 
 
 def groups_cost(client: RawClient, pid: int, count: int, heartbeats: int) -> Costs:
-    """`count` groups join and stay, then send `heartbeats` heartbeats and a tenth as many commits, all in turn."""
+    """Let `count` groups form, then send `heartbeats` heartbeats and a tenth as many commits, for all groups in
+    turn.
+    """
     client.call(FindCoordinatorRequest(key="any"), ApiKey.FIND_COORDINATOR, FIND_VERSION)
     cost.create_topic(client, TOPIC)
     for warm in range(20):
@@ -55,7 +57,7 @@ def groups_cost(client: RawClient, pid: int, count: int, heartbeats: int) -> Cos
 
 
 def _join(client: RawClient, group: str) -> Any:
-    """Join, be the leader, assign: the answer to JoinGroup."""
+    """Join a group, and assign partitions as its leader; return the response to JoinGroup."""
     protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="range", metadata=SUBSCRIPTION)
     request = JoinGroupRequest(
         group_id=group, session_timeout_ms=SESSION_MS, member_id="", protocol_type="consumer", protocols=[protocol]
@@ -90,12 +92,12 @@ def _commit(group: str, member: Any) -> bytes:
 
 
 def _cycle(client: RawClient, requests: list[bytes], count: int) -> tuple[int, int]:
-    """Send `count` requests in turn, 16 at a time, and check that no answer is an error."""
+    """Send `count` requests in turn with 16 in flight, and check that no response has an error."""
     for start in range(0, count, 16):
         burst = [requests[number % len(requests)] for number in range(start, min(start + 16, count))]
         client.socket.sendall(b"".join(burst))
         for _ in burst:
             frame = client.read_frame()
-            if frame[-2:] != b"\0\0":  # the error code is last in both answers
+            if frame[-2:] != b"\0\0":  # both responses end with the error code
                 raise RuntimeError(f"error {int.from_bytes(frame[-2:], 'big')}")
     return count, 0

@@ -1,7 +1,7 @@
-"""Stores the results of the benchmarks: `results.json`, `DETAILS.md` (the same as tables), `RESULTS.md` (one page of
-it).
+"""Stores the results of the benchmarks: `results.json`, `DETAILS.md` (the same results as tables), `RESULTS.md` (a
+selection on one page).
 
-Each part of `run.py` replaces its own figures, so that a part can be measured again alone.
+Each part of `run.py` replaces only its own results, so that a single part can be measured again.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Parts = dict[str, dict[str, Any]]
 
 
 class Line(NamedTuple):
-    """A line of the page: the question of a reader, the row with our figure, the row of the peer."""
+    """A line of the page: the question of a reader, the row with oncelog's result, and the row of the peer."""
 
     what: str
     ours: str
@@ -158,7 +158,7 @@ def load() -> Parts:
 
 
 def keep(found: Mapping[str, list[Row]]) -> None:
-    """Replace the figures of these parts, and write both pages anew."""
+    """Replace the results of these parts, and write both pages again."""
     parts = load()
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
     for name, rows in found.items():
@@ -181,7 +181,7 @@ def page(parts: Parts) -> str:
     rows: dict[str, Row] = {}
     for part in parts.values():
         for row in part["rows"]:
-            rows.setdefault(row["what"], Row(**row))  # the same in other units follows
+            rows.setdefault(row["what"], Row(**row))  # the same result in other units follows
     text = "# What it costs, on one page\n\n"
     text += (
         "From `make bench` and `python bench/run.py --only apache`; all figures are in [DETAILS.md](DETAILS.md), how\n"

@@ -1,8 +1,8 @@
-"""What the fast lanes save: brokers with lanes and brokers without, in turns: `python bench/lanes.py [--keep]`.
+"""Measures what the fast lanes save, by brokers with and without lanes in turns: `python bench/lanes.py [--keep]`.
 
-Both run at the same time and get the same raw load A B B A, so that what else the machine does falls on both. Printed
-is the CPU of the brokers per request (median of the turns), and the median of the turns' ratios, with lanes to without.
-With three brokers (`--cluster`, which needs Java for ZooKeeper) the CPU is that of all three.
+Both brokers run at the same time and get the same raw load A B B A, so that other load on the machine affects both. The
+program prints the brokers' CPU per request (median of the turns), and the median of the turns' ratios, with lanes to
+without. With three brokers (`--cluster`, which needs Java for ZooKeeper) the CPU is the total of all three.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ SETTINGS: Final = {"log.retention.check.interval.ms": "100"}
 TURNS: Final = 8
 TOPIC, READ, WIDE, LONG, WAITED = "load", "read", "wide", "long", "waited"
 SESSION_ID_AT: Final = 14
-"""The position of the id in a Fetch response, v12, without its size: behind correlation id, tags, throttle time and
-error code."""
+"""The position of the session id in a Fetch response, v12, without its size: after correlation id, tags, throttle time
+and error code.
+"""
 REPLICATED_RECORDS: Final = 300
 
 
 @dataclass(slots=True)
 class Side:
-    """One broker, or the cluster's leader, under load, and what was spent: by load."""
+    """One broker, or the leader of a cluster, under load, and its costs by load."""
 
     pids: list[int]
     client: RawClient
@@ -57,7 +58,7 @@ class Side:
     read_bytes: int = 0
     spent: dict[str, list[float]] = field(default_factory=dict)
     waits: dict[str, list[float]] = field(default_factory=dict)
-    """Milliseconds until the answer: the median of each turn."""
+    """Load -> milliseconds until the response: the median of each turn."""
 
 
 Load = Callable[[Side], cost.Cost]
@@ -65,7 +66,7 @@ Load = Callable[[Side], cost.Cost]
 
 @contextlib.contextmanager
 def lanes(*, open: bool) -> Iterator[None]:
-    """What is started meanwhile has lanes, or has none."""
+    """Start brokers in this block with lanes if `open`, without lanes otherwise."""
     before = os.environ.pop(VARIABLE, None)
     if not open:
         os.environ[VARIABLE] = "off"
@@ -92,7 +93,7 @@ def fetch_long(side: Side) -> cost.Cost:
 
 
 def waiting(side: Side) -> cost.Cost:
-    """A record at a time, for which a consumer waits in its fetch session."""
+    """Send one record at a time, for which a consumer waits in its fetch session."""
     topic = FetchRequest.FetchTopic
     with contextlib.closing(RawClient(_port(side))) as consumer:
 
@@ -138,7 +139,7 @@ def _port(side: Side) -> int:
 
 
 def transactions(partitions: int, count: int) -> Load:
-    """V1: one record to each of some partitions, over one connection."""
+    """Return a load of V1 transactions with one record for each of some partitions, over one connection."""
 
     def run(side: Side) -> cost.Cost:
         producer = RawProducer(side.client, WIDE, range(partitions), ONE_RECORD, 1, f"lanes-{partitions}")
@@ -165,7 +166,7 @@ LOADS: Final[dict[str, Load]] = {
 
 
 def acknowledged(side: Side) -> cost.Cost:
-    """acks=all with three replicas, a record of 1 KB at a time."""
+    """Send one record of 1 KB at a time with acks=all and three replicas."""
     request, waits = cost.produce_request(TOPIC, cost.batch(1000, 1000)), []
     spent = sum(map(cost.cpu_seconds, side.pids))
     began = time.perf_counter()
@@ -208,12 +209,12 @@ def opened_cluster(stack: contextlib.ExitStack, *, has_lanes: bool) -> Side:
 
 
 def compare(sides: list[Side], name: str, load: Load, turns: int, *, is_pinned: bool) -> list[Row]:
-    """`sides`: with lanes, without."""
+    """Compare the two `sides`, with lanes and without."""
     for turn in range(turns + 1):
         for side in sides if turn % 2 else reversed(sides):
             with cost.pinned(side.pids[0], together=True) if is_pinned else contextlib.nullcontext():
                 spent = load(side).cpu_us_per_request
-            if turn:  # the first one warms up
+            if turn:  # the first turn is a warm-up
                 side.spent.setdefault(name, []).append(spent)
     rows = _rows(name, "CPU us/request", [side.spent[name] for side in sides])
     if name in sides[0].waits:

@@ -1,4 +1,4 @@
-"""Library clients as load generators: the same work by each, batched and one record at a time."""
+"""Uses library clients as load generators: each does the same work, in batches and one record at a time."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 Run = Callable[[str, str, int, int, bool], Awaitable[None]]
-"""(address, topic, records, bytes each, batched): produce them, or consume what the same call has produced."""
+"""Gets (address, topic, records, bytes of a record, batched), and produces the records, or consumes those of the same
+call.
+"""
 
 BATCH_BYTES: Final = 65_536
 LINGER_MS: Final = 5

@@ -1,5 +1,6 @@
-"""The library clients of the part `transactions`: their throughput with and without transactions, and the time of a
-commit."""
+"""The library clients in the part `transactions`: measures their throughput with and without transactions, and the time
+of a commit.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +17,15 @@ from table import Add, counted
 from transaction_clients import IDEMPOTENT, KINDS, PLAIN, PRODUCE, TRANSACTIONAL, BatchSize, Way
 
 SHAPES: Final = ((1, 1), (10, 1), (100, 1), (1, 10), (10, 10), (100, 10))
-"""Records to each partition, partitions."""
+"""Shapes of transactions: records for each partition, number of partitions."""
 CALM_SECONDS: Final = 0.3
-"""So long nothing is sent, for the broker to let go of old segments."""
+"""Seconds without requests, in which the broker deletes old segments."""
 OURS: Final = "oncelog"
 LIBRDKAFKA: Final = "confluent-kafka"
 
 
 def measure(add: Add, address: str, client: RawClient, meter: Meter, scale: int) -> None:
-    """`client` makes the topics."""
+    """Measure the library clients; `client` creates the topics."""
     commit_latency(add, address, client, scale)
     overhead(add, address, client, meter, scale)
     libraries(add, address, client, meter, scale)
@@ -32,7 +33,7 @@ def measure(add: Add, address: str, client: RawClient, meter: Meter, scale: int)
 
 
 def commit_latency(add: Add, address: str, client: RawClient, scale: int) -> None:
-    """Small transactions by librdkafka, one after another."""
+    """Measure small transactions by librdkafka, one after another."""
     for records, partitions in SHAPES:
         topic = f"commits-{records}-{partitions}"
         cost.recycled_topic(client, topic, partitions)
@@ -50,8 +51,9 @@ def _add_commits(add: Add, what: str, taken: Commits) -> None:
 
 
 def overhead(add: Add, address: str, client: RawClient, meter: Meter, scale: int) -> None:
-    """The cost of idempotence and of transactions of 100 ms for our own producer, with realistic batches, and for the
-    broker."""
+    """Measure what idempotence and transactions of 100 ms cost oncelog's own producer, with realistic batches, and the
+    broker.
+    """
     for kilobytes in (16, 64):
         batch = BatchSize(1000, kilobytes * 1024)
         found = _in_turns((OURS,), address, client, meter, batch, 0.5, max(1, 6 // scale))
@@ -65,7 +67,7 @@ def overhead(add: Add, address: str, client: RawClient, meter: Meter, scale: int
 
 
 def libraries(add: Add, address: str, client: RawClient, meter: Meter, scale: int) -> None:
-    """The three library clients, with small records."""
+    """Measure the three library clients with small records."""
     found = _in_turns(tuple(PRODUCE), address, client, meter, BatchSize(100, 65_536), 0.5, max(1, 3 // scale))
     for kind in KINDS:
         for name in PRODUCE:
@@ -79,7 +81,7 @@ def libraries(add: Add, address: str, client: RawClient, meter: Meter, scale: in
 
 
 class Rounds:
-    """The figures of one library for one kind of producing, round by round."""
+    """The results of one library for one kind of producing, in each round."""
 
     def __init__(self) -> None:
         self.rate: list[float] = []
@@ -106,7 +108,7 @@ def _in_turns(
     topics = {key: f"{'-'.join(key)}-{batch.record_bytes}-{batch.batch_bytes}" for key in found}
     for topic in topics.values():
         cost.recycled_topic(client, topic)
-    for number in range(rounds + 1):  # the first warms up
+    for number in range(rounds + 1):  # the first round is a warm-up
         for key, of_kind in found.items():
             time.sleep(CALM_SECONDS)
             way = Way(key[1], address, topics[key], seconds, batch)
@@ -121,7 +123,7 @@ def _in_turns(
 
 
 def consume_process_produce(add: Add, address: str, client: RawClient, scale: int) -> None:
-    """One record and its offset, by each library. librdkafka waits 1 ms before it registers a partition."""
+    """Measure consuming, processing and producing one record with its offset, by each library."""
     cost.create_topic(client, "source")
     batch = cost.batch(100, 100)
     count, turns = max(10, 100 // scale), 5

@@ -1,8 +1,8 @@
-"""The resources that a process uses: CPU, in user mode, and instructions if the machine counts them. Also runs loads in
-turns.
+"""Measures the resources that a process uses: CPU, CPU in user mode, and instructions if the machine counts them. The
+module also runs loads in turns.
 
-For two loads the ratio counts: they run A B A B, each turn gives one ratio, and the median is reported. So a temporary
-slowdown of the machine affects both.
+For two loads their ratio counts: the loads run A B A B, each turn gives one ratio, and the median is reported. A
+temporary slowdown of the machine therefore affects both loads.
 """
 
 from __future__ import annotations
@@ -26,26 +26,27 @@ HARDWARE, INSTRUCTIONS = 0, 1
 EXCLUDE_KERNEL_AND_HYPERVISOR: Final = 1 << 5 | 1 << 6
 
 Work = Callable[[], int]
-"""Does a piece of work so many times."""
+"""Does a piece of work, and returns how many requests it contained."""
 
 
 class Spent(NamedTuple):
-    """So far, or for one piece of work."""
+    """The resources used so far, or for one piece of work."""
 
     seconds: float
     cpu: float
     user: float
-    """At the resolution of the kernel's clock tick: useful only for long work."""
+    """CPU seconds in user mode, at the resolution of the kernel's clock tick, and so useful only for long work."""
     instructions: float
-    """In user mode; 0 where they cannot be counted."""
+    """Instructions in user mode; 0 if they cannot be counted."""
 
     def since(self, before: Spent) -> Spent:
         return Spent(*(now - then for now, then in zip(self, before, strict=True)))
 
 
 class Meter:
-    """Reads the resources that the process `pid` has used. Instructions are counted for its main thread, where our
-    broker works."""
+    """Reads the resources that the process `pid` has used. Instructions are counted for the process's main thread, in
+    which oncelog's broker works.
+    """
 
     def __init__(self, pid: int) -> None:
         self.pid = pid
@@ -68,7 +69,9 @@ class Meter:
 
 
 def _instructions_of(pid: int) -> int | None:
-    """A descriptor that counts them; None where the machine (a virtual one, as a rule) has no such counter."""
+    """Return a descriptor that counts the instructions; None if the machine (usually a virtual one) has no such
+    counter.
+    """
     if PERF_EVENT_OPEN is None:
         return None
     attributes = PERF_ATTRIBUTES.pack(
@@ -88,7 +91,9 @@ class Turns:
         return statistics.median(getattr(turn, what) for turn in self.each)
 
     def against(self, other: Turns, what: str) -> float:
-        """The median of the ratios, turn by turn; of user-mode time the ratio of the sums, for its ticks are coarse."""
+        """Return the median of the turns' ratios; for user-mode time, whose ticks are coarse, return the ratio of the
+        sums.
+        """
         pairs = [(getattr(a, what), getattr(b, what)) for a, b in zip(self.each, other.each, strict=True)]
         if what == "user":
             return sum(a for a, _ in pairs) / (sum(b for _, b in pairs) or 1.0)
@@ -96,7 +101,7 @@ class Turns:
 
 
 def take_turns(meter: Meter, loads: Mapping[str, Callable[[], Work]], rounds: int) -> dict[str, Turns]:
-    """Run the loads in turns; each is prepared before its cost is counted. The first round warms up."""
+    """Run the loads in turns; each is prepared before its cost is counted. The first round is a warm-up."""
     turns = {name: Turns() for name in loads}
     for number in range(rounds + 1):
         for name, ready in loads.items():
@@ -110,6 +115,6 @@ def take_turns(meter: Meter, loads: Mapping[str, Callable[[], Work]], rounds: in
 
 
 def percentile(values: list[float], share: float) -> float:
-    """A percentile of `values`, without interpolation."""
+    """Return a percentile of `values`, without interpolation."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, int(len(ordered) * share))]

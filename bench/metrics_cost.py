@@ -1,8 +1,8 @@
-"""The cost of metrics for single-record Produce: `python bench/metrics_cost.py [--before path/to/oncelog]`.
+"""Measures the cost of metrics for single-record Produce: `python bench/metrics_cost.py [--before path/to/oncelog]`.
 
-Two brokers get the same load in turns (see compare.py): one that serves metrics, and was scraped, and one without the
-listener; or, with --before, one of a build that does not count at all. With --silent neither has the listener: that is
-the cost of counting alone.
+Two brokers get the same load in turns (see compare.py): one that serves metrics and was scraped, and one without the
+HTTP listener. With --before the second broker is of a build that counts nothing. With --silent neither broker has the
+listener, so only the cost of counting is measured.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ import urllib.request
 from pathlib import Path
 from typing import Final
 
-from compare import SETTINGS, TOPIC, TURNS, Build, RawClient, produce  # first: it sets sys.path
+from compare import SETTINGS, TOPIC, TURNS, Build, RawClient, produce  # imported first, because it sets sys.path
 
 import broker_cost as cost  # isort: skip
 from broker_process import BrokerProcess  # isort: skip
 
 PAIRS: Final = 4
-"""Two processes of the same build may differ by five percent, for as long as they live: so several pairs are
-measured."""
+"""The number of pairs of brokers: two processes of the same build may differ by five percent as long as they live, so
+several pairs are measured.
+"""
 REQUESTS: Final = 1500
 LIMIT: Final = 1.01
-"""The promise of the docs: at most one percent."""
+"""The highest ratio that the docs promise: at most one percent more."""
 
 
 def opened(stack: contextlib.ExitStack, *, tells: bool, before: str | None, silent: bool) -> Build:
@@ -39,14 +40,14 @@ def opened(stack: contextlib.ExitStack, *, tells: bool, before: str | None, sile
 
 
 def scrape(build: Build) -> None:
-    """Scrape once: Prometheus scrapes so rarely that the effect of a scrape on caches does not matter."""
+    """Scrape once, because Prometheus scrapes so rarely that the effect of a scrape on caches does not matter."""
     where = re.search(r"http on (\S+?)\)", build.broker.start_line)
     if where:
         urllib.request.urlopen(f"http://{where[1]}/metrics").read()
 
 
 def ratios(stack: contextlib.ExitStack, *, tells_first: bool, before: str | None, silent: bool) -> list[float]:
-    """The ratio, in turns, of the CPU of the broker with metrics to the CPU of the other."""
+    """Return for each turn the ratio of the CPU of the broker with metrics to the CPU of the other broker."""
     builds = {
         tells: opened(stack, tells=tells, before=before, silent=silent) for tells in (tells_first, not tells_first)
     }
@@ -55,7 +56,7 @@ def ratios(stack: contextlib.ExitStack, *, tells_first: bool, before: str | None
         for build in list(builds.values())[:: 1 if turn % 2 else -1]:
             with cost.pinned(build.broker.pid, together=True):
                 spent = load(build).cpu_us_per_request
-            if not turn:  # the first one warms up
+            if not turn:  # the first turn is a warm-up
                 scrape(build)
             else:
                 build.spent.setdefault("produce", []).append(spent)

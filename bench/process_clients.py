@@ -1,5 +1,5 @@
-"""Library clients that make small transactions, one after another, and the same work without: consume, process and
-produce one record with its offset; commit a few records.
+"""Runs library clients with small transactions one after another, and with the same work without transactions: they
+consume, process and produce one record with its offset, or commit a few records.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ CLOCK: Final = time.perf_counter
 
 
 class Steps(NamedTuple):
-    """Seconds of each one-record step: produced and committed one after the other, or in a transaction."""
+    """Seconds of each one-record step: once produced and committed one after the other, once in a transaction."""
 
     naive: list[float]
     transactional: list[float]
 
 
 class Commits(NamedTuple):
-    """Seconds of whole transactions, of their commits, and of the same records without a transaction."""
+    """Seconds of entire transactions, of their commits, and of the same records without a transaction."""
 
     whole: list[float]
     commit: list[float]
@@ -176,7 +176,9 @@ def _librdkafka_process(address: str, source: str, target: str, count: int, turn
 
 
 def librdkafka_commits(address: str, topic: str, partitions: int, records: int, count: int, turns: int) -> Commits:
-    """`records` to each of `partitions` in a transaction; the same by an idempotent producer and a flush, in turns."""
+    """Measure transactions with `records` records for each of `partitions` partitions, in turns with an idempotent
+    producer that flushes the same records.
+    """
     from confluent_kafka import Producer
 
     options = {"bootstrap.servers": address, "linger.ms": 0, "enable.idempotence": True}

@@ -1,8 +1,8 @@
-"""CPU seconds of a tree of processes, including ended ones.
+"""Measures the CPU seconds of a tree of processes, including processes that have ended.
 
-The kernel adds the time of a process that has ended to its parent's `children` time, but only where the parent waits
-for it. Spark's daemons, which fork the Python workers, do not wait. So the time that such a process had used before a
-round is included at the end of it; the time that it used within its last round is not.
+The kernel adds the time of an ended process to the `children` time of its parent, but only if the parent waits for the
+process. Spark's daemons, which fork the Python workers, do not wait for them. The result therefore includes the time
+that such an ended process had used before a measured round, but not the time that it used in its last round.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Final, NamedTuple
 
 TICKS: Final = os.sysconf("SC_CLK_TCK")
 SETTLE_SECONDS: Final = 20.0
-"""How long processes that are about to end may take for it: a query returns before its stream reader has ended."""
+"""The maximum number of seconds for ending processes, because a query returns before its stream reader has ended."""
 
 
 class Usage(NamedTuple):
-    """CPU seconds of a process, and of its children that have ended and were waited for."""
+    """CPU seconds of a process, and of its children that have ended and for which it has waited."""
 
     parent: int
     own: float
@@ -31,15 +31,18 @@ Snapshot = dict[int, Usage]
 
 
 class ProcessTree:
-    """A process and all its descendants, and the descendants of processes whose command line ends in its id and names
-    `helper`: such a process was started for it, but has another parent."""
+    """A process with all its descendants. The tree also includes the processes whose command line names `helper` and
+    ends in the process's id, with their descendants: such a process was started for this one, but has another parent.
+    """
 
     def __init__(self, root: int, helper: str) -> None:
         self._root = root
         self._helper = helper
 
     def cpu_of(self, do: Callable[[], object]) -> float:
-        """CPU seconds that the tree uses for `do`, until the processes that it has started last have ended or stay."""
+        """Return the CPU seconds that the tree uses for `do`, until the processes started last have ended or
+        are idle.
+        """
         before = self._snapshot()
         do()
         after = self._settled()
@@ -55,7 +58,9 @@ class ProcessTree:
         return parent not in before or parent not in after or after[parent].children > before[parent].children
 
     def _settled(self) -> Snapshot:
-        """Read when no process of the tree has used CPU for two clock ticks, so that an ending process has ended."""
+        """Return the usage when no process of the tree has used CPU for two clock ticks, so that an ending process has
+        ended.
+        """
         deadline = time.monotonic() + SETTLE_SECONDS
         last = self._snapshot()
         while time.monotonic() < deadline:
@@ -93,7 +98,9 @@ class ProcessTree:
 
 
 def _usage(path: Path) -> Usage | None:
-    """None if the process has ended meanwhile. A process that has ended and was not waited for still exists."""
+    """Return the usage of a process; None if the process has ended meanwhile. An ended process for which nobody has
+    waited still has an entry.
+    """
     try:
         fields = (path / "stat").read_text().rpartition(")")[2].split()
     except OSError:

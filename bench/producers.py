@@ -1,6 +1,6 @@
-"""100,000 producer ids in one partition: memory, expiry, reopening.
+"""Measures 100,000 producer ids in one partition: memory, expiry, reopening.
 
-They are in a log of this process, so that memory and stalls can be measured directly.
+The producers are in a log of this process, so that memory and stalls can be measured directly.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ DAY_MS = 86_400_000
 
 
 def headers(producers: int, batches: int) -> Iterator[tuple[int, ...]]:
-    """The headers of `batches` rounds of one-record batches, one of each producer per round."""
+    """Yield the headers of one-record batches in `batches` rounds, each of which has one batch of each producer."""
     now = time.time_ns() // 1_000_000
     offset = 0
     for sequence in range(batches):
@@ -36,7 +36,7 @@ def headers(producers: int, batches: int) -> Iterator[tuple[int, ...]]:
 
 
 def memory_of_producers(count: int) -> float:
-    """MB of resident memory that producers with full windows take."""
+    """Return how many MB of resident memory producers with full windows take."""
     process = psutil.Process()
     gc.collect()
     before = process.memory_info().rss
@@ -49,14 +49,14 @@ def memory_of_producers(count: int) -> float:
 
 @dataclass
 class Stalls:
-    """The longest times for which the event loop would be blocked, in ms."""
+    """The longest times in ms for which the event loop would be blocked."""
 
     expiry: float
     image: float
 
 
 def stalls(count: int) -> Stalls:
-    """The stalls of an expiry of all producers, slice by slice, and of a snapshot of them."""
+    """Measure the stalls of an expiry of all producers, slice by slice, and of a snapshot of them."""
     state = ProducerState(LogConfig())
     for header in headers(count, 1):
         state.follow(header)
@@ -77,7 +77,9 @@ def stalls(count: int) -> Stalls:
 
 
 def reopening(directory: str, count: int) -> tuple[float, float]:
-    """Seconds to open a log with `count` producers, two batches each: (after a crash, after a clean shutdown)."""
+    """Return the seconds to open a log with `count` producers that have two batches each: (after a crash, after a clean
+    shutdown).
+    """
     path = os.path.join(directory, "many-0")
 
     def opened(**options: bool | int) -> PartitionLog:

@@ -1,6 +1,6 @@
-"""A raw Kafka client for load: prepared requests over one blocking socket, no library between us and the broker.
+"""A raw Kafka client for load: it sends prepared requests over one blocking socket, without a client library.
 
-It costs little itself, so that the broker is measured.
+The client uses little CPU itself, so that the broker is measured.
 """
 
 from __future__ import annotations
@@ -19,7 +19,9 @@ SIZE = Struct(">i")
 
 
 class RawClient:
-    """One connection. `call` waits for the answer; `pipeline` keeps a window of prepared requests in flight."""
+    """One connection. A raw connection; `call` waits for the response, and `pipeline` keeps a window of prepared
+    requests in flight.
+    """
 
     def __init__(self, port: int, host: str = "127.0.0.1") -> None:
         self.socket = socket.create_connection((host, port), timeout=30)
@@ -34,7 +36,7 @@ class RawClient:
         return decoded(self.read_frame(), api, version)
 
     def pipeline(self, request: Buffer, count: int, window: int) -> Iterator[bytes]:
-        """Send `request` `count` times with at most `window` unanswered; yields the answers' frames."""
+        """Send `request` `count` times with at most `window` in flight; yield the frames of the responses."""
         sent = answered = 0
         burst = bytes(request) * window
         size = len(request)
@@ -47,7 +49,7 @@ class RawClient:
             answered += 1
 
     def pipeline_all(self, requests: Sequence[bytes], window: int) -> Iterator[bytes]:
-        """Send each of `requests` with at most `window` unanswered; yields the answers' frames."""
+        """Send each of `requests` with at most `window` in flight; yield the frames of the responses."""
         sent = answered = 0
         while answered < len(requests):
             room = min(window - (sent - answered), len(requests) - sent)
@@ -69,7 +71,9 @@ class RawClient:
         return frame
 
     def skip_frame(self, scratch: memoryview) -> int:
-        """Read one answer into `scratch` and forget it; its size. For large fetches: no new memory is touched."""
+        """Read one response into `scratch`, drop it, and return its size in bytes. Reading into `scratch` touches no
+        new memory, even for large fetches.
+        """
         self._receive_exactly(scratch[:4])
         (size,) = SIZE.unpack_from(scratch)
         self._receive_exactly(scratch[:size])
@@ -90,7 +94,7 @@ class RawClient:
 
 
 def prepared(request: Any, api: ApiKey, version: int) -> bytes:
-    """The whole frame of a request."""
+    """Return the complete frame of a request."""
     header = RequestHeader(
         request_api_key=api, request_api_version=version, correlation_id=1, client_id="oncelog-bench"
     )
@@ -100,6 +104,6 @@ def prepared(request: Any, api: ApiKey, version: int) -> bytes:
 
 
 def decoded(frame: bytes, api: ApiKey, version: int) -> Any:
-    """The response in a frame."""
+    """Return the parsed response in a frame."""
     _, position = codec(ResponseHeader, response_header_version(api, version)).decode_from(frame)
     return codec(response_type(api), version).decode(frame, position)

@@ -1,7 +1,8 @@
-"""`make bench`: the cost of the broker and its start-up time, printed as a table and stored in bench/ (`kept.py`).
+"""Implements `make bench`: measures the costs of the broker and its start-up time, prints them as a table, and stores
+them in bench/ (`kept.py`).
 
-Seconds depend on the machine; read the CPU figures and the ratios. The library clients run one after another against
-the same broker, A B A B, and the better of two rounds counts.
+Seconds depend on the machine, so the CPU numbers and the ratios are more meaningful. The library clients run one after
+another against the same broker, A B A B, and the better of two rounds counts.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ BROKER_SETTINGS = {"log.retention.check.interval.ms": "200"}
 
 
 def start_up(table: Table, rounds: int) -> None:
-    """From the start of the process to the first acknowledged record, on an empty directory."""
+    """Measure the time from the start of the process to the first acknowledged record, in an empty directory."""
     taken, resident = [], []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory() as directory:
@@ -100,7 +101,7 @@ def producers(table: Table, ids: int) -> None:
 
 
 def batches(table: Table, client: RawClient, pid: int, megabytes: int) -> None:
-    """Produce, then fetch, in batches: wire bytes per broker CPU second."""
+    """Produce, then fetch, in batches; measure wire bytes per broker CPU second."""
     for kilobytes in (16, 64, 256, 1024):
         plain = cost.batch(kilobytes * 1024, 1000)
         packed = cost.batch(kilobytes * 1024, 1000, Compression.LZ4)
@@ -128,7 +129,7 @@ def batches(table: Table, client: RawClient, pid: int, megabytes: int) -> None:
 
 
 def fetch(client: RawClient, pid: int, topic: str, batch: bytes) -> float:
-    """The best of three: a log read again and again."""
+    """Return the best of three measurements of a log that is read repeatedly."""
     requests, total = cost.readable_log(client, topic, batch)
     cost.fetch_cost(client, pid, requests, total, 1)
     return max(cost.fetch_cost(client, pid, requests, total, 8).gb_per_cpu_second for _ in range(3))
@@ -156,7 +157,7 @@ async def library_rounds(table: Table, broker: BrokerProcess, records: int) -> N
 
 
 def compaction(table: Table, records: int) -> None:
-    """A compacted topic, cleaned while a client asks for something small again and again."""
+    """Measure a cleaning of a compacted topic while a client repeatedly sends a small request."""
     with (
         tempfile.TemporaryDirectory() as directory,
         BrokerProcess(Path(directory) / "data", cleaner.BROKER_SETTINGS, log_level="info") as broker,
@@ -164,7 +165,7 @@ def compaction(table: Table, records: int) -> None:
     ):
         keys = records // 100
         what = f"compacting {records:,} records of {keys:,} keys"
-        # Three times the same; the best counts, as other processes on the machine only make it worse.
+        # Of three equal rounds the best counts, because other processes on the machine can only make a result worse.
         rounds = [cleaner.measured_cleaning(client, broker, f"compact-{n}", records, keys) for n in range(3)]
         least = {name: min(getattr(found, name) for found in rounds) for name in vars(rounds[0])}
         table.add(f"{what}: broker CPU", least["cpu_seconds"], "s", at_most=5 * records / 1e6)
@@ -194,7 +195,7 @@ def consumer_groups(table: Table, scale: int) -> None:
         cost.pinned(broker.pid, together=True),
     ):
         spent = consumer_groups_cost(broker.port, broker.pid, members, topics, partitions, 20_000 // scale)
-        broker.kill()  # to close 10,000 logs takes long, and is not measured
+        broker.kill()  # closing 10,000 logs is slow, and is not measured
     what = f"a group of {members:,} members and {topics * partitions:,} partitions (KIP-848)"
     table.add(f"{what}: a member joins", spent.join_us, "CPU us/request")
     table.add("heartbeat of a stable member", spent.heartbeat_us, "CPU us/request", at_most=30)
@@ -252,7 +253,7 @@ ALONE: Final[dict[str, Callable[[Table, int], None]]] = {
     "spark-sink": lambda table, scale: spark_sink.measure(table.add, scale),
     "spark-source": lambda table, scale: spark_source.measure(table.add, scale),
 }
-"""Parts that start their own brokers."""
+"""Parts of the benchmark that start their own brokers."""
 TOGETHER: Final[dict[str, Callable[[Table, RawClient, BrokerProcess, int], None]]] = {
     "single": lambda table, client, broker, scale: single_records(table, client, broker.pid, 20_000 // scale),
     "producers": lambda table, client, broker, scale: producers(table, 100_000 // scale),
@@ -260,7 +261,7 @@ TOGETHER: Final[dict[str, Callable[[Table, RawClient, BrokerProcess, int], None]
     "batches": _batches,
     "libraries": lambda table, client, broker, scale: asyncio.run(library_rounds(table, broker, 50_000 // scale)),
 }
-"""Parts that share one broker."""
+"""Parts of the benchmark that share one broker."""
 
 
 if __name__ == "__main__":

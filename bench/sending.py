@@ -1,7 +1,8 @@
-"""Ways to send 1 MB of a file that is in the page cache: `python bench/sending.py [--directory PATH] [--turns N]`.
+"""Compares ways to send 1 MB of a file that is in the page cache: `python bench/sending.py [--directory PATH] [--turns
+N]`.
 
-Printed is the CPU of the sending process per MB, median with lowest and highest turn; the ways take turns A B B A. The
-receiver is a process of its own on the loopback interface.
+The program prints the CPU of the sending process per MB as median, lowest and highest turn; the ways run in turns A B B
+A. The receiver is a separate process on the loopback interface.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ while connection.recv_into(scratch):
 
 
 def ways(connection: socket.socket, file: int) -> dict[str, Callable[[int], None]]:
-    """Name -> what sends the portion of the file at a position."""
+    """Name of a way -> function that sends the portion of the file at a position."""
     mapping = mmap.mmap(file, FILE_BYTES, access=mmap.ACCESS_READ)
     whole = memoryview(mapping)
 

@@ -1,6 +1,6 @@
-"""The time of one small batch of a stream with Spark, by the kind of sink.
+"""Measures the time of one small batch of a stream with Spark, by the kind of sink.
 
-The source (`spark_source.py`), the sink (`spark_sink.py`) and latency (`spark_latency.py`) have parts of their own.
+Separate parts measure the source (`spark_source.py`), the sink (`spark_sink.py`) and the latency (`spark_latency.py`).
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ def measure(add: Add, scale: int) -> None:
 
 
 def _micro_batches(add: Add, spark: Any, address: str, directory: str, count: int) -> None:
-    """How long one small batch takes, from trigger to trigger: of several rounds in turns the least median."""
+    """Measure how long one small batch takes, from trigger to trigger; the lowest median of several rounds in turns
+    counts.
+    """
     topic = "small"
     asyncio.run(_fill(address, topic, 100, 20 * count))
     asyncio.run(_create(address, "small-out"))
@@ -55,7 +57,7 @@ def _micro_batches(add: Add, spark: Any, address: str, directory: str, count: in
         "exactly once": lambda: run("oncelog", **topic_options),
     }
     best = dict.fromkeys(ways, float("inf"))
-    for turn in range(ROUNDS + 1):  # the first warms up
+    for turn in range(ROUNDS + 1):  # the first round is a warm-up
         for name, do in ways.items():
             taken = do()
             if turn:

@@ -1,11 +1,11 @@
-"""How long one record takes through a streaming query, from topic to topic: from produced to visible.
+"""Measures how long one record takes through a streaming query, from topic to topic: from produced to visible.
 
 A query copies records between topics of two partitions. A client produces one record, waits until a read_committed
-consumer has seen the copy, pauses, and produces the next one: so each record is a micro-batch of its own, and the query
-is idle before it. Ours and Spark's own connector take turns in one session. The phases are those of Spark's progress
-(milliseconds); CPU milliseconds for each record are those of the JVM, of all processes below it (Python's, and those
-that Hadoop's local file system starts for each file of the checkpoint), and of the broker. The last figures are those
-of an idle query.
+consumer has seen the copy, pauses, and produces the next record. So each record is a separate micro-batch, and the
+query is idle before it. oncelog's connector and Spark's own connector take turns in one session. The phases are those
+of Spark's progress, in milliseconds. The CPU milliseconds for each record are those of the JVM, of all its descendant
+processes (Python, and the processes that Hadoop's local file system starts for each file of the checkpoint), and of the
+broker. The last results are those of an idle query.
 """
 
 from __future__ import annotations
@@ -35,11 +35,13 @@ ROOT: Final = Path(__file__).parent.parent
 PARTITIONS: Final = 2
 IDLE_PARTITIONS: Final = 1000
 RECORDS: Final = 16
-"""In each turn."""
+"""The number of records in each turn."""
 TURNS: Final = 4
 PAUSE_SECONDS: Final = 0.2
 WARM_UP: Final = 8
-"""Records at the start of each turn that do not count: the query's processes start, the JVM compiles."""
+"""The number of records at the start of each turn that do not count, because the query's processes start and the JVM
+compiles.
+"""
 TIMEOUT_SECONDS: Final = 60.0
 PHASES: Final = ("latestOffset", "queryPlanning", "walCommit", "addBatch", "commitOffsets", "triggerExecution")
 READ_COMMITTED: Final = {"kafka.isolation.level": "read_committed"}
@@ -47,7 +49,7 @@ READ_COMMITTED: Final = {"kafka.isolation.level": "read_committed"}
 
 @dataclass(frozen=True)
 class Way:
-    """A query to measure: the source's and the sink's format and options."""
+    """A query to measure: format and options of the source and of the sink."""
 
     name: str
     format: str
@@ -68,12 +70,12 @@ PEER: Final = (
 
 @dataclass
 class Taken:
-    """The figures of one kind of sink: milliseconds each."""
+    """The results of one kind of sink, all in milliseconds."""
 
     visible: list[float] = field(default_factory=list)
     phases: dict[str, list[float]] = field(default_factory=lambda: {name: [] for name in PHASES})
     cpu: dict[str, list[float]] = field(default_factory=lambda: {"JVM": [], "Python": [], "broker": []})
-    """For each record, one figure a turn."""
+    """CPU for each record; each turn adds one number."""
 
 
 def measure(add: Add, scale: int) -> None:
@@ -98,8 +100,9 @@ def measure(add: Add, scale: int) -> None:
 
 
 def _connector(version: str) -> list[Path]:
-    """The jars of Spark's connector of the same minor version, which its stream source requires; empty if they are not
-    installed."""
+    """Return the jars of Spark's connector of the same minor version, which its stream source requires; empty if they
+    are not available.
+    """
     try:
         jars = connector()
     except Unavailable as error:
@@ -129,12 +132,12 @@ def in_turns(add: Add, spark: Any, broker: BrokerProcess, directory: str, ways: 
 
 
 def idle(add: Add, spark: Any, broker: BrokerProcess, partitions: int, seconds: float) -> None:
-    """CPU of a query without new records."""
+    """Measure the CPU of a query without new records."""
     asyncio.run(_create(broker.address, "idle", partitions=partitions))
     options = {"kafka.bootstrap.servers": broker.address, "subscribe": "idle"}
     query = spark.readStream.format("oncelog").options(**options).load().writeStream.format("noop").start()
     try:
-        time.sleep(10)  # the query starts, and its pauses grow
+        time.sleep(10)  # the query starts, and the pauses between its lookups grow
         before, began = _cpu_seconds(_pid(spark), broker.pid), time.perf_counter()
         time.sleep(seconds)
         after, passed = _cpu_seconds(_pid(spark), broker.pid), time.perf_counter() - began
@@ -146,13 +149,13 @@ def idle(add: Add, spark: Any, broker: BrokerProcess, partitions: int, seconds: 
 
 
 def _pid(spark: Any) -> int:
-    """The pid of the JVM."""
+    """Return the process id of the JVM."""
     pid: int = spark.sparkContext._gateway.proc.pid
     return pid
 
 
 def _turn(spark: Any, broker: BrokerProcess, directory: str, way: Way, taken: Taken, count: int) -> None:
-    """One query, from its start to its end. Raises TimeoutError if a record does not arrive."""
+    """Run one query from its start to its end. Raises TimeoutError if a record does not arrive."""
     from confluent_kafka import Consumer, Producer, TopicPartition
 
     name = uuid.uuid4().hex
@@ -191,7 +194,7 @@ def _turn(spark: Any, broker: BrokerProcess, directory: str, way: Way, taken: Ta
 
 
 def _wait_for(consumer: Any, query: Any, value: bytes) -> None:
-    """Until the consumer has this record. Raises TimeoutError."""
+    """Wait until the consumer has this record. Raises TimeoutError."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while time.monotonic() < deadline:
         message = consumer.poll(1)
@@ -201,7 +204,7 @@ def _wait_for(consumer: Any, query: Any, value: bytes) -> None:
 
 
 def _cpu_seconds(jvm_pid: int, broker_pid: int) -> dict[str, float]:
-    """Used so far by the JVM, by the processes that it has started, and by the broker."""
+    """Return the CPU seconds used so far by the JVM, by the processes that it has started, and by the broker."""
     jvm = psutil.Process(jvm_pid)
     own = jvm.cpu_times()
     python = own.children_user + own.children_system
@@ -209,7 +212,7 @@ def _cpu_seconds(jvm_pid: int, broker_pid: int) -> dict[str, float]:
         try:
             python += sum(each.cpu_times()[:4])
         except psutil.NoSuchProcess:
-            continue  # the process has ended since, and its time is included in its parent's from now on
+            continue  # the process has ended; its parent's time now includes its time
     broker = psutil.Process(broker_pid).cpu_times()
     return {"JVM": own.user + own.system, "Python": python, "broker": broker.user + broker.system}
 

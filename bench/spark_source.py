@@ -1,9 +1,12 @@
-"""The source compared with Spark's own connector: rows per CPU second of the JVM and all Python processes, in turns.
+"""Compares the source with Spark's own connector, in turns: rows per CPU second of the JVM and all Python processes.
 
-Two kinds of query, of records of 100 B and 1 KB, over several numbers of partitions:
+Two kinds of query are measured, with records of 100 B and 1 KB, and several numbers of partitions:
 
 - a batch read (`spark.read`) into `noop`, most of which is the reading itself;
 - a short stream (`trigger(availableNow=True)`), of which the start of Python processes is a large part.
+
+A source in Python that repeats an Arrow batch made beforehand ("nothing, in Python") takes turns with both: what it
+takes is the price of Spark's API for sources in Python. Its ratio to the connector is the highest that is possible.
 """
 
 from __future__ import annotations
@@ -11,8 +14,8 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable
-from typing import Any, Final
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
 
 from spark_turns import CONNECTOR, Session, rates, session, tree_of
 from table import Add
@@ -25,10 +28,20 @@ ROWS: Final = {100: 300_000, 1000: 80_000}
 BATCH_PARTITIONS: Final = (1, 4)
 STREAM_PARTITIONS: Final = (1, 4, 16)
 BATCH_GOALS: Final = {100: 2.0, 1000: 1.5}
-"""Ratio to Spark's connector, by the size of a record."""
+"""The required ratio to Spark's connector, by the size of a record."""
 STREAM_GOAL: Final = 1.0
 WARM_UPS: Final = 2
-"""The JVM compiles hot code: the first rounds of either side are slower."""
+"""The number of warm-up rounds: the JVM compiles hot code, so the first rounds of either side are slower."""
+NOTHING: Final = "nothing, in Python"
+
+
+class Load(NamedTuple):
+    """The input of a query: a topic, or rows of a source that does nothing. `size` is the size of a value in bytes."""
+
+    topic: str
+    rows: int
+    size: int
+    partitions: int
 
 
 def measure(add: Add, scale: int) -> None:
@@ -49,23 +62,28 @@ def _measure(add: Add, session: Session, scale: int) -> None:
         worker = _worker(address, _topic(size, 1))
         add(f"source, {size} B, the Python worker alone", worker, "rows/CPU s", at_least=target)
         for partitions in BATCH_PARTITIONS:
-            found = _rates(session, _batch_read, _topic(size, partitions), rows)
+            found = _rates(session, _batch_read, Load(_topic(size, partitions), rows, size, partitions))
             _add(add, f"batch read, {size} B, {_counted(partitions)}", found, BATCH_GOALS[size])
         for partitions in STREAM_PARTITIONS:
-            found = _rates(session, _short_stream, _topic(size, partitions), rows)
+            found = _rates(session, _short_stream, Load(_topic(size, partitions), rows, size, partitions))
             _add(add, f"short AvailableNow query, {size} B, {_counted(partitions)}", found, STREAM_GOAL)
     rows = ROWS[100] // scale
     asyncio.run(_fill(address, "varying", rows, BATCH_PARTITIONS[-1], lambda number: b"x" * (60 + number * 7919 % 80)))
     what = f"batch read, values of 60 to 139 B, {_counted(BATCH_PARTITIONS[-1])}"
-    _add(add, what, _rates(session, _batch_read, "varying", rows), None)
+    load = Load("varying", rows, 100, BATCH_PARTITIONS[-1])
+    _add(add, what, _rates(session, _batch_read, load), None)
 
 
 def _rates(
-    session: Session, read: Callable[[Session, str, str], Callable[[], None]], topic: str, rows: int
+    session: Session, read: Callable[[Session, str, Mapping[str, str]], Callable[[], None]], load: Load
 ) -> dict[str, float]:
-    names = {"oncelog": "oncelog", **({CONNECTOR: "kafka"} if session.has_peer else {})}
-    ways = {who: read(session, name, topic) for who, name in names.items()}
-    return rates(tree_of(session.spark), ways, rows, warm_ups=WARM_UPS)
+    topic = _options(session.address, load.topic)
+    ways = {
+        NOTHING: read(session, "python-noop", {name: str(value) for name, value in load._asdict().items()}),
+        "oncelog": read(session, "oncelog", topic),
+        **({CONNECTOR: read(session, "kafka", topic)} if session.has_peer else {}),
+    }
+    return rates(tree_of(session.spark), ways, load.rows, warm_ups=WARM_UPS)
 
 
 def _topic(size: int, partitions: int) -> str:
@@ -80,11 +98,12 @@ def _add(add: Add, what: str, found: dict[str, float], goal: float | None) -> No
     for who, rate in found.items():
         add(f"{what}: {who}", rate, "rows/CPU s")
     if CONNECTOR in found:
+        add(f"{what}: {NOTHING}, to {CONNECTOR}", found[NOTHING] / found[CONNECTOR], "ratio")
         add(f"{what}, to {CONNECTOR}", found["oncelog"] / found[CONNECTOR], "ratio", at_least=goal)
 
 
 def _options(address: str, topic: str) -> dict[str, str]:
-    """The peer reads committed records, too, as ours does by default."""
+    """Spark's connector must also read committed records, as oncelog's source does by default."""
     return {
         "subscribe": topic,
         "kafka.bootstrap.servers": address,
@@ -93,17 +112,17 @@ def _options(address: str, topic: str) -> dict[str, str]:
     }
 
 
-def _batch_read(session: Session, name: str, topic: str) -> Callable[[], None]:
+def _batch_read(session: Session, name: str, options: Mapping[str, str]) -> Callable[[], None]:
     def read() -> None:
-        table = session.spark.read.format(name).options(**_options(session.address, topic)).load()
+        table = session.spark.read.format(name).options(**options).load()
         table.write.format("noop").mode("overwrite").save()
 
     return read
 
 
-def _short_stream(session: Session, name: str, topic: str) -> Callable[[], None]:
+def _short_stream(session: Session, name: str, options: Mapping[str, str]) -> Callable[[], None]:
     def read() -> None:
-        table = session.spark.readStream.format(name).options(**_options(session.address, topic)).load()
+        table = session.spark.readStream.format(name).options(**options).load()
         checkpoint = f"{session.directory}/{uuid.uuid4().hex}"
         writer = table.writeStream.format("noop").option("checkpointLocation", checkpoint)
         writer.trigger(availableNow=True).start().awaitTermination()
@@ -112,7 +131,7 @@ def _short_stream(session: Session, name: str, topic: str) -> Callable[[], None]
 
 
 def _worker(address: str, topic: str) -> float:
-    """The Python part of a task, without Spark: from the broker to Arrow batches. The best of three rounds."""
+    """Measure the Python part of a task without Spark, from the broker to Arrow batches. The best of three rounds."""
     from oncelog_pipeline.spark.data_source import OncelogDataSource
 
     reader: Any = OncelogDataSource({"kafka.bootstrap.servers": address, "subscribe": topic}).reader(None)  # type: ignore[arg-type]

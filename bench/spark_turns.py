@@ -1,6 +1,7 @@
-"""A session of Spark with a broker, and ways of doing the same work in it, in turns, by their CPU seconds.
+"""Provides a Spark session with a broker, and measures the CPU seconds of different ways of doing the same work in it,
+in turns.
 
-Spark's own Kafka connector is four jars from Maven; if none fits a release that this PySpark can run, it is skipped,
+Spark's own Kafka connector consists of four jars from Maven; if no release fits this PySpark, the connector is skipped,
 and a line says so. The JVM is configured as for users, with both compilers, and the session's Python is the one that
 `set_environment()` chooses.
 """
@@ -30,14 +31,14 @@ SETTINGS: Final = {
     "spark.executor.heartbeatInterval": "60s",
     "spark.network.timeout": "600s",
     "spark.driver.memory": "1g",
-    # Tests switch the JVM's second compiler off; users' queries have it.
+    # Tests disable the JVM's second compiler, but users' queries have it.
     "spark.driver.extraJavaOptions": "-XX:+UseSerialGC -Xss2m",
     "spark.ui.showConsoleProgress": "false",
 }
 
 
 class Session(NamedTuple):
-    """`directory` is for checkpoints; `has_peer`: whether Spark's own connector is installed."""
+    """A session; `directory` is for checkpoints, and `has_peer` says whether Spark's own connector is available."""
 
     spark: Any
     address: str
@@ -47,13 +48,13 @@ class Session(NamedTuple):
 
 @contextmanager
 def session() -> Iterator[Session | None]:
-    """None if PySpark is not installed."""
+    """Yield a session; None if PySpark is not installed."""
     if find_spec("pyspark") is None:
         print("Spark is skipped: make pipeline", file=sys.stderr)
         yield None
         return
     sys.path.insert(0, str(ROOT / "tests" / "spark"))
-    # Workers import the sink that does nothing by its name.
+    # Workers import the sink of python_noop.py by its name.
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
     from python_noop import PythonNoop
     from spark_session import started
@@ -72,12 +73,14 @@ def session() -> Iterator[Session | None]:
 
 
 def tree_of(spark: Any) -> ProcessTree:
-    """The JVM of a session and the Python processes that it has started, the one they are forked from included."""
+    """Return the JVM of a session and the Python processes that it has started, including the process from which they
+    are forked.
+    """
     return ProcessTree(spark.sparkContext._gateway.proc.pid, "oncelog_pipeline.spark.template_process")
 
 
 def rates(tree: ProcessTree, ways: dict[str, Callable[[], None]], rows: int, *, warm_ups: int = 1) -> dict[str, float]:
-    """Rows per CPU second of each way: the median of TURNS rounds, in turns, after `warm_ups` rounds."""
+    """Return the rows per CPU second of each way: the median of TURNS rounds, in turns, after `warm_ups` rounds."""
     spent: dict[str, list[float]] = {name: [] for name in ways}
     for turn in range(warm_ups + TURNS):
         for name, do in ways.items():
@@ -88,8 +91,9 @@ def rates(tree: ProcessTree, ways: dict[str, Callable[[], None]], rows: int, *, 
 
 
 def connector_jars() -> list[Path]:
-    """The jars of Spark's own Kafka connector; none if they cannot be downloaded, which a line on standard error
-    reports."""
+    """Return the jars of Spark's own Kafka connector; none if they cannot be downloaded, which a line on standard error
+    reports.
+    """
     try:
         return connector()
     except Unavailable as error:

@@ -1,4 +1,4 @@
-"""The table that a benchmark prints and keeps."""
+"""The table that a benchmark prints and stores."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Row:
 
 
 class Add(Protocol):
-    """Adds a row."""
+    """Adds a row to the table."""
 
     def __call__(
         self, what: str, value: float, unit: str, *, at_most: float | None = None, at_least: float | None = None

@@ -1,8 +1,9 @@
-"""The cost of TLS for the broker: processor time for each small request, for each GB fetched, for each connection.
+"""Measures the cost of TLS for the broker: processor time for each small request, for each GB fetched, for each
+connection.
 
 `python bench/run.py --only tls` starts a broker with both listeners, and sends requests to both in turns, A B A B, so
-that other load on the machine affects both. Processor time is the broker's; the median of the turns counts, and of
-their ratios.
+that other load on the machine affects both. Only the broker's processor time counts; the results are the median of the
+turns, and the median of their ratios.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ FETCH_BYTES = 8 * 900_000
 
 Connect = Callable[[], socket.socket]
 Work = Callable[[Connect, int], float]
-"""Does the work so many times; in units of the reported figure."""
+"""Does the work a number of times, and returns how much was done in units of the reported result."""
 
 
 def measure(add: Add, scale: int) -> None:
@@ -46,7 +47,7 @@ def measure(add: Add, scale: int) -> None:
                 for listener in ("PLAINTEXT", "SSL"):
                     with cost.pinned(broker.process.pid, together=True):
                         used = _measured(broker, listener, work, max(1, count // scale))
-                    if turn:  # the first one warms up
+                    if turn:  # the first turn is a warm-up
                         spent.setdefault((name, listener), []).append(used)
     for name, unit, factor in (
         ("produce, 1 record of 100 B per request", "CPU us/request", 1e6),
@@ -108,4 +109,4 @@ WORK: dict[str, tuple[Work, int]] = {
     "fetch, 900 KB batches": (_gigabytes, 40),
     "connections": (_connections, 1_000),
 }
-"""The work, and how often it is done in a turn."""
+"""Name -> the work, and how often it is done in a turn."""

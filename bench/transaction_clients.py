@@ -1,6 +1,7 @@
-"""Library clients that produce as fast as they can for a while: plainly, idempotently, in transactions of 100 ms.
+"""Runs library clients that produce as fast as they can for a limited time: plainly, idempotently, or in transactions
+of 100 ms.
 
-A client's CPU is that of this process, all threads: only the client runs in it.
+A client's CPU is that of all threads of this process, in which only the client runs.
 """
 
 from __future__ import annotations
@@ -14,19 +15,20 @@ PLAIN, IDEMPOTENT, TRANSACTIONAL = "plain", "idempotent", "transactional"
 KINDS: Final = (PLAIN, IDEMPOTENT, TRANSACTIONAL)
 TRANSACTION_SECONDS: Final = 0.1
 LOOK_EVERY: Final = 100
-"""Records between two looks at the clock."""
+"""The number of records between two readings of the clock."""
 LINGER_MS: Final = 5
 IN_FLIGHT: Final = 5
-"""Requests in flight: as many as idempotence allows; librdkafka would have no limit without it, and Kafka's own client
-has this one."""
+"""The maximum number of requests in flight, which is what idempotence allows; librdkafka would have no limit without
+idempotence, and Kafka's own client has this limit.
+"""
 BUFFER_KILOBYTES: Final = 32_768
-"""Kafka's default: a larger one would be sent when the transaction ends, long after its 100 ms."""
+"""Kafka's default buffer size in KB: a larger buffer would be sent when the transaction ends, long after its 100 ms."""
 TIMEOUT_SECONDS: Final = 60.0
 CLOCK: Final = time.perf_counter
 
 
 class Produced(NamedTuple):
-    """The records produced in so many seconds, and the client's CPU for them."""
+    """The number of records produced in so many seconds, and the client's CPU seconds for them."""
 
     records: int
     seconds: float
@@ -34,14 +36,14 @@ class Produced(NamedTuple):
 
 
 class BatchSize(NamedTuple):
-    """Bytes of a record, and of a batch at most."""
+    """Bytes of a record, and the maximum bytes of a batch."""
 
     record_bytes: int
     batch_bytes: int
 
 
 class Way(NamedTuple):
-    """How to produce: in which of KINDS, where to, for how long."""
+    """How to produce: which of KINDS, to which topic, and for how long."""
 
     kind: str
     address: str
@@ -51,7 +53,7 @@ class Way(NamedTuple):
 
 
 class Measured:
-    """Counts from when it was made."""
+    """Counts records, time and CPU from its creation on."""
 
     def __init__(self, seconds: float) -> None:
         self.records = 0
@@ -92,7 +94,7 @@ async def aiokafka_produce(way: Way) -> Produced:
 
 
 async def _produce(way: Way, producer: Any, transaction: Callable[[], Any]) -> Produced:
-    """Produce with an asyncio client: both have the same methods."""
+    """Produce with an asyncio client; both asyncio clients have the same methods."""
     value, topic, send = b"v" * way.batch.record_bytes, way.topic, producer.send
     measured = Measured(way.seconds)
     while CLOCK() < measured.ends_at:
@@ -107,7 +109,7 @@ async def _produce(way: Way, producer: Any, transaction: Callable[[], Any]) -> P
 
 
 async def _send_until(measured: Measured, until: float, send: Any, topic: str, value: bytes) -> asyncio.Future[Any]:
-    """Send until then; the future of the last record."""
+    """Send records until this time, and return the future of the last record."""
     while True:
         for _ in range(LOOK_EVERY):
             future: asyncio.Future[Any] = await send(topic, value)
@@ -178,7 +180,7 @@ def _librdkafka_send(producer: Any, topic: str, value: bytes) -> None:
     while True:
         try:
             return producer.produce(topic, value)
-        except BufferError:  # its queue is full
+        except BufferError:  # librdkafka's queue is full
             producer.poll(0.01)
 
 

@@ -1,7 +1,8 @@
-"""Transactions as prepared requests over raw connections: their cost for the broker, without a library.
+"""Sends transactions as prepared requests over raw connections, to measure their cost for the broker without a client
+library.
 
-librdkafka, aiokafka and Kafka before 4.0 use V1: partitions and offsets are registered by separate requests. V2 is
-KIP-890: Produce and TxnOffsetCommit register them, and each transaction has its own epoch.
+librdkafka, aiokafka and Kafka before 4.0 use V1, in which separate requests add partitions and offsets. V2 is KIP-890:
+Produce and TxnOffsetCommit add them, and each transaction has its own epoch.
 """
 
 from __future__ import annotations
@@ -44,16 +45,18 @@ PASSES_WITHIN_SECONDS: Final = 20.0
 API_KEY: Final = slice(4, 6)
 ADD_PARTITIONS: Final = ApiKey.ADD_PARTITIONS_TO_TXN.to_bytes(2, "big")
 LAST_ERROR: Final = slice(-5, -3)
-"""Where the answer to AddPartitionsToTxn v3 has the error of its last partition; all have the same."""
+"""The position of the last partition's error in the response to AddPartitionsToTxn v3; all partitions have the same
+error.
+"""
 CONCURRENT: Final = ErrorCode.CONCURRENT_TRANSACTIONS.to_bytes(2, "big")
 BACKOFF_SECONDS: Final = 0.001
 
 Requests = list[bytes]
-"""The frames of one transaction, each to be sent when the previous one is answered."""
+"""The frames of one transaction; each is sent after the response to the previous one."""
 
 
 def find_coordinator(client: RawClient, key: str, kind: int) -> None:
-    """It also makes the broker create the internal topic."""
+    """Find the coordinator; the request also makes the broker create the internal topic."""
     deadline = time.monotonic() + PASSES_WITHIN_SECONDS
     request = FindCoordinatorRequest(key=key, key_type=kind)
     while (code := client.call(request, ApiKey.FIND_COORDINATOR, FIND_VERSION).error_code) in PASSING:
@@ -65,7 +68,7 @@ def find_coordinator(client: RawClient, key: str, kind: int) -> None:
 
 
 class Batch(NamedTuple):
-    """The batch for each partition."""
+    """The number of records in each partition's batch, and the bytes of a record."""
 
     records: int
     record_bytes: int
@@ -76,7 +79,9 @@ ONE_RECORD: Final = Batch(1, 100)
 
 @dataclass
 class RawProducer:
-    """One producer over one connection. Without a transactional id it is idempotent, and with `version` 0 not that."""
+    """One producer over one connection. Without a transactional id the producer is idempotent; with `version` 0 it is
+    not idempotent either.
+    """
 
     client: RawClient
     topic: str
@@ -112,7 +117,7 @@ class RawProducer:
         self._producer_id, self._epoch = answer.producer_id, answer.producer_epoch
 
     def produce(self) -> bytes:
-        """The next batch, for all partitions."""
+        """Return the next Produce request, with a batch for each partition."""
         stamp = {"producer_id": self._producer_id, "producer_epoch": self._epoch, "base_sequence": self._sequence}
         batch = bytes(
             self._builder.build(**stamp, transactional=self.transactional_id is not None)
@@ -131,7 +136,7 @@ class RawProducer:
         return prepared(request, ApiKey.PRODUCE, PRODUCE_VERSIONS[self.version or 1])
 
     def transaction(self, batches: int = 1) -> Requests:
-        """Run the next transaction: so many batches to each partition, then the commit."""
+        """Return the requests of the next transaction: `batches` batches to each partition, then the commit."""
         frames = []
         if self.version == 1:
             frames.append(self._add_partitions())
@@ -189,7 +194,7 @@ class RawProducer:
         return prepared(request, ApiKey.END_TXN, END_VERSIONS[self.version])
 
     def commit_offset(self) -> bytes:
-        """OffsetCommit, as a consumer without transactions sends it."""
+        """Return an OffsetCommit request, as a consumer without transactions sends it."""
         topic = OffsetCommitRequest.OffsetCommitRequestTopic
         self._offset += 1
         partition = topic.OffsetCommitRequestPartition(
@@ -202,7 +207,7 @@ class RawProducer:
 
 
 def check(request: bytes, frame: bytes) -> None:
-    """Raises RuntimeError if the answer to `request` has an error."""
+    """Raise RuntimeError if the response to `request` has an error."""
     api, version = ApiKey(int.from_bytes(request[4:6], "big")), int.from_bytes(request[6:8], "big")
     codes = list(_error_codes(decoded(frame, api, version)))
     if any(codes):
@@ -210,7 +215,7 @@ def check(request: bytes, frame: bytes) -> None:
 
 
 def _error_codes(answer: object) -> Iterator[int]:
-    """All error codes in a response, at any depth."""
+    """Yield all error codes in a response, at any depth."""
     for name in getattr(type(answer), "__slots__", ()):
         value = getattr(answer, name)
         if name.endswith("error_code"):
@@ -221,15 +226,16 @@ def _error_codes(answer: object) -> Iterator[int]:
 
 
 class Taken(NamedTuple):
-    """Seconds of one transaction, and of its last request: the commit."""
+    """Seconds of one transaction, and of its last request, the commit."""
 
     whole: float
     commit: float
 
 
 def one_after_another(client: RawClient, transactions: Iterable[Requests]) -> list[Taken]:
-    """Send each request when the one before is answered; then check all answers. A transaction that is refused because
-    the previous one is being completed is begun again, and that time is included."""
+    """Send each request after the response to the previous one; then check all responses. A transaction that is refused
+    because the previous one is being completed is started again, and that time is included.
+    """
     taken, answers = [], list[tuple[bytes, bytes]]()
     for requests in transactions:
         begun = started = time.perf_counter()
@@ -250,7 +256,9 @@ def one_after_another(client: RawClient, transactions: Iterable[Requests]) -> li
 
 
 def side_by_side(clients: Sequence[RawClient], transactions: Sequence[Sequence[Requests]]) -> tuple[float, list[Taken]]:
-    """Like `one_after_another`, by all clients at once, each over its own connection; returns the total seconds."""
+    """Like `one_after_another`, for all clients concurrently, each over its own connection; return the total seconds as
+    well.
+    """
     begun = time.perf_counter()
     runs = [_Run(client, mine) for client, mine in zip(clients, transactions, strict=True)]
     with selectors.DefaultSelector() as selector:
@@ -273,7 +281,7 @@ def side_by_side(clients: Sequence[RawClient], transactions: Sequence[Sequence[R
 
 
 class _Run:
-    """The transactions of one client, one request in flight."""
+    """The transactions of one client, with one request in flight."""
 
     def __init__(self, client: RawClient, transactions: Sequence[Requests]) -> None:
         self.client = client
@@ -297,7 +305,7 @@ class _Run:
         self.client.socket.sendall(self._request)
 
     def receive(self) -> None:
-        """Receive one answer, then send the next request."""
+        """Receive one response, then send the next request."""
         self.answers.append((self._request, self.client.read_frame()))
         if self._is_last:
             now = time.perf_counter()

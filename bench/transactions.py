@@ -1,8 +1,8 @@
-"""The cost of exactly once: idempotence and transactions against plain producing, transactions of several shapes, many
-transactional ids at once, one-record consume-process-produce against its naive form.
+"""Measures the cost of exactly once: idempotence and transactions against plain producing, transactions of several
+shapes, many concurrent transactional ids, and one-record consume-process-produce against its naive form.
 
-The part `transactions` of `run.py`: this module measures the broker with raw requests, `library_transactions` the
-library clients. Compared loads take turns in one run (`meter`).
+Implements the part `transactions` of `run.py`: this module measures the broker with raw requests, and
+`library_transactions` measures the library clients. Loads that are compared run in turns (`meter`).
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ from transaction_load import (
 
 IDS_AT_ONCE, PARTITIONS_EACH = 64, 3
 TRANSACTION_MEGABYTES: Final = 20
-"""The records that a fast client produces in 100 ms: the size of a transaction that is committed so often."""
+"""MB of records that a fast client produces in 100 ms, which is the size of a transaction that commits every 100 ms."""
 SETTINGS: Final = {"log.retention.check.interval.ms": "100"}
 CALM_SECONDS: Final = 0.2
-"""Longer than the broker takes to free a deleted topic's files."""
+"""Seconds that are longer than the broker takes to free a deleted topic's files."""
 VERSIONS: Final = {"V1": 1, "V2": 2}
 
 Load = Callable[[], Work]
 
 
 def measure(add: Add, scale: int) -> None:
-    """The whole part, on a broker of its own; `scale` divides the work."""
+    """Measure the entire part with a separate broker; the amount of work is divided by `scale`."""
     with (
         tempfile.TemporaryDirectory() as directory,
         BrokerProcess(Path(directory) / "data", SETTINGS) as broker,
@@ -65,7 +65,9 @@ def measure(add: Add, scale: int) -> None:
 
 
 def overhead(add: Add, client: RawClient, meter: Meter, scale: int) -> None:
-    """Plain, idempotent and transactional requests of the same size: realistic ones, and very small ones."""
+    """Measure plain, idempotent and transactional requests of the same size: realistic requests, and very small
+    ones.
+    """
     for kilobytes in (16, 64):
         what = f"{kilobytes} KB batches of 1 KB records"
         count = TRANSACTION_MEGABYTES * 1024 // kilobytes // scale
@@ -81,11 +83,11 @@ def overhead(add: Add, client: RawClient, meter: Meter, scale: int) -> None:
 def _requests_in_turns(
     client: RawClient, meter: Meter, batch: Batch, count: int, window: int, rounds: int, calm_seconds: float
 ) -> dict[str, Turns]:
-    """The cost of one of `count` requests, with `window` in flight. Transactional: all of a turn are one transaction.
+    """Measure the cost of one of `count` requests, with `window` in flight. All transactional requests of a turn are
+    one transaction.
 
-    Each turn has a topic of its own, one segment long, and the previous one has been deleted for `calm_seconds`:
-    sealing a segment, syncing it and freeing its pages costs as much as hundreds of requests, in whichever turn it
-    happens.
+    Each turn has its own topic, one segment long, and the previous topic was deleted `calm_seconds` before. Sealing a
+    segment, syncing it and freeing its pages costs as much as hundreds of requests, in whichever turn it happens.
     """
     topics = (f"overhead-{batch.records}-{batch.record_bytes}-{number}" for number in itertools.count())
     topic = ""
@@ -142,8 +144,9 @@ def _add_overhead(
 
 
 def cost_of_a_transaction(add: Add, client: RawClient, meter: Meter, scale: int) -> None:
-    """One producer, one transaction after another, on one core with the broker; compared with the same batches without
-    transactions."""
+    """Measure one producer with one transaction after another, on one core with the broker, compared with the same
+    batches without transactions.
+    """
     for records, partitions in libraries.SHAPES:
         topic = f"raw-{records}-{partitions}"
         cost.recycled_topic(client, topic, partitions)
@@ -196,7 +199,7 @@ def _median(taken: Sequence[Taken]) -> float:
 
 
 def many_ids_at_once(add: Add, client: RawClient, port: int, meter: Meter, scale: int) -> None:
-    """Side by side, each over its own connection, to partitions of its own."""
+    """Measure concurrent transactional ids, each over its own connection and with its own partitions."""
     cost.recycled_topic(client, "many", IDS_AT_ONCE * PARTITIONS_EACH)
     for name, version in VERSIONS.items():
         with contextlib.ExitStack() as stack:
@@ -237,7 +240,7 @@ def _side_by_side(producers: Sequence[RawProducer], count: int, taken: list[Take
 
 
 def consume_process_produce(add: Add, client: RawClient, scale: int) -> None:
-    """One record and its offset: produced and committed one after the other, or in one transaction."""
+    """Measure one record and its offset: produced and committed one after the other, or in one transaction."""
     cost.recycled_topic(client, "process")
     naive = RawProducer(client, "process", [0], ONE_RECORD, version=0, group="naive")
     producers = {

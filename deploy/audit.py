@@ -1,8 +1,9 @@
-"""`make audit`: looks the pinned dependencies of constraints.txt up in the indexes of advisories that pip-audit knows.
+"""Implements `make audit`: looks up the pinned dependencies of constraints.txt in the indexes of advisories that
+pip-audit knows.
 
 The exit code is 0 if every package was looked up and has no advisory, 1 if there is an advisory, and 3 if packages
-could not be looked up: an audit without data must not look like one without findings. pip-audit itself ends with 0 if
-an index knows none of the packages, as mirrors without advisories do.
+could not be looked up: an audit without data must not look like one without findings. The program pip-audit itself ends
+with 0 if an index knows none of the packages, as mirrors without advisories do.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 PINNED: Final = Path(__file__).parents[1] / "constraints.txt"
 SERVICES: Final = ("pypi", "osv")
-"""The names of services for pip-audit; the second one is asked if the first one has no data."""
+"""The names of services for pip-audit; the second one is used if the first one has no data."""
 TIMEOUT_SECONDS: Final = 900.0
 NOTHING_KNOWN, ADVISORIES, NOT_LOOKED_UP = 0, 1, 3
 
@@ -25,7 +26,7 @@ class Found(NamedTuple):
     """The result of one index."""
 
     advisories: list[str]
-    """A line for each."""
+    """One line for each advisory."""
     skipped: list[str]
     """The packages that could not be looked up."""
     looked_up: int
@@ -46,7 +47,7 @@ def found_in(report: Mapping[str, Any]) -> Found:
 
 
 def ask(command: Sequence[str], service: str) -> Found | str:
-    """The result of the index, or why it cannot be asked."""
+    """Return the result of the index, or the reason why the index cannot be queried."""
     options = (
         "--no-deps",
         "--disable-pip",
@@ -66,7 +67,7 @@ def ask(command: Sequence[str], service: str) -> Found | str:
 
 
 def audit(command: Sequence[str]) -> int:
-    """Prints the findings; returns the exit code. `command`: pip-audit."""
+    """Print the findings, and return the exit code. `command`: pip-audit."""
     best: Found | None = None
     for service in SERVICES:
         found = ask(command, service)

@@ -1,9 +1,10 @@
-"""Which panels of a Grafana dashboard fill from the metrics of a broker.
+"""Determines which panels of a Grafana dashboard can be filled from the metrics of a broker.
 
     python deploy/grafana_panels.py dashboard.json http://127.0.0.1:9404/metrics [--source "where it is from"]
 
-prints a table. A query can be filled if each of its metrics is exported, with the labels that it selects and, if it
-selects one value, with that value. Labels that Prometheus adds when it scrapes are not looked at.
+prints a table of the panels. A query can be filled if each of its metrics is exported with the labels that the query
+selects and, if the query selects one value of a label, with that value. Labels that Prometheus adds when it scrapes are
+ignored.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ ADDED = frozenset(
     {"job", "instance", "env", "cluster", "namespace", "pod", "container", "service", "strimzi_io_cluster",
      "strimzi_io_name", "kubernetes_pod_name", "kubernetes_namespace", "persistentvolumeclaim"}
 )  # fmt: skip
-"""Labels of the place, not of the broker."""
+"""Labels that name the place of a scrape; the broker does not export them."""
 GROUPING = re.compile(r"\b(?:by|without|on|ignoring|group_left|group_right)\s*\(([^)]*)\)")
 METRIC = re.compile(r"(?<![\w\"$.])([a-zA-Z_:][a-zA-Z0-9_:]*)\s*(\{[^}]*\})?(?!\s*\(|[\w\"])")
 MATCHER = re.compile(r"(\w+)\s*(=~|!~|!=|=)\s*\"([^\"]*)\"")
@@ -38,7 +39,7 @@ class Asked(NamedTuple):
 
     name: str
     matchers: tuple[tuple[str, str, str], ...]
-    """Label, operator, value."""
+    """The selected labels, as (label, operator, value)."""
 
 
 class Panel(NamedTuple):
@@ -47,7 +48,7 @@ class Panel(NamedTuple):
 
 
 def panels(dashboard: dict[str, Any]) -> Iterator[Panel]:
-    """The panels with queries, in rows or not."""
+    """Yield the panels with queries, inside or outside of rows."""
     for panel in dashboard.get("panels", []):
         queries = tuple(target["expr"] for target in panel.get("targets") or () if target.get("expr"))
         if queries:
@@ -56,7 +57,7 @@ def panels(dashboard: dict[str, Any]) -> Iterator[Panel]:
 
 
 def asked(query: str) -> list[Asked]:
-    """The metrics of a PromQL query, with the labels that it selects."""
+    """Return the metrics of a PromQL query, with the labels that the query selects."""
     plain = GROUPING.sub(" ", DURATION.sub(" ", query))
     return [
         Asked(name, tuple(MATCHER.findall(matchers)))
@@ -66,12 +67,12 @@ def asked(query: str) -> list[Asked]:
 
 
 def grouping(query: str) -> set[str]:
-    """The labels by which a query groups."""
+    """Return the labels by which a query groups."""
     return {label.strip() for labels in GROUPING.findall(query) for label in labels.split(",") if label.strip()}
 
 
 def told(metrics: str) -> dict[str, list[Labels]]:
-    """Parse the text of /metrics: by name, the labels of each sample."""
+    """Parse the text of /metrics; return for each metric the labels of each sample."""
     found: dict[str, list[Labels]] = {}
     for family in text_string_to_metric_families(metrics):
         for sample in family.samples:
@@ -80,7 +81,7 @@ def told(metrics: str) -> dict[str, list[Labels]]:
 
 
 def missing(query: str, metrics: dict[str, list[Labels]]) -> list[str]:
-    """The metrics and labels that a query needs and that are not exported; empty if it fills."""
+    """Return the metrics and labels that a query needs and that are not exported; empty if the query can be filled."""
     reasons = []
     for name, matchers in asked(query):
         samples = metrics.get(name)
@@ -94,7 +95,7 @@ def missing(query: str, metrics: dict[str, list[Labels]]) -> list[str]:
 
 
 def _matches(sample: Labels, label: str, operator: str, value: str) -> bool:
-    if "$" in value:  # a variable: any exported value may be chosen
+    if "$" in value:  # the value is a dashboard variable, which may be any exported value
         return label in sample
     is_equal = bool(re.fullmatch(value, sample.get(label, ""))) if "~" in operator else sample.get(label, "") == value
     return is_equal != operator.startswith("!")

@@ -1,8 +1,9 @@
-"""`make dist`: builds an sdist and a wheel in dist/, installs each in an empty environment, and tries the README there.
+"""Implements `make dist`: builds an sdist and a wheel in dist/, installs each in an empty environment, and tries the
+README there.
 
-The README's shell commands and the programs of the guide to brokers are run unchanged, with another address, the
-README's test by pytest, and the console is asked for its pages. If a copied example does not work in the published
-package, this ends with 1.
+The README's shell commands and the programs of the guide to brokers run unchanged, except for the address. pytest runs
+the README's test, and the console's pages are requested. If a copied example does not work with the built package, the
+exit code is 1.
 """
 
 from __future__ import annotations
@@ -82,7 +83,7 @@ def try_out(file: Path, directory: Path) -> None:
 
 
 def try_commands(project: Path, environment: Mapping[str, str]) -> None:
-    """The README's commands and the guide's programs, against a broker that is started as `make run` does."""
+    """Run the README's commands and the guide's programs against a broker that is started as by `make run`."""
     start = ["oncelog", "serve", "--data", "data", "--set", "listeners=PLAINTEXT://127.0.0.1:0", "--stop-at-eof"]
     with subprocess.Popen(
         start, env=environment, cwd=project, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -113,7 +114,7 @@ def try_commands(project: Path, environment: Mapping[str, str]) -> None:
 
 
 def try_console(project: Path, environment: Mapping[str, str]) -> None:
-    """The console's pages and their styles are in the installed package."""
+    """Check that the installed package contains the console's pages and their styles."""
     start = ["oncelog", "console", "--listen", "127.0.0.1:0"]
     print("$", " ".join(start), flush=True)
     with subprocess.Popen(start, env=environment, cwd=project, stdout=subprocess.PIPE, text=True) as console:
@@ -135,7 +136,7 @@ def the_block_with(text: str, page: Path = README) -> str:
 
 
 def run(command: list[str], *, environment: Mapping[str, str] | None = None, directory: Path = ROOT) -> str:
-    """Its standard output. Ends us where it fails."""
+    """Run a command, and return its standard output. If the command fails, this program exits."""
     print("$", " ".join(command).splitlines()[0][:200], flush=True)
     done = subprocess.run(
         command, env=environment, cwd=directory, stdout=subprocess.PIPE, text=True, timeout=PATIENCE_SECONDS

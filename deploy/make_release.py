@@ -1,7 +1,8 @@
-"""`make release`: checks, builds and tags the version that pyproject.toml names; then lists the files to publish.
+"""Implements `make release`: checks, builds and tags the version that pyproject.toml names; then lists the files to
+publish.
 
-Nothing leaves this machine. First, quick checks decide whether a release is possible (`reasons_against`); then `make
-test` and `make dist` run, and the tag is made, with the changelog's section as its text.
+The program publishes nothing. First, quick checks decide whether a release is possible (`reasons_against`). Then `make
+test` and `make dist` run, and the tag is created, with the changelog's section as its message.
 """
 
 from __future__ import annotations
@@ -42,7 +43,7 @@ def version_of(root: Path) -> str:
 
 
 def reasons_against(root: Path, version: str) -> list[str]:
-    """Why this commit cannot be that version, one sentence each; empty if it can."""
+    """Return the reasons why this commit cannot become that version, one sentence each; empty if there are none."""
     reasons = []
     if changed := git(root, "status", "--porcelain"):
         reasons.append(f"the checkout has changes that are not committed:\n{changed}")
@@ -59,13 +60,15 @@ def reasons_against(root: Path, version: str) -> list[str]:
 
 
 def tag(root: Path, version: str) -> None:
-    """Tags HEAD with the changelog's section. Raises CalledProcessError where the tag exists."""
-    # Without clean-up, which would take headings for comments.
+    """Tag HEAD, with the changelog's section as the message. Raises CalledProcessError if the tag exists."""
+    # Git's clean-up would remove headings as comments.
     git(root, "tag", "--annotate", "--cleanup=verbatim", f"v{version}", "--message", notes(root, version))
 
 
 def notes(root: Path, version: str) -> str:
-    """The version's section of the changelog, without its heading. Raises ValueError if there is none."""
+    """Return the version's section of the changelog, without its heading. Raises ValueError if the changelog has no
+    such section.
+    """
     found = re.search(rf"^## {re.escape(version)} .*?\n(.*?)(?=^## |\Z)", changelog(root), re.MULTILINE | re.DOTALL)
     if not found:
         raise ValueError(f"CHANGELOG.md has no section {version}")
@@ -93,7 +96,7 @@ The site of the documents is built by `make docs`, in build/site.{"" if has_urls
 
 
 def git(root: Path, *arguments: str) -> str:
-    """The output of a git command. Raises CalledProcessError."""
+    """Run a git command, and return its output. Raises CalledProcessError."""
     done = subprocess.run(["git", *arguments], cwd=root, check=True, stdout=subprocess.PIPE, text=True)
     return done.stdout.strip()
 

@@ -1,6 +1,7 @@
-"""`systemd-analyze verify` of oncelog.service, if systemd is installed: part of `make lint`.
+"""Runs `systemd-analyze verify` on oncelog.service, if systemd is installed, as a part of `make lint`.
 
-It requires the program to be installed; so the unit is checked with a program in its place that always exists.
+systemd-analyze requires that the program is installed, so the unit is checked with another program in its place that
+always exists.
 """
 
 import shutil
@@ -25,7 +26,8 @@ def main() -> int:
         done = subprocess.run(
             ["systemd-analyze", "verify", "--man=no", copy], capture_output=True, text=True, timeout=60
         )
-    # It reports unknown settings, and exits with 0 nevertheless; it also reports other units that ours needs.
+    # systemd-analyze reports unknown settings, but exits with 0; it also reports other units that oncelog.service
+    # needs.
     said = [line for line in (done.stderr + done.stdout).splitlines() if UNIT.name in line]
     if done.returncode or said:
         print("\n".join(said) or done.stderr, file=sys.stderr)

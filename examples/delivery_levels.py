@@ -1,16 +1,17 @@
-"""At most once, at least once, exactly once: the same work in three profiles, and the effect of a crash on each (S66).
+"""Does the same work at most once, at least once and exactly once, and shows the effect of a crash on each (S66).
 
-Numbers are read from one topic and written to another; `--fill N` writes N of them first. `--crash-after N` kills the
-process at the worst moment, while N records are processed; start it again without the option, and read its output:
+The program reads numbers from one topic and writes them to another; `--fill N` first writes N numbers. `--crash-after
+N` kills the process at the worst moment, while record N is processed; start it again without the option, and read its
+output:
 
-    at-most-once    commits the offsets first, sends without retries: some are missing, none comes twice
-    at-least-once   sends, waits, commits the offsets last: none is missing, some come twice
-    exactly-once    offsets and records are one transaction: none is missing, none comes twice
+- `at-most-once` commits the offsets first and sends without retries: some numbers are missing, and none occurs twice.
+- `at-least-once` sends, waits, and commits the offsets last: no number is missing, and some occur twice.
+- `exactly-once` writes offsets and records in one transaction: no number is missing, and none occurs twice.
 
     python -m examples.delivery_levels --level at-least-once --servers 127.0.0.1:9092 --fill 100 --crash-after 25
     python -m examples.delivery_levels --level at-least-once --servers 127.0.0.1:9092 --until-caught-up
 
-Exactly once is for readers with isolation_level="read_committed".
+The exactly-once guarantee holds for consumers with isolation_level="read_committed".
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ RECORDS_PER_POLL: Final = 10
 
 
 class Profile(NamedTuple):
-    """The settings of a level, in addition to the order of the steps."""
+    """The client settings of a level; the levels also differ in the order of their steps."""
 
     producer: Mapping[str, Any]
     consumer: Mapping[str, Any]
@@ -46,14 +47,14 @@ PROFILES: Final[Mapping[str, Profile]] = {
         consumer={},
     ),
     "exactly-once": Profile(
-        producer={"transactional_id": "delivery-levels"},  # implies acks="all" and idempotence
+        producer={"transactional_id": "delivery-levels"},  # transactional_id implies acks="all" and idempotence
         consumer={"isolation_level": "read_committed"},
     ),
 }
 
 
 class Crash:
-    """kill -9 of this process, when so many records are being processed."""
+    """Kills this process with -9 when it is processing a given number of records."""
 
     def __init__(self, after: int | None) -> None:
         self._left = after
@@ -71,7 +72,7 @@ Worker = Callable[[Consumer, Producer, str, Crash, asyncio.Event], Awaitable[Non
 async def at_most_once(consumer: Consumer, producer: Producer, target: str, crash: Crash, stop: asyncio.Event) -> None:
     while not stop.is_set():
         polled = await consumer.poll(POLL_MS, RECORDS_PER_POLL)
-        await consumer.commit()  # they count as processed from here on
+        await consumer.commit()  # from here on the records count as processed
         for record in in_order(polled):
             crash.work()
             await producer.send(target, record.value)
@@ -84,14 +85,14 @@ async def at_least_once(consumer: Consumer, producer: Producer, target: str, cra
         for future in [await producer.send(target, record.value) for record in in_order(polled)]:
             await future  # a failed record must not be committed
         crash.work(len(in_order(polled)))
-        await consumer.commit()  # they count as processed from here on
+        await consumer.commit()  # from here on the records count as processed
 
 
 async def exactly_once(consumer: Consumer, producer: Producer, target: str, crash: Crash, stop: asyncio.Event) -> None:
     async def process(records: list[ConsumerRecord]) -> None:
         for record in records:
             await producer.send(target, record.value)
-        await producer.flush()  # only so that the crash finds them in the log
+        await producer.flush()  # only needed so that the crash leaves the records in the log
         crash.work(len(records))
 
     await consume_process_produce(consumer, producer, process, max_records=RECORDS_PER_POLL, stop=stop)
@@ -109,7 +110,7 @@ def in_order(polled: Mapping[TopicPartition, list[ConsumerRecord]]) -> list[Cons
 
 
 async def until_caught_up(consumer: Consumer, source: str, stop: asyncio.Event) -> None:
-    """Set `stop` when all present records are committed."""
+    """Set `stop` when the offsets after all present records are committed."""
     partitions = [TopicPartition(source, index) for index in await consumer.partitions_for(source)]
     ends = await consumer.end_offsets(partitions)
     while not stop.is_set():
@@ -126,7 +127,7 @@ async def fill(servers: str, source: str, count: int) -> None:
 
 
 async def copies(servers: str, target: str) -> str:
-    """The copies that a read_committed reader finds."""
+    """Return a summary of the copies that a read_committed consumer finds."""
     found: list[bytes | None] = []
     async with Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
         partitions = [TopicPartition(target, index) for index in await consumer.partitions_for(target)]
@@ -144,7 +145,7 @@ async def run(servers: str, level: str, source: str, target: str, crash: Crash, 
         Consumer(
             servers,
             group_id=f"{target}-{level}",
-            group_instance_id="only-one",  # a restarted process gets its partitions back at once
+            group_instance_id="only-one",  # a restarted process gets its partitions back immediately
             enable_auto_commit=False,
             auto_offset_reset="earliest",
             **profile.consumer,

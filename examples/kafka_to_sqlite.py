@@ -1,16 +1,16 @@
-"""From a topic into a database, each record counted once (S62): two ways, both without a Kafka transaction.
+"""Writes a topic into a database, with each record counted once (S62), in two ways that both need no Kafka transaction.
 
-    upsert          At least once, and repeating does no harm: a row per record, under the record's own identity. The
-                    group's offsets are committed after the database. Right if a row is the result.
-    offsets-in-db   The offsets are stored in the database, changed in the transaction that uses the records, and a
-                    consumer begins at them (seek on assign). Right for anything, such as the sums here, that would be
-                    wrong if a record counted twice. Each change names the offset from which it continues, so that a
-                    consumer which lost its partition meanwhile changes nothing.
+- `upsert` writes at least once, but a repetition is harmless: each record becomes one row, whose key identifies the
+  record. The group's offsets are committed after the transaction of the database. Use this way if the result is a row.
+- `offsets-in-db` stores the offsets in the database, in the same transaction that uses the records, and a consumer
+  begins at these offsets (seek on assign). Use this way for results that a repeated record would make wrong, such as
+  the sums here. Each change names the offset from which it continues, so a consumer that has lost its partition changes
+  nothing.
 
     python -m examples.kafka_to_sqlite --mode offsets-in-db --servers 127.0.0.1:9092 --pay 20 --until-caught-up
     python -m examples.kafka_to_sqlite --mode upsert --servers 127.0.0.1:9092 --until-caught-up
 
-A record's key is an account, its value an amount. `--pay N` writes N payments first, of 1 each.
+The key of a record is an account, its value an amount. `--pay N` first writes N payments of 1 each.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def upsert(database: sqlite3.Connection, polled: Polled) -> None:
 
 
 class SeekToStored(RebalanceListener):
-    """A partition is read from the offset in the database; `next_offsets` are the known positions."""
+    """Lets the consumer read each partition from the offset in the database; `next_offsets` are the known positions."""
 
     def __init__(self, database: sqlite3.Connection, consumer: Consumer) -> None:
         self._database = database
@@ -91,7 +91,9 @@ def stored_offset(database: sqlite3.Connection, partition: TopicPartition) -> in
 
 
 def add_up(database: sqlite3.Connection, polled: Polled, next_offsets: dict[TopicPartition, int]) -> None:
-    """Raises LostPartition, and then has changed nothing."""
+    """Add the amounts to the sums and store the offsets, in one transaction of the database. Raises LostPartition
+    without a change if another consumer has written these records.
+    """
     following = {partition: records[-1].offset + 1 for partition, records in polled.items()}
     with database:
         for partition, records in polled.items():
@@ -120,7 +122,7 @@ async def pay(servers: str, topic: str, count: int) -> None:
 
 
 def total(database: sqlite3.Connection, mode: str) -> int:
-    """The sum of all amounts."""
+    """Return the sum of all amounts."""
     table = "payments" if mode == "upsert" else "balances"
     (amount,) = database.execute(f"SELECT coalesce(sum(amount), 0) FROM {table}").fetchone()
     return int(amount)
@@ -132,7 +134,7 @@ async def consume(
     async with Consumer(
         servers,
         group_id=f"{topic}-{mode}",
-        group_instance_id=instance,  # a restarted process gets its partitions back at once
+        group_instance_id=instance,  # a restarted process gets its partitions back immediately
         enable_auto_commit=False,
         auto_offset_reset="earliest",
         isolation_level="read_committed",

@@ -1,13 +1,15 @@
-"""Outbox: sends the decisions of a database to a topic, each decision once and in order (S61).
+"""Outbox: sends the decisions in a database to a topic, each decision once and in order (S61).
 
-The application writes its data and an outbox row in one database transaction, and knows nothing of Kafka. This relay
-sends the outbox rows and, in the same Kafka transaction, its position, to the topic `next-outbox-seq`. Killed anywhere,
-it finds there where to continue. Started twice, the first of the two is fenced.
+The application writes its data and an outbox row in one database transaction, and needs no Kafka client. This relay
+sends the outbox rows and, in the same Kafka transaction, writes its position to the topic `next-outbox-seq`. After a
+kill at any point, the restarted relay finds in that topic where to continue. If the relay is started twice, the second
+instance fences the first.
 
     python -m examples.outbox --servers 127.0.0.1:9092 --database shop.db --place 20 --until-empty
 
-Rows must become visible in the order of `seq`. SQLite has one writer at a time, so they do; where transactions commit
-side by side (Postgres), let them draw `seq` from a row that stays locked until the commit.
+Rows must become visible in the order of `seq`. SQLite has one writer at a time, so its rows become visible in this
+order. In databases with concurrent commits (Postgres), let transactions draw `seq` from a row that stays locked until
+the commit.
 """
 
 from __future__ import annotations
@@ -39,19 +41,19 @@ def open_database(path: str) -> sqlite3.Connection:
 
 
 def place_order(database: sqlite3.Connection, order_id: str, item: str) -> None:
-    """The application: its data and its message, both or neither."""
+    """Act as the application: write its data and its message, either both or neither."""
     with database:
         database.execute("INSERT INTO orders VALUES (?, ?)", (order_id, item))
         database.execute("INSERT INTO outbox (key, value) VALUES (?, ?)", (order_id, f"ordered: {item}"))
 
 
 async def relay(servers: str, database: sqlite3.Connection, topic: str, *, until_empty: bool) -> None:
-    """Send the rows of the outbox, until cancelled or fenced by the next relay."""
+    """Send the rows of the outbox until the task is cancelled or another relay fences this one."""
     transactional_id = f"outbox-{topic}"
     key = transactional_id.encode()
     await ensure_state_topic(servers, POSITIONS)
     async with Producer(servers, transactional_id=transactional_id) as producer:
-        position = await last_value(servers, POSITIONS, key)  # only this producer can change it now
+        position = await last_value(servers, POSITIONS, key)  # from now on only this producer can change the position
         next_seq = 1 if position is None else int(position)
         while True:
             rows = database.execute(

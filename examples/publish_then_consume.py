@@ -1,14 +1,14 @@
-"""The limits of a transaction (S63): its records are not visible to their own producer before the commit, and side
-effects outside are not undone.
+"""Shows the limits of a transaction (S63): its own producer cannot read its records before the commit, and side effects
+outside Kafka are not undone.
 
-An order is published, and its confirmation is to be read back and mailed within the same transaction. A read_committed
-reader, also this program's own, sees nothing before the commit; a read_uncommitted one may see records that are aborted
-later. And the mail is sent, whether the transaction commits or not: a retry sends it again.
+The program publishes an order, and tries to read it back and mail a confirmation within the same transaction. A
+read_committed consumer, also in the same program, sees nothing before the commit; a read_uncommitted consumer may see
+records that are aborted later. The mail is sent whether the transaction commits or not, and a retry sends it again.
 
     python -m examples.publish_then_consume --servers 127.0.0.1:9092
 
-So: commit first, then read. An action outside that must happen once is done by a reader, by one of the ways of
-`kafka_to_sqlite.py`.
+So commit first, then read. An action outside Kafka that must happen once should be done by a consumer, in one of the
+ways of `kafka_to_sqlite.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LONG_MS: Final = 10_000
 
 
 class Seen(NamedTuple):
-    """How many records of the transaction a reader got."""
+    """How many records of the transaction a consumer got."""
 
     committed_before: int
     uncommitted_before: int
@@ -45,7 +45,7 @@ async def show(servers: str, topic: str) -> Seen:
         Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as own,
         Consumer(servers, isolation_level="read_uncommitted", auto_offset_reset="earliest") as hasty,
     ):
-        await producer.partitions_for(topic)  # makes the topic
+        await producer.partitions_for(topic)  # requesting the partitions creates the topic
         for consumer in (own, hasty):
             consumer.assign([partition])
             consumer.seek_to_beginning(partition)
@@ -54,11 +54,11 @@ async def show(servers: str, topic: str) -> Seen:
         await producer.send_and_wait(topic, b"order 1", partition=0)
         committed_before = await count(own, WAIT_MS)
         uncommitted_before = await count(hasty, LONG_MS)
-        mails.append("your order 1")  # an effect outside: nothing takes it back
+        mails.append("your order 1")  # an effect outside Kafka, which no abort undoes
         await producer.abort_transaction()
         committed_after_abort = await count(own, WAIT_MS)
 
-        producer.begin_transaction()  # the same work again
+        producer.begin_transaction()  # the retry repeats the same work
         await producer.send_and_wait(topic, b"order 1", partition=0)
         mails.append("your order 1")
         await producer.commit_transaction()

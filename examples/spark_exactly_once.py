@@ -1,11 +1,11 @@
-"""A Spark stream from topic to topic that survives kill -9 of its driver, each record once.
+"""A Spark stream from topic to topic that survives kill -9 of its driver, and writes each record once.
 
     python -m examples.spark_exactly_once fill     numbers into the topic "numbers", in random order
     python -m examples.spark_exactly_once run      the stream: each number and its square, to the topic "squares"
     python -m examples.spark_exactly_once check    is each number there once?
 
-Kill `run` with -9 at any time, and start it again: it continues where it ended, and `check` finds no number twice and
-none missing. With `run --delivery at-least-once` it does find some.
+You can kill `run` with -9 at any time and start it again: it continues where it ended, and `check` finds no number
+twice and none missing. With `run --delivery at-least-once` the check does find duplicates.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oncelog.errors import TopicAlreadyExists
 SOURCE, TARGET = "numbers", "squares"
 PARTITIONS = 4
 BATCH = 5_000
-"""Records of one batch: small, so that there are many moments to kill it at."""
+"""The number of records of one batch, which is small, so that many moments for a kill exist."""
 
 
 async def fill(servers: str, records: int, source: str = SOURCE, target: str = TARGET) -> None:
@@ -49,7 +49,7 @@ def squares(
     source: str = SOURCE,
     target: str = TARGET,
 ) -> Any:
-    """The query, started. It ends when it has read all present records."""
+    """Start the query and return it. The query ends when it has read all present records."""
     numbers = (
         spark.readStream.format("oncelog")
         .option("kafka.bootstrap.servers", servers)
@@ -72,7 +72,7 @@ def squares(
 
 
 async def check(servers: str, records: int, target: str = TARGET) -> str:
-    """The squares that a read_committed reader finds."""
+    """Return a summary of the squares that a read_committed consumer finds."""
     partitions = [TopicPartition(target, index) for index in range(PARTITIONS)]
     seen: Counter[int] = Counter()
     async with Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:

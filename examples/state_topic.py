@@ -1,6 +1,7 @@
-"""A compacted topic as the memory of a program: the last value under a key.
+"""A compacted topic as the memory of a program, which stores the last value of a key.
 
-Written in the same transaction as the data that it describes, it is never ahead of that data and never behind it.
+If a value is written in the same transaction as the data that it describes, the value is never ahead of that data and
+never behind it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ POLL_MS: Final = 1_000
 
 
 async def ensure_state_topic(servers: str, topic: str) -> None:
-    """Create it, unless it is there: one partition, of which compaction keeps the last value of each key."""
+    """Create the topic if it does not exist: one partition, in which compaction keeps the last value of each key."""
     async with Admin(servers) as admin:
         try:
             await admin.create_topics([NewTopic(topic, 1, configs={"cleanup.policy": "compact"})])
@@ -23,10 +24,10 @@ async def ensure_state_topic(servers: str, topic: str) -> None:
 
 
 async def last_value(servers: str, topic: str, key: bytes) -> bytes | None:
-    """The last committed value; None if there is none.
+    """Return the last committed value of the key; None if there is none.
 
-    Call it after a producer with the writer's transactional id has started: then every transaction of earlier writers
-    has ended, one way or the other, and none of them can write any more.
+    Call this function after a producer with the writer's transactional id has started. By then every transaction of
+    earlier writers has been committed or aborted, and no earlier writer can write any more.
     """
     partition, found = TopicPartition(topic, 0), None
     async with Consumer(servers, isolation_level="read_committed") as consumer:

@@ -1,14 +1,14 @@
-"""A database row and a record, both or neither, by two-phase commit (S122, KIP-939).
+"""Writes a database row and a record, either both or neither, by two-phase commit (S122, KIP-939).
 
-Each booking is a row in SQLite and a record in a topic. The topic's transaction is prepared first: its records are
-written, and not visible. Then one transaction of the database writes the row and the name of the prepared transaction:
-that commit decides. Only then the topic's transaction is committed.
+Each booking is a row in SQLite and a record in a topic. The Kafka transaction is prepared first: its records are
+written, but not visible. Then one transaction of the database writes the row and the name of the prepared Kafka
+transaction: the commit of the database decides. After that the Kafka transaction is committed.
 
-Killed anywhere, the next start finds in the database which transaction was decided, and completes it: it commits the
-prepared transaction if it is that one, otherwise aborts it. That may be weeks later: the transaction has no timeout.
-Until then it holds back readers of committed records.
+After a kill at any point, the next start reads from the database which Kafka transaction was decided. The next start
+commits the prepared transaction if it is the decided one, and aborts it otherwise. The next start may come weeks later,
+because the prepared transaction has no timeout. Until then the prepared transaction blocks read_committed consumers.
 
-The broker needs two-phase commit: `oncelog serve --set transaction.two.phase.commit.enable=true`.
+The broker must have two-phase commit enabled: `oncelog serve --set transaction.two.phase.commit.enable=true`.
 
     python -m examples.two_phase_database --servers 127.0.0.1:9092 --database bank.db --book 20
     python -m examples.two_phase_database --servers 127.0.0.1:9092 --database bank.db --book 20 --crash-after decided
@@ -29,7 +29,7 @@ from oncelog import PreparedTransaction, Producer
 
 BOOKINGS_PER_TRANSACTION: Final = 5
 STEPS: Final = ("begun", "sent", "prepared", "written", "decided", "completed")
-"""Where `--crash-after` may kill it."""
+"""The steps after which `--crash-after` may kill the process."""
 
 
 def open_database(path: str) -> sqlite3.Connection:
@@ -41,13 +41,13 @@ def open_database(path: str) -> sqlite3.Connection:
 
 
 def stored(database: sqlite3.Connection, topic: str) -> PreparedTransaction | None:
-    """The transaction that the database has decided to commit last."""
+    """Return the Kafka transaction that the database has decided last; None if there is none."""
     row = database.execute("SELECT prepared FROM decided WHERE topic = ?", (topic,)).fetchone()
     return None if row is None else PreparedTransaction(*json.loads(row[0]))
 
 
 async def book(servers: str, database: sqlite3.Connection, topic: str, count: int, crash_after: str | None) -> None:
-    """Complete the bookings of an earlier run, then make `count` bookings."""
+    """Complete the bookings of an earlier run, then add `count` bookings."""
 
     def reached(step: str) -> None:
         if step == crash_after:
@@ -67,7 +67,7 @@ async def book(servers: str, database: sqlite3.Connection, topic: str, count: in
             reached("sent")
             prepared = await producer.prepare_transaction()
             reached("prepared")
-            with database:  # the commit of this block decides for both
+            with database:  # the commit of this block decides both
                 database.executemany("INSERT INTO bookings (amount) VALUES (?)", [(amount,) for amount in amounts])
                 database.execute("INSERT OR REPLACE INTO decided VALUES (?, ?)", (topic, json.dumps(prepared)))
                 reached("written")

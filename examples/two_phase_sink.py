@@ -1,16 +1,16 @@
-"""A sink with two phases, as stream processors want it (S65): a checkpoint is a transaction of each writer.
+"""A sink with two phases, as stream processors require it (S65): each writer writes a checkpoint in one transaction.
 
-All writers `prepare`: their records are acknowledged by all replicas and not visible to any reader. When all of them
-are prepared, all `commit`. The last committed checkpoint of a writer is stored in `sink-checkpoints`, in the same
-transaction as its records, so that it is known after any crash, also after one between two commits: then the job
-repeats the checkpoint, and writers that have already committed it skip it.
+In the first phase all writers `prepare`: all replicas acknowledge their records, which no read_committed consumer sees
+yet. When all writers are prepared, all of them `commit`. The number of a writer's last committed checkpoint is stored
+in `sink-checkpoints`, in the same transaction as its records, so that it is known after any crash. After a crash
+between two commits, the job repeats the checkpoint, and writers that have already committed it skip it.
 
     python -m examples.two_phase_sink --servers 127.0.0.1:9092 --checkpoints 10
 
-That requires a source that repeats the records of a checkpoint: here numbers, in Spark the ranges in its log of
-offsets. A prepared transaction does not outlive its process: the next producer with that transactional id aborts it.
-Where the broker has two-phase commit it can be kept instead: see `two_phase_database`. (Flink resumes it by the
-producer's id and epoch, on any Kafka.)
+Such a repetition requires a source that can repeat the records of a checkpoint: here the records are numbers, in Spark
+the ranges in its log of offsets. A prepared transaction does not outlive its process: the next producer with that
+transactional id aborts it. If the broker has two-phase commit, the prepared transaction can be kept instead: see
+`two_phase_database`. (Flink resumes it by the producer's id and epoch, on any Kafka.)
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ WRITERS: Final = 2
 
 
 class TwoPhaseWriter:
-    """One of the writers of a sink: `start`, then for each checkpoint `begin`, `write`, `prepare`, `commit`."""
+    """One of the writers of a sink: call `start`, then for each checkpoint `begin`, `write`, `prepare`, `commit`."""
 
     def __init__(self, servers: str, name: str) -> None:
         self._servers = servers
@@ -41,7 +41,9 @@ class TwoPhaseWriter:
         """The last checkpoint whose records are permanently in the log; 0 before the first."""
 
     async def start(self) -> None:
-        """Prepared and uncommitted transactions are aborted, and the previous process of this writer is fenced."""
+        """Start the producer, which aborts prepared and uncommitted transactions and fences the previous process of
+        this writer.
+        """
         await self._producer.start()
         found = await last_value(self._servers, CHECKPOINTS, self._key)
         self.committed = 0 if found is None else int(found)
@@ -54,13 +56,15 @@ class TwoPhaseWriter:
             await self._producer.send(topic, value)
 
     async def prepare(self, checkpoint: int) -> None:
-        """When this returns, nothing but `commit` is missing. Raises KafkaError: the checkpoint has failed."""
+        """Prepare the checkpoint, so that only `commit` is missing. Raises KafkaError if the checkpoint has failed."""
         await self._producer.send(CHECKPOINTS, str(checkpoint).encode(), self._key, partition=0)
         await self._producer.flush()
         self._prepared = checkpoint
 
     async def commit(self) -> None:
-        """The second phase. Raises KafkaError, then start again."""
+        """Execute the second phase, which commits the checkpoint. Raises KafkaError, after which the job must start
+        again.
+        """
         assert self._prepared is not None, "nothing is prepared"
         await self._producer.commit_transaction()
         self.committed, self._prepared = self._prepared, None
@@ -70,7 +74,7 @@ class TwoPhaseWriter:
 
 
 def share(checkpoint: int, writer: int) -> list[bytes]:
-    """The part of a checkpoint that belongs to a writer: the same at each call."""
+    """Return the part of a checkpoint that belongs to a writer, which is the same at each call."""
     numbers = range((checkpoint - 1) * PER_CHECKPOINT, checkpoint * PER_CHECKPOINT)
     return [b"%d" % number for number in numbers if number % WRITERS == writer]
 

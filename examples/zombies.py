@@ -1,16 +1,19 @@
-"""A worker that is wrongly considered dead (S64, KIP-447): what fences it, and what does not.
+"""Shows a worker that is wrongly considered dead (S64, KIP-447): what fences it, and what does not.
 
-Two workers of a group share the work, each with a transactional id of its own. The first reads some records and is
-delayed for longer than max.poll.interval.ms: its partitions go to the second, which does the work and commits. Then the
-first continues and commits its records. Its transactional id fences no other worker: the second one has another id.
+Two workers of a group share the work, each with its own transactional id. The first worker reads some records and is
+delayed for longer than max.poll.interval.ms. The second worker then gets its partitions, does the work and commits.
+Then the first worker continues and commits its records. The transactional id of the first worker does not fence the
+second worker, nor vice versa, because the two ids differ.
 
-    --mode old   it hands over its offsets without saying who it is in the group: accepted, and all is there twice
-    --mode new   it hands them over with `consumer.group_metadata()`: refused, and its transaction is aborted
+- With `--mode old` the first worker sends its offsets without its member id: the offsets are accepted, and every record
+  is written twice.
+- With `--mode new` the first worker sends its offsets with `consumer.group_metadata()`: the offsets are refused, and
+  the worker's transaction is aborted.
 
     python -m examples.zombies --mode new --servers 127.0.0.1:9092
 
-(The old mode is safe with one transactional id per input partition, and so one producer per partition: KIP-447 is what
-makes one producer per process enough.)
+(The old mode is safe with one transactional id per input partition, which needs one producer per partition; with
+KIP-447 one producer per process is enough.)
 """
 
 from __future__ import annotations
@@ -49,7 +52,7 @@ async def poll(consumer: Consumer) -> list[ConsumerRecord]:
 async def commit(
     consumer: Consumer, producer: Producer, target: str, records: Iterable[ConsumerRecord], mode: str
 ) -> None:
-    """The records and how far we are, in one transaction. Raises KafkaError."""
+    """Write the records and commit the consumed offsets in one transaction. Raises KafkaError."""
     group = consumer.group_metadata()
     if mode == "old":
         group = ConsumerGroupMetadata(group.group_id, -1, "", None)
@@ -62,7 +65,7 @@ async def commit(
 
 
 async def run(servers: str, source: str, target: str, mode: str) -> bool:
-    """Whether the zombie could commit."""
+    """Return whether the zombie could commit."""
     async with (
         new_consumer(servers, source, max_poll_interval_ms=MAX_POLL_INTERVAL_MS) as held_up,
         Producer(servers, transactional_id=f"{source}-worker-1") as zombie,
@@ -85,7 +88,7 @@ async def run(servers: str, source: str, target: str, mode: str) -> bool:
 
 
 async def outcome(servers: str, target: str) -> list[str]:
-    """The records that a read_committed reader sees."""
+    """Return the records that a read_committed consumer sees."""
     partition, values = TopicPartition(target, 0), list[str]()
     async with Consumer(servers, isolation_level="read_committed") as reader:
         reader.assign([partition])

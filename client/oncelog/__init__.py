@@ -28,7 +28,7 @@
   http_bounds.py              limits of HTTP connections of broker and console
   fail_points/                fault injection for tests
 
-The names below are imported at first use, so that `import oncelog` costs nothing.
+The names below are imported at first use, so that `import oncelog` is fast.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def __getattr__(name: str) -> Any:
     if home is None:
         raise AttributeError(f"module 'oncelog' has no attribute {name!r}")
     value = getattr(import_module(home), name)
-    globals()[name] = value  # the next access does not come here
+    globals()[name] = value  # later accesses find the attribute without this function
     return value
 
 

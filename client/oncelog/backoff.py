@@ -7,11 +7,13 @@ from typing import Final
 
 JITTER: Final = 0.2
 MAX_DOUBLINGS: Final = 30
-"""2^30 ms are twelve days; avoids larger integers."""
+"""Maximum number of doublings: 2^30 ms are twelve days, and larger integers are avoided."""
 
 
 def backoff_s(failures: int, first_ms: int, max_ms: int, rng: random.Random) -> float:
-    """Seconds to wait after `failures` failures in a row: 0 after none, then doubling up to the maximum, +-20 %."""
+    """Return the seconds to wait after `failures` failures in a row: 0 after none, then doubling up to the maximum,
+    +-20 %.
+    """
     if failures <= 0:
         return 0.0
     delay_ms = min(max_ms, first_ms * (1 << min(failures - 1, MAX_DOUBLINGS)))

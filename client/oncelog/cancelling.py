@@ -6,8 +6,9 @@ import asyncio
 
 
 def is_being_cancelled() -> bool:
-    """Whether the current task is being cancelled. Code that catches CancelledError from an awaited future and turns it
-    into something else must check this first: a swallowed cancellation is not repeated, and the canceller would wait
-    for ever."""
+    """Return whether the current task is being cancelled. Code that catches CancelledError from an awaited future and
+    handles it must call this function first: a swallowed cancellation is not repeated, so the canceller would wait for
+    ever.
+    """
     task = asyncio.current_task()
     return task is not None and task.cancelling() > 0

@@ -1,4 +1,6 @@
-"""The client's view of the cluster: brokers, topics, leaders. Immutable; an update makes a new `Cluster`."""
+"""The client's view of the cluster: brokers, topics, leaders. A Cluster is immutable; an update creates a new
+`Cluster`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ NO_NODE: Final = -1
 NO_LEADER_EPOCH: Final = -1
 
 MISSING_SHOWN: Final = 5
-"""Missing partitions named in one message."""
+"""Maximum number of missing partitions that one message names."""
 NOT_THERE: Final = (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID)
 
 
@@ -56,8 +58,9 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic with its partitions by index; with an `error_code` it has none. `error_message` adds detail, None if
-    there is none."""
+    """A topic with its partitions by index; a topic with an `error_code` has no partitions. `error_message` is the
+    detail of the error, None if there is none.
+    """
 
     name: str
     topic_id: bytes = ZERO_UUID
@@ -69,7 +72,7 @@ class Topic:
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """Brokers by node id, topics by name. `controller_id` is NO_NODE if unknown."""
+    """The brokers by node id, and the topics by name. `controller_id` is NO_NODE if unknown."""
 
     cluster_id: str | None = None
     controller_id: int = NO_NODE
@@ -81,16 +84,17 @@ class Cluster:
         return known.partitions.get(index) if known is not None else None
 
     def leader(self, topic: str, index: int) -> int:
-        """The node id of the leader, NO_NODE if there is no leader or its broker is not known."""
+        """Return the node id of the leader, NO_NODE if there is no leader or its broker is not known."""
         partition = self.partition(topic, index)
         return partition.leader if partition is not None and partition.leader in self.brokers else NO_NODE
 
     def updated(self, response: MetadataResponse, *, is_complete: bool = False) -> Cluster:
-        """The cluster after `response`; topics that it does not name stay, unless it `is_complete`.
+        """Return the cluster after `response`; topics that the response does not name are kept, unless the response
+        `is_complete`.
 
         Invariant: per topic id, the leader epoch of a partition never decreases: a response of a lagging broker must
         not direct requests to the old leader again (KIP-320). Exception: a known leader that is not among the brokers
-        is replaced whatever its epoch, so that one wrong response cannot block the partition for ever.
+        is replaced whatever its epoch, so that one wrong response cannot block the partition permanently.
         """
         brokers = {
             broker.node_id: Broker(broker.node_id, broker.host, broker.port, broker.rack) for broker in response.brokers
@@ -103,7 +107,8 @@ class Cluster:
             if error_code in NOT_THERE:
                 topics.pop(answer.name, None)
             elif error_code != answer.error_code or (error_code and not answer.partitions):
-                # For example LEADER_NOT_AVAILABLE: the cached metadata may still be valid.
+                # The error may be temporary, for example LEADER_NOT_AVAILABLE, so the cached metadata may still be
+                # valid.
                 unusable = Topic(answer.name, answer.topic_id, error_code=error_code, error_message=fault_of(answer))
                 topics.setdefault(answer.name, unusable)
             else:
@@ -111,7 +116,7 @@ class Cluster:
         return Cluster(response.cluster_id, response.controller_id, brokers, topics)
 
     def with_brokers(self, brokers: Iterable[Broker]) -> Cluster:
-        """The cluster with brokers learned from other responses: a coordinator, a new leader."""
+        """Return the cluster with brokers learned from other responses: a coordinator, a new leader."""
         news = {}
         for broker in brokers:
             known = self.brokers.get(broker.node_id)
@@ -120,7 +125,9 @@ class Cluster:
         return replace(self, brokers={**self.brokers, **news}) if news else self
 
     def with_leader(self, topic: str, index: int, leader: int, leader_epoch: int) -> Cluster:
-        """The cluster after a hint at a new leader (KIP-951); unchanged if the hint is not newer."""
+        """Return the cluster after a response has named a new leader (KIP-951); unchanged if the cluster knows a newer
+        leader epoch.
+        """
         known, partition = self.topics.get(topic), self.partition(topic, index)
         if known is None or partition is None or leader not in self.brokers or leader_epoch <= partition.leader_epoch:
             return self
@@ -128,22 +135,22 @@ class Cluster:
         return replace(self, topics={**self.topics, topic: replace(known, partitions=partitions)})
 
     def without(self, names: Iterable[str]) -> Cluster:
-        """The cluster without some topics."""
+        """Return the cluster without some topics."""
         gone = set(names)
         return replace(self, topics={name: topic for name, topic in self.topics.items() if name not in gone})
 
 
 def error_of(answer: MetadataTopic) -> int:
-    """The error code of a topic in a Metadata response.
+    """Return the error code of a topic in a Metadata response.
 
-    LEADER_NOT_AVAILABLE if its partition numbers are not 0 to n-1, each once: such a topic cannot exist, and sparse
-    numbers would create a queue for each number in between.
+    The code is LEADER_NOT_AVAILABLE if the partition numbers are not exactly 0 to n-1. A topic with other numbers
+    cannot exist, and sparse numbers would create a queue for each number in between.
     """
     return ErrorCode.LEADER_NOT_AVAILABLE if fault_of(answer) is not None else answer.error_code
 
 
 def fault_of(answer: MetadataTopic) -> str | None:
-    """The error in the partition numbers of a topic, None if they are valid."""
+    """Return the error in the partition numbers of a topic, None if they are valid."""
     numbers = {told.partition_index for told in answer.partitions}
     if not numbers or (len(numbers) == len(answer.partitions) and min(numbers) >= 0 and max(numbers) < len(numbers)):
         return None

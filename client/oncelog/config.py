@@ -1,10 +1,11 @@
 """Kafka's client configuration: its keys with underscores and its defaults; invalid combinations are refused early.
 
-`ProducerConfig(bootstrap_servers="host:9092", acks="all").validate()`. Keys without effect are omitted. Times are in
-milliseconds, sizes in bytes.
+`ProducerConfig(bootstrap_servers="host:9092", acks="all").validate()`. Keys that would have no effect are omitted.
+Times are in milliseconds, sizes in bytes.
 
-The fields below are the only declaration of an option. `validate` checks values by their types and bounds; the typed
-keywords of the clients (typed_options.py) and docs/reference are generated from them (`make reference`).
+The fields below are the only declaration of an option. `validate` checks values against the declared types and bounds.
+The typed keywords of the clients (typed_options.py) and docs/reference are generated from the fields (`make
+reference`).
 """
 
 from __future__ import annotations
@@ -30,11 +31,12 @@ C = TypeVar("C", bound="ClientConfig")
 
 MAX_INT32: Final = 2**31 - 1
 MAX_REQUEST_BYTES: Final = 100 * 1024 * 1024
-"""socket.request.max.bytes, a broker's default limit of a request."""
+"""Largest request in bytes: the default of a broker's socket.request.max.bytes."""
 DEFAULT_PORT: Final = 9092
 MAX_IDEMPOTENT_IN_FLIGHT: Final = 5
-"""A broker remembers the last five batches of a producer in a partition, and recognises only those as duplicates (S8,
-S14)."""
+"""Largest number of requests in flight with idempotence. A broker remembers the last five batches of a producer in a
+partition, and recognises only these as duplicates (S8, S14).
+"""
 
 Acks = Literal["all", "-1", "0", "1", -1, 0, 1]
 CompressionType = Literal["none", "gzip", "snappy", "lz4", "zstd"]
@@ -61,7 +63,9 @@ SHARE_ACKNOWLEDGEMENT_MODES: Final = get_args(ShareAcknowledgementMode)
 SHARE_ACQUIRE_MODES: Final = get_args(ShareAcquireMode)
 
 Partitioner = Callable[[bytes | None, list[int], list[int]], int]
-"""Returns the partition of a record: its key as bytes, all partitions of the topic, those that have a leader."""
+"""Returns the partition of a record; the arguments are its key as bytes, all partitions of the topic, and the
+partitions that have a leader.
+"""
 ProducerInterceptors = Iterable[ProducerInterceptor]
 ConsumerInterceptors = Iterable[ConsumerInterceptor]
 Token = Callable[[], str | Awaitable[str]]
@@ -99,10 +103,12 @@ class ClientConfig:
     """The keys whose values go to brokers as strings."""
 
     bootstrap_servers: str | Iterable[str]
-    """One "host:port" or several, comma-separated or as a list; any of them gives access to the whole cluster."""
+    """One "host:port" or several, comma-separated or as a list; any of these brokers gives access to the entire
+    cluster.
+    """
     client_id: str = "oncelog"
     request_timeout_ms: int = 30_000
-    """The wait for a response before the connection counts as dead."""
+    """Milliseconds to wait for a response before the connection counts as dead."""
     reconnect_backoff_ms: int = 50
     reconnect_backoff_max_ms: int = 1_000
     retry_backoff_ms: int = 100
@@ -114,27 +120,30 @@ class ClientConfig:
     socket_connection_setup_timeout_ms: int = 10_000
     security_protocol: SecurityProtocol = "PLAINTEXT"
     ssl_context: ssl.SSLContext | None = None
-    """Used instead of the other ssl_ keys."""
+    """A TLS context that is used instead of the other ssl_ keys."""
     ssl_check_hostname: bool = True
     ssl_cafile: str | None = None
-    """PEM file of the trusted authorities; by default those of the system."""
+    """PEM file of the trusted authorities; by default the authorities that the system trusts."""
     ssl_certfile: str | None = None
-    """PEM file of the client certificate, with the chain to an authority; the key may be in the same file."""
+    """PEM file of the client certificate, with the chain to an authority; the same file may contain the key."""
     ssl_keyfile: str | None = None
     ssl_password: str | None = field(default=None, repr=False)
     """The password of the key, if it is encrypted."""
     sasl_mechanism: SaslMechanism | None = None
     sasl_plain_username: str | None = None
-    """For PLAIN and SCRAM."""
+    """The user name for PLAIN and SCRAM."""
     sasl_plain_password: str | None = field(default=None, repr=False)
     sasl_oauth_token_provider: Token | TokenProvider | None = field(default=None, repr=False)
-    """For OAUTHBEARER: a function that returns a token, or an awaitable of one, or an object with such a `token`
-    method. Called in a thread."""
+    """For OAUTHBEARER: a function that returns a token or an awaitable of a token, or an object with such a method
+    `token`. The function is called in a thread.
+    """
     sasl_kerberos_service_name: str = "kafka"
-    """For GSSAPI: the first part of the brokers' principals, SERVICE/HOST. Needs the extra `gssapi`."""
+    """For GSSAPI: the first part of the brokers' principals, SERVICE/HOST. GSSAPI needs the extra `gssapi`."""
 
     def validate(self: C) -> C:
-        """Check the values; returns the config itself. Raises ConfigError naming key, value and the allowed values."""
+        """Check the values and return the config itself. Raises ConfigError, which names the key, the value and the
+        allowed values.
+        """
         cls: Any = type(self)  # mypy considers the class of a frozen dataclass unhashable
         types = declared_types(cls)
         for option in fields(self):
@@ -183,47 +192,57 @@ class ProducerConfig(ClientConfig):
     NAMES: ClassVar[tuple[str, ...]] = (*ClientConfig.NAMES, "transactional_id")
 
     acks: Acks = "all"
-    """"all" (or -1): acknowledged when every in-sync replica has the record; 1: when the leader has it; 0: when sent,
-    without an offset."""
+    """"all" (or -1): a record is acknowledged when every in-sync replica has it; 1: when the leader has it; 0: when it
+    is sent, without an offset.
+    """
     linger_ms: int = 5
-    """How long a batch waits for more records. 0 sends the records of one iteration of the event loop at once."""
+    """Milliseconds that a batch waits for more records. With 0, the records of one iteration of the event loop are sent
+    together.
+    """
     batch_size: int = 16_384
-    """Bytes before compression. A larger record gets a batch of its own."""
+    """Maximum bytes of a batch before compression. A larger record gets a batch of its own."""
     compression_type: CompressionType = "none"
     buffer_memory: int = 33_554_432
-    """Bytes of all unacknowledged batches; beyond them `send` waits (max_block_ms at most)."""
+    """Maximum bytes of all unacknowledged batches; while they are exceeded, `send` waits (up to max_block_ms)."""
     max_block_ms: int = 60_000
     max_request_size: int = 1_048_576
     max_in_flight_requests_per_connection: int = 5
-    """Without idempotence, more than 1 may reorder records when a batch fails and the next succeeds."""
+    """Without idempotence, more than 1 may reorder records if a batch fails and the next batch succeeds."""
     retries: int = MAX_INT32
     delivery_timeout_ms: int = 120_000
-    """From `send` to success or failure, including all retries."""
+    """Milliseconds from `send` to success or failure, including all retries."""
     metadata_max_idle_ms: int = 300_000
-    """A topic without sends for this long is dropped from the metadata until its next record: further requests would
-    re-create it after its deletion."""
+    """Milliseconds without a send after which a topic is dropped from the metadata until its next record; otherwise
+    further metadata requests would re-create the topic after its deletion.
+    """
     partitioner_ignore_keys: bool = False
     partitioner: Partitioner | None = None
-    """A function of the key (bytes or None), all partitions of the topic and those that have a leader, that returns the
-    partition of each record for which none is named. None: Java's choice, by the murmur2 hash of the key."""
+    """A function that returns the partition of each record without a named partition. The arguments of the function are
+    the key (bytes or None), all partitions of the topic, and the partitions that have a leader. None means Java's
+    choice, the murmur2 hash of the key.
+    """
     interceptors: ProducerInterceptors = ()
     """Objects whose methods are called when records are sent and acknowledged."""
     enable_idempotence: bool | None = None
-    """Idempotence: retries are recognised, so each record is in the log once and in order, while this producer lives
-    (S29). Requires acks="all", retries above 0 and at most 5 requests in flight; None: on if these allow it, so on by
-    default (S14)."""
+    """Idempotence: brokers recognise retries, so each record is in the log once and in order, during the life of this
+    producer (S29). Idempotence requires acks="all", retries above 0 and at most 5 requests in flight. None switches it
+    on if the other settings allow it, and so by default (S14).
+    """
     transactional_id: str | None = None
     """Enables transactions; a new producer with the same id fences the previous one."""
     transaction_timeout_ms: int = DEFAULT_TRANSACTION_TIMEOUT_MS
-    """The coordinator aborts a transaction that is open for longer; limited by transaction.max.timeout.ms of the
-    broker."""
+    """Milliseconds after which the coordinator aborts an open transaction; the broker's transaction.max.timeout.ms is
+    the limit.
+    """
     two_phase_commit: bool = False
-    """Transactions have no timeout, and `start` keeps an open one, for `Producer.complete_transaction` (KIP-939). The
-    broker needs transaction.two.phase.commit.enable, the user the operations Write and TwoPhaseCommit on the
-    transactional id."""
+    """Transactions have no timeout, and `start` keeps an open transaction for `Producer.complete_transaction`
+    (KIP-939). The broker needs transaction.two.phase.commit.enable, and the user needs the operations Write and
+    TwoPhaseCommit on the transactional id.
+    """
     tracing: Tracing | bool | None = None
-    """OpenTelemetry: True, or an `oncelog.tracing.Tracing`, for spans of sends and transactions, and W3C trace context
-    in record headers. Needs the extra `otel`."""
+    """OpenTelemetry: True, or an `oncelog.tracing.Tracing`, creates spans of sends and transactions, and W3C trace
+    context in record headers. Tracing needs the extra `otel`.
+    """
 
     def validate(self) -> ProducerConfig:
         super(ProducerConfig, self).validate()
@@ -260,7 +279,7 @@ class ProducerConfig(ClientConfig):
             raise ConfigError(f"{obstacle}, as {needed}")
 
     def _obstacle_to_idempotence(self) -> str | None:
-        """The setting that prevents idempotence (S14); None if there is none."""
+        """Return the setting that prevents idempotence (S14); None if idempotence is possible."""
         in_flight = self.max_in_flight_requests_per_connection
         if self.required_acks != ACKS["all"]:
             return f"acks={self.acks!r}: must be 'all'"
@@ -277,7 +296,7 @@ class ProducerConfig(ClientConfig):
 
     @property
     def required_acks(self) -> int:
-        """-1, 0 or 1, as on the wire."""
+        """The value of acks in requests: -1, 0 or 1."""
         return ACKS[self.acks]
 
 
@@ -309,46 +328,57 @@ class ConsumerConfig(ClientConfig):
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
     fetch_max_bytes: int = 52_428_800
-    """Bytes of one Fetch response. A larger first batch is still returned, so that it can be read."""
+    """Maximum bytes of one Fetch response. A first batch above the limit is still returned, so that it can be read."""
     max_partition_fetch_bytes: int = 1_048_576
     max_poll_records: int = 500
     auto_offset_reset: OffsetReset = "latest"
     isolation_level: Isolation = "read_uncommitted"
-    """"read_committed" returns only records outside open and aborted transactions."""
+    """"read_committed" returns only records that do not belong to open or aborted transactions."""
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
-    """Limit of one batch after decompression. A larger batch raises CorruptRecords, and the position stays before it.
-    Kafka has no such key: without it, a malicious batch of a few kilobytes could fill the memory."""
+    """Maximum bytes of one batch after decompression. A larger batch raises CorruptRecords, and the position stays
+    before it. Kafka has no such key. Without this limit, a malicious batch of a few kilobytes could fill the memory.
+    """
     check_crcs: bool = True
     default_api_timeout_ms: int = 60_000
     allow_auto_create_topics: bool = True
     client_rack: str = ""
-    """The consumer's rack. The broker names a replica in this rack to fetch from (KIP-392), and assignors prefer it."""
+    """The consumer's rack. The broker names a replica in this rack as the replica to fetch from (KIP-392), and
+    assignors prefer partitions with such a replica.
+    """
 
     group_id: str | None = None
-    """The consumer group. Its members share the topics of `subscribe`; offsets can be committed only with a group."""
+    """The consumer group. The members of the group share the topics of `subscribe`; offsets can be committed only with
+    a group.
+    """
     group_instance_id: str | None = None
-    """A static member (KIP-345): it keeps its partitions if it comes back within session.timeout.ms."""
+    """The id of a static member (KIP-345), which keeps its partitions if it restarts within session.timeout.ms."""
     group_protocol: GroupProtocol = "classic"
-    """"consumer": the broker assigns the partitions, and members move one by one (KIP-848, Kafka 4.0). The broker has
-    the session timeout, the heartbeat interval and the assignors then."""
+    """"consumer": the broker assigns the partitions, and members move one by one (KIP-848, Kafka 4.0). The session
+    timeout, the heartbeat interval and the assignors are then settings of the broker.
+    """
     group_remote_assignor: str | None = None
-    """The broker's assignor that this member wants, with group_protocol="consumer": "uniform" or "range"."""
+    """With group_protocol="consumer", the broker's assignor that this member requests: "uniform" or "range"."""
     partition_assignment_strategy: list[Any] | tuple[Any, ...] = ("range", "cooperative-sticky")
-    """Assignors in order of preference, by name or as objects of the application. If all are cooperative, members go on
-    reading while the group rebalances. The default allows a later change to cooperative assignors (as in Java)."""
+    """Assignors in order of preference, by name or as objects of the application. If all assignors are cooperative,
+    members continue reading while the group rebalances. The default allows a later change to only cooperative assignors
+    (as in Java).
+    """
     enable_auto_commit: bool = True
     auto_commit_interval_ms: int = 5_000
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 3_000
     max_poll_interval_ms: int = 300_000
-    """A member that does not poll for this long leaves the group. A rebalance waits this long for members to rejoin."""
+    """Milliseconds without a poll after which a member leaves the group. A rebalance waits for the same time for
+    members to rejoin.
+    """
     interceptors: ConsumerInterceptors = ()
     """Objects whose methods are called when records are returned and offsets committed."""
     exclude_internal_topics: bool = True
-    """A pattern does not match topics like __consumer_offsets."""
+    """If True, a pattern does not match internal topics such as __consumer_offsets."""
     tracing: Tracing | bool | None = None
-    """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of polls, and of the work within
-    `Consumer.processing`. It needs the extra `otel`."""
+    """OpenTelemetry: True, or an `oncelog.tracing.Tracing`, creates spans of polls and of the work within
+    `Consumer.processing`. Tracing needs the extra `otel`.
+    """
 
     def validate(self) -> ConsumerConfig:
         super(ConsumerConfig, self).validate()
@@ -396,21 +426,23 @@ class ShareConsumerConfig(ClientConfig):
     NAMES: ClassVar[tuple[str, ...]] = (*ClientConfig.NAMES, "group_id", "client_rack")
 
     group_id: str = ""
-    """The share group. It must be given."""
+    """The share group. The group id is required."""
     share_acknowledgement_mode: ShareAcknowledgementMode = "implicit"
-    """"implicit": the next poll accepts the records of the last one. "explicit": the application says of each record
-    what is to become of it."""
+    """"implicit": the next poll accepts the records of the previous poll. "explicit": the application acknowledges each
+    record with accept, release or reject.
+    """
     share_acquire_mode: ShareAcquireMode = "batch_optimized"
-    """"batch_optimized": whole batches are acquired, so that a poll may exceed max_poll_records. "record_limit": never
-    more than max_poll_records."""
+    """"batch_optimized": the broker acquires entire batches, so a poll may return more than max_poll_records.
+    "record_limit": a poll returns at most max_poll_records.
+    """
     max_poll_records: int = 500
-    """The most records that a broker gives for one request."""
+    """Maximum number of records that a broker returns for one request."""
     fetch_min_bytes: int = 1
     fetch_max_wait_ms: int = 500
-    """How long a broker waits for records. Acknowledgements to it wait as long at most."""
+    """Milliseconds that a broker waits for records. Acknowledgements to the broker wait at most as long."""
     fetch_max_bytes: int = 52_428_800
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
-    """Limit of one batch after decompression. The records of a larger batch are rejected."""
+    """Maximum bytes of one batch after decompression. The records of a larger batch are rejected."""
     check_crcs: bool = True
     default_api_timeout_ms: int = 60_000
     client_rack: str = ""
@@ -438,15 +470,17 @@ class AdminConfig(ClientConfig):
 
 @cache
 def declared_types(cls: Any) -> dict[str, Any]:
-    """The declared types of the options of `cls`, a ClientConfig. Tracing, which needs OpenTelemetry, counts as any
-    object: `tracing.wanted` checks it."""
+    """Return the declared types of the options of `cls`, a ClientConfig. Tracing needs OpenTelemetry, so its type is
+    declared as any object here; `tracing.wanted` checks it.
+    """
     types = get_type_hints(cls, localns={"Tracing": object})
     return {option.name: types[option.name] for option in fields(cls)}
 
 
 def load(cls: type[C], bootstrap_servers: str | Iterable[str], options: Mapping[str, Any]) -> C:
-    """Make a validated config from `options`. Raises ConfigError; for an unknown key with the most similar known
-    one."""
+    """Create a validated config from `options`. Raises ConfigError; for an unknown key, the message names the most
+    similar known key.
+    """
     known = [field.name for field in fields(cls)]
     for key in options:
         if key not in known:
@@ -456,7 +490,7 @@ def load(cls: type[C], bootstrap_servers: str | Iterable[str], options: Mapping[
 
 
 def _address(text: str) -> Address:
-    """ "host:port", "[v6]:port" or a host alone."""
+    """Parse "host:port", "[v6]:port" or a host alone."""
     host, colon, port = text.rpartition(":")
     if not colon or text.endswith("]"):
         host, port = text, str(DEFAULT_PORT)
@@ -487,7 +521,7 @@ def _check_name(key: str, value: Any) -> None:
 
 def _check_type(option: Field[Any], value: object, declared: Any) -> None:
     if not fits(value, declared):
-        shown = f"{option.name}={value!r:.100}" if option.repr else option.name  # a password is not repeated
+        shown = f"{option.name}={value!r:.100}" if option.repr else option.name  # a password is not shown
         raise ConfigError(f"{shown}: must be {words(declared)}, not {type(value).__name__}")
 
 

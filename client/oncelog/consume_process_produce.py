@@ -1,4 +1,4 @@
-"""Consume, process, produce: input offsets and output records in one transaction (S60, KIP-447)."""
+"""Consume, process, produce: commits input offsets and output records in one transaction (S60, KIP-447)."""
 
 from __future__ import annotations
 
@@ -36,21 +36,21 @@ async def consume_process_produce(
     max_records: int | None = None,
     stop: asyncio.Event | None = None,
 ) -> None:
-    """Process each record of `consumer` exactly once, as far as `process` only sends with `producer`.
+    """Process each record of `consumer` exactly once, provided that `process` only sends with `producer`.
 
-    One poll is one transaction: `process` gets its records, in order per partition, and sends the results. A
-    transaction that is aborted is repeated if that may help, from the committed offsets. So `process` may see a record
-    again, and side effects other than sending happen again (S63).
+    Each poll is one transaction: `process` gets the polled records, in order per partition, and sends the results. An
+    aborted transaction is repeated from the committed offsets, if a repetition may succeed. Therefore `process` may see
+    a record again, and side effects other than sending are repeated (S63).
 
-    The committed offset is the consumer's position, which is past markers and aborted records too. The positions after
-    a poll that returned only such offsets are committed by its own transaction, so that the lag of a group that has
+    The committed offset is the consumer's position, which lies after markers and aborted records too. If a poll
+    returned only such offsets, a transaction of its own commits the new positions, so that the lag of a group that has
     read everything is 0 (S91).
 
-    Runs until cancelled, until `stop` is set (checked between transactions), or until `process` raises: then its
-    transaction is aborted, the consumer is back at the previous position, and the error propagates.
+    Runs until cancelled, until `stop` is set (checked between transactions), or until `process` raises. In the last
+    case the transaction is aborted, the consumer returns to the previous position, and the error propagates.
 
-    Raises ConfigError for a consumer that commits automatically or reads uncommitted records; FatalError if this
-    producer is fenced; and the errors of `Consumer.poll`.
+    Raises ConfigError for a consumer that commits automatically or reads uncommitted records, FatalError if this
+    producer is fenced, and the errors of `Consumer.poll`.
     """
     _check(consumer, producer)
     rng = random.Random()  # noqa: S311 - jitter, not a secret
@@ -58,7 +58,8 @@ async def consume_process_produce(
     stored: dict[TopicPartition, int | None] = {}
     while stop is None or not stop.is_set():
         polled = await consumer.poll(POLL_TIMEOUT_MS, max_records)
-        # Both as they were at this poll: a member expelled from its group since then must be refused (S46).
+        # The positions and the group metadata are those of this poll, because a member that was expelled from its group
+        # since then must be refused (S46).
         consumed, group = consumer.consumed(), consumer.group_metadata()
         try:
             offsets = await _to_commit(consumer, polled, consumed, stored)
@@ -81,12 +82,14 @@ async def _to_commit(
     consumed: Mapping[TopicPartition, OffsetAndMetadata],
     stored: dict[TopicPartition, int | None],
 ) -> dict[TopicPartition, OffsetAndMetadata]:
-    """The positions of the polled partitions or, without records, of those that have moved since the last commit.
-    `stored` is the known committed offsets; the offsets of newly assigned partitions are looked up."""
+    """Return the positions of the polled partitions; without records, the positions that have moved since the last
+    commit. `stored` contains the known committed offsets; the offsets of newly assigned partitions are requested from
+    the coordinator.
+    """
     if polled:
         return {partition: consumed[partition] for partition in polled}
     for partition in stored.keys() - consumed.keys():
-        del stored[partition]  # others may own it, and commit it
+        del stored[partition]  # another member may own the partition and commit it
     new = consumed.keys() - stored.keys()
     if new:
         found = await consumer.committed(new)
@@ -102,7 +105,9 @@ async def _transact(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     group: ConsumerGroupMetadata,
 ) -> None:
-    """Run one transaction. Raises the error; the consumer then continues from the committed offsets."""
+    """Run one transaction. Raises the error of a failed transaction; the consumer then continues from the committed
+    offsets.
+    """
     records = [record for several in polled.values() for record in several]
     is_complete = False
     try:
@@ -116,7 +121,7 @@ async def _transact(
                 is_complete = True
         except EndNotKnown:
             if not is_complete:
-                raise  # an error of an earlier transaction whose commit was still running
+                raise  # the error of an earlier transaction whose commit was still running
             await _commit_at_last(producer)
     except BaseException as error:
         rewind(consumer, polled)
@@ -126,7 +131,9 @@ async def _transact(
 
 
 async def _commit_at_last(producer: Producer[Any, Any]) -> None:
-    """Wait for a commit that takes longer than max.block.ms: nothing else is possible before it has ended."""
+    """Wait for a commit that takes longer than max.block.ms, because no other call is possible before the commit has
+    ended.
+    """
     try:
         await until_known(producer.commit_transaction)
     except AbortableError:
@@ -135,7 +142,9 @@ async def _commit_at_last(producer: Producer[Any, Any]) -> None:
 
 
 async def _end_at_last(producer: Producer[Any, Any]) -> None:
-    """After a cancellation during the commit: wait for its end, as the next transaction cannot start before."""
+    """Wait for the end of a commit during which the task was cancelled, because the next transaction cannot start
+    before.
+    """
     try:
         await _commit_at_last(producer)
     except KafkaError as error:
@@ -143,20 +152,21 @@ async def _end_at_last(producer: Producer[Any, Any]) -> None:
 
 
 def _may_pass(error: KafkaError) -> bool:
-    """Whether a repetition may succeed; not if a record is too large, or may not be written."""
+    """Return whether a repetition may succeed; False, for example, if a record is too large or may not be written."""
     if isinstance(error, FatalError):
         return False
     if error.code is ErrorCode.INVALID_TXN_STATE:
-        return isinstance(error, AbortableError)  # the coordinator has aborted it; otherwise a call was wrong
+        return isinstance(error, AbortableError)  # True if the coordinator has aborted it; otherwise a call was wrong
     return error.retriable or rule_of(error.code).is_repeated
 
 
 def rewind(consumer: Consumer[Any, Any], polled: Polled) -> None:
-    """Have `consumer` read the records of this poll again.
+    """Make `consumer` read the records of this poll again, starting at the committed offset.
 
-    From the committed offset: the group may have assigned the partition to another member meanwhile, and after a
-    cancelled or timed-out commit it is unknown whether that took effect. The next poll looks the offset up once all
-    transactions are decided: so nothing here can fail or be cancelled, and skip or repeat records.
+    The committed offset is used because the group may have assigned the partition to another member meanwhile, and
+    because after a cancelled or timed-out commit it is unknown whether the commit took effect. The next poll requests
+    the committed offset once all transactions are decided. So no failure or cancellation here can cause records to be
+    skipped or repeated.
     """
     for partition in consumer.assignment().intersection(polled):
         consumer.seek_to_committed(partition, polled[partition][0].offset)

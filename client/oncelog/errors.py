@@ -2,31 +2,27 @@
 
     KafkaError                    carries `code` (an ErrorCode) and `message`
     ├── RetriableError            the same call may succeed later; the client itself retries until its timeout
-    │   ├── StaleMetadata         ... after the metadata was refreshed: the leader has moved, the topic is not there yet
-    │   ├── ConnectionFailed      ... on a new connection: none could be made, or it broke before the answer
-    │   └── RequestTimedOut       no answer in time; whether it took effect is not known
-    │       ├── DeliveryTimeout   a record was not acknowledged within delivery.timeout.ms
-    │       └── EndNotKnown       a commit or abort takes longer than max.block.ms: call again to wait on
-    ├── FatalError                this client cannot go on
-    │   ├── AuthenticationFailed
-    │   ├── UnsupportedVersion    broker and client have no version of an API in common
-    │   ├── ProducerFenced        another producer has fenced this one
-    │   ├── FencedInstance        another consumer uses the group.instance.id
-    │   └── ClientClosed          the client was closed before or during the call
-    ├── AbortableError            the transaction can only be aborted; then the next one may begin
-    ├── AuthorizationFailed
-    ├── OffsetOutOfRange          and auto.offset.reset is "none"
-    │   └── LogTruncationError    ... because the log was truncated below it
-    ├── MessageTooLarge
-    ├── CommitFailed              offsets were not stored: the group has rebalanced since they were read
-    ├── OutOfOrderSequence        an earlier batch is missing in the log: this one was not appended
-    │   └── OutcomeUnknown        ... as far as is known: an earlier attempt may still arrive, so it is not sent again
-    ├── InvalidTransactionState   a call not allowed in this state of the transaction
+    │   ├── StaleMetadata         ... after a metadata refresh: the leader has moved, or the topic does not exist yet
+    │   ├── ConnectionFailed      ... on a new connection: connecting failed, or the connection broke before the
+    response │   └── RequestTimedOut       no response in time; it is unknown whether the request took effect │
+    ├── DeliveryTimeout   a record was not acknowledged within delivery.timeout.ms │       └── EndNotKnown       a
+    commit or abort takes longer than max.block.ms: call again to continue waiting ├── FatalError                this
+    client cannot continue │   ├── AuthenticationFailed │   ├── UnsupportedVersion    broker and client have no version
+    of an API in common │   ├── ProducerFenced        another producer has fenced this one │   ├── FencedInstance
+    another consumer uses the group.instance.id │   └── ClientClosed          the client was closed before or during the
+    call ├── AbortableError            the transaction can only be aborted; then the next transaction may begin ├──
+    AuthorizationFailed ├── OffsetOutOfRange          the position is outside the log, and auto.offset.reset is "none" │
+    └── LogTruncationError    ... because the log was truncated below the position
+    ├── MessageTooLarge           a record is larger than the client or the topic accepts
+    ├── CommitFailed              offsets were not stored, because the group has rebalanced
+    ├── OutOfOrderSequence        an earlier batch is missing in the log, so this batch was not appended
+    │   └── OutcomeUnknown        ... but an earlier attempt may still arrive, so the batch is not sent again
+    ├── InvalidTransactionState   the call is not allowed in this state of the transaction
     ├── CorruptRecords            a fetched batch failed its checks
     ├── BufferExhausted           no room in buffer.memory within max.block.ms
     ├── TopicAlreadyExists
     ├── InvalidTopic
-    ├── PartialFailure            some items of an Admin call failed; `errors` and `results` say which
+    ├── PartialFailure            some items of an Admin call failed; `errors` and `results` contain the outcomes
     └── ConfigError               (also a ValueError) a configuration key has a value that is not allowed
 
 Only errors that callers distinguish have classes; other codes are RetriableError or plain KafkaError.
@@ -40,7 +36,7 @@ from typing import Any, Final
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 NAMED_ITEMS: Final = 5
-"""Items with a common reason that a PartialFailure names."""
+"""Maximum number of items with a common reason that a PartialFailure names."""
 
 __all__ = [
     "AbortableError",
@@ -81,18 +77,18 @@ class RetriableError(KafkaError):
 
 
 class StaleMetadata(RetriableError):
-    """The broker asked is not the leader or coordinator."""
+    """The broker that was asked is not the leader or coordinator."""
 
 
 class ConnectionFailed(RetriableError):
-    """No connection could be made, or it broke before the response."""
+    """No connection could be opened, or the connection broke before the response."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.NETWORK_EXCEPTION, message)
 
 
 class RequestTimedOut(RetriableError):
-    """No response in time. The request may have taken effect all the same."""
+    """No response arrived in time. The request may have taken effect nevertheless."""
 
 
 class DeliveryTimeout(RequestTimedOut):
@@ -103,8 +99,9 @@ class DeliveryTimeout(RequestTimedOut):
 
 
 class EndNotKnown(RequestTimedOut):
-    """The commit or abort of a transaction is still running; calling again waits for it, and no other call is possible
-    before (S44)."""
+    """The commit or abort of a transaction is still running. Calling it again waits for the result; no other call is
+    possible before (S44).
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
@@ -115,7 +112,7 @@ class FatalError(KafkaError):
 
 
 class AuthenticationFailed(FatalError):
-    """The broker rejects our credentials, or we reject the broker's certificate."""
+    """The broker rejects the client's credentials, or the client rejects the broker's certificate."""
 
     @property
     def retriable(self) -> bool:
@@ -138,7 +135,7 @@ class ClientClosed(FatalError):
     """The client was closed before or during the call."""
 
     def __init__(self, message: str) -> None:
-        # KAFKA: exceptions that are never sent have no code of their own, and use -1.
+        # KAFKA: exceptions that are never sent have no code of their own and use -1.
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
     def __str__(self) -> str:
@@ -146,7 +143,7 @@ class ClientClosed(FatalError):
 
 
 class AbortableError(KafkaError):
-    """The transaction can no longer be committed: abort it, then the next one may begin (KIP-588, KIP-890)."""
+    """The transaction can no longer be committed. Abort it; then the next transaction may begin (KIP-588, KIP-890)."""
 
 
 class OutOfOrderSequence(KafkaError):
@@ -154,15 +151,16 @@ class OutOfOrderSequence(KafkaError):
 
 
 class OutcomeUnknown(OutOfOrderSequence):
-    """An attempt to send this batch was never answered, and its producer session had to end: sending it again could
-    write it twice. It may be in the log (S27)."""
+    """An attempt to send this batch got no response, and its producer session had to end; sending the batch again could
+    write it twice. The batch may be in the log (S27).
+    """
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, message)
 
 
 class InvalidTransactionState(KafkaError):
-    """The call is not allowed in this state of the transaction; nothing has changed (S45)."""
+    """The call is not allowed in this state of the transaction, and nothing has changed (S45)."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_TXN_STATE, message)
@@ -172,11 +170,11 @@ class InvalidTransactionState(KafkaError):
 
 
 class AuthorizationFailed(KafkaError):
-    """Authenticated, but not authorized."""
+    """The client is authenticated, but not authorized for the operation."""
 
 
 class CommitFailed(KafkaError):
-    """The group has rebalanced: the offsets are not committed, and others may read these records again."""
+    """The group has rebalanced: the offsets are not committed, and other members may read these records again."""
 
 
 class OffsetOutOfRange(KafkaError):
@@ -185,8 +183,9 @@ class OffsetOutOfRange(KafkaError):
 
 class LogTruncationError(OffsetOutOfRange):
     """Records read up to `offset` are no longer in the log of `partition`, and auto.offset.reset is "none" (KIP-320;
-    Kafka's LogTruncationException). The log differs from `divergent_offset` on (None: unknown). A seek to that offset
-    skips no record of the log and repeats none."""
+    Kafka's LogTruncationException). The log differs from the records read from `divergent_offset` on (None means
+    unknown). A seek to `divergent_offset` skips no record of the log and repeats none.
+    """
 
     def __init__(self, message: str, partition: tuple[str, int], offset: int, divergent_offset: int | None) -> None:
         super().__init__(ErrorCode.OFFSET_OUT_OF_RANGE, message)
@@ -199,12 +198,13 @@ class LogTruncationError(OffsetOutOfRange):
 
 
 class MessageTooLarge(KafkaError):
-    """A record exceeds what the client (max.request.size) or the topic (max.message.bytes) accepts."""
+    """A record is larger than the client (max.request.size) or the topic (max.message.bytes) accepts."""
 
 
 class RejectedWithBatch(KafkaError):
-    """Another record of the batch was invalid, and a batch is appended as a whole or not at all. This record may be
-    sent again (KIP-467)."""
+    """Another record of the batch was invalid, and a batch is appended entirely or not at all. The producer may send
+    this record again (KIP-467).
+    """
 
     def __init__(self, cause: KafkaError) -> None:
         super().__init__(
@@ -218,7 +218,7 @@ class CorruptRecords(KafkaError):
 
 
 class BufferExhausted(KafkaError):
-    """No room in buffer.memory within max.block.ms."""
+    """buffer.memory had no room for the record within max.block.ms."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, message)
@@ -234,9 +234,9 @@ class InvalidTopic(KafkaError):
 
 class PartialFailure(KafkaError):
     """Some items of an Admin call failed: `errors` has an error for each failed item, `results` the results of the
-    other ones.
+    other items.
 
-    The message has each reason once, with the items that share it.
+    The message has each reason once, with the items that have this reason.
     """
 
     def __init__(self, errors: Mapping[Any, KafkaError], results: Mapping[Any, Any]) -> None:
@@ -246,7 +246,7 @@ class PartialFailure(KafkaError):
         super().__init__(first.code, "; ".join(message for _, message in self.reasons()))
 
     def reasons(self) -> list[tuple[ErrorCode, str]]:
-        """Each distinct reason: its code, and a message that names the items, at most NAMED_ITEMS."""
+        """Return each distinct reason: its error code, and a message that names at most NAMED_ITEMS of the items."""
         sharing: dict[tuple[ErrorCode, str], list[tuple[str, str]]] = {}
         for item, error in self.errors.items():
             name = str(item)
@@ -256,7 +256,7 @@ class PartialFailure(KafkaError):
 
 
 def _shared(why: str, items: list[tuple[str, str]]) -> str:
-    """The message of a single item, or the reason that several items share."""
+    """Return the message of a single item, or the reason that several items share."""
     if len(items) == 1:
         return items[0][1]
     names = [name for name, _ in items]
@@ -265,7 +265,7 @@ def _shared(why: str, items: list[tuple[str, str]]) -> str:
 
 
 class ConfigError(KafkaError, ValueError):
-    """A configuration key has an invalid value. The message names key, value and the allowed values."""
+    """A configuration key has an invalid value. The message names the key, the value and the allowed values."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_CONFIG, message)
@@ -289,8 +289,8 @@ CLASSES: Final[Mapping[ErrorCode, type[KafkaError]]] = {
     ErrorCode.ILLEGAL_SASL_STATE: AuthenticationFailed,
     ErrorCode.UNSUPPORTED_VERSION: UnsupportedVersion,
     ErrorCode.PRODUCER_FENCED: ProducerFenced,
-    # In a response to a write it may only mean that the coordinator has aborted a transaction that timed out (KIP-588);
-    # transaction requests handle the other meaning.
+    # In a response to a write, this code may only mean that the coordinator has aborted a transaction that timed out
+    # (KIP-588); transaction requests handle the other meaning.
     ErrorCode.INVALID_PRODUCER_EPOCH: AbortableError,
     ErrorCode.TRANSACTION_ABORTABLE: AbortableError,
     ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER: OutOfOrderSequence,
@@ -309,9 +309,9 @@ CLASSES: Final[Mapping[ErrorCode, type[KafkaError]]] = {
 
 
 def error_for(code: int, message: str | None = None) -> KafkaError:
-    """The exception for an error code of a response; `message` is the broker's, if it sent one.
+    """Return the exception for an error code of a response; `message` is the message of the broker, if it sent one.
 
-    Raises nothing: the caller decides whether to raise, retry or pass it on.
+    The function raises nothing; the caller decides whether to raise, retry or pass on the error.
     """
     error_code = ErrorCode.of(code)
     if error_code != code:
@@ -320,7 +320,7 @@ def error_for(code: int, message: str | None = None) -> KafkaError:
 
 
 def fatal(error: KafkaError) -> FatalError:
-    """The same error as a FatalError, for a client that cannot go on after it."""
+    """Return the same error as a FatalError, for a client that cannot continue after the error."""
     if isinstance(error, FatalError):
         return error
     ended = FatalError(error.code, error.message)

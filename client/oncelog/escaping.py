@@ -1,9 +1,8 @@
-"""(pure) Escapes text chosen by others for display in a terminal or page.
+"""(pure) Escapes text of foreign origin for display in a terminal or page.
 
-Names, metadata and messages come from anyone who may write to the cluster. Invisible characters, and those that affect
-their neighbours (control characters of ASCII and Latin-1, direction marks, zero-width characters, line breaks), become
-escapes: `\\x1b`, `\\u202e`.
-"""
+Names, metadata and messages may come from anyone who may write to the cluster. Invisible characters, and characters
+that affect their neighbours (control characters of ASCII and Latin-1, direction marks, zero-width characters, line
+breaks), become escapes: `\\x1b`, `\\u202e`."""
 
 from __future__ import annotations
 
@@ -12,22 +11,22 @@ from collections.abc import Collection
 
 
 def visible(text: str, kept: Collection[str] = "") -> str:
-    """`text` with a Python escape for each unprintable character; characters in `kept` are not escaped."""
+    """Return `text` with a Python escape for each unprintable character; characters in `kept` are not escaped."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in kept else c.encode("unicode_escape").decode() for c in text)
 
 
 def visible_bytes(data: bytes) -> bytes:
-    """The same for UTF-8; bytes that are not UTF-8 become `\\xHH`."""
+    """Escape UTF-8 text as `visible` does; bytes that are not UTF-8 become `\\xHH`."""
     return visible(data.decode(errors="backslashreplace")).encode()
 
 
 def visible_json(document: str) -> str:
-    """A JSON document with JSON escapes for the same characters, so that parsing it gives the same values.
+    """Return a JSON document with JSON escapes for the same characters, so that parsing it gives the same values.
 
-    json.dumps does not escape characters above 0x7e without `ensure_ascii`, and 0x7f even with it. Line breaks between
-    values stay.
+    Without `ensure_ascii`, json.dumps escapes no character above 0x7e, and even with it not 0x7f. Line breaks between
+    values are kept.
     """
     if document.isprintable():
         return document
@@ -35,7 +34,9 @@ def visible_json(document: str) -> str:
 
 
 def shell_quoted(text: str) -> str:
-    """`text` as a shell argument to copy: quoted if needed, and as bash's `$'...'` if it has unprintable characters."""
+    """Return `text` as a shell argument to copy: quoted if needed, and in bash's form `$'...'` if it has unprintable
+    characters.
+    """
     if text.isprintable():
         return shlex.quote(text)
     return "$'" + "".join(_shell_escape(c) for c in text) + "'"
@@ -48,6 +49,6 @@ def _shell_escape(character: str) -> str:
 
 
 def _json_escape(character: str) -> str:
-    """The escapes of a character as UTF-16 code units, as in JSON."""
+    """Return the escapes of a character as UTF-16 code units, as in JSON."""
     units = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{units[at : at + 2].hex()}" for at in range(0, len(units), 2))

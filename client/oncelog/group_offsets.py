@@ -7,12 +7,13 @@ from typing import Final, NamedTuple
 from oncelog.cluster import NO_LEADER_EPOCH
 
 MAX_OFFSET: Final = 2**63 - 1
-"""The largest int64."""
+"""The largest offset, the largest int64."""
 
 
 class OffsetAndMetadata(NamedTuple):
-    """`offset` of the next record to read; `metadata` is the application's text; `leader_epoch` of the record before
-    `offset`, -1 if unknown."""
+    """`offset` is the offset of the next record to read, `metadata` a text of the application, and `leader_epoch` the
+    epoch of the record before `offset`, -1 if unknown.
+    """
 
     offset: int
     metadata: str = ""
@@ -20,7 +21,7 @@ class OffsetAndMetadata(NamedTuple):
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """A consumer's identity in its group, which a transaction needs to commit its offsets (KIP-447)."""
+    """A consumer's identity in its group; a transaction needs it to commit the consumer's offsets (KIP-447)."""
 
     group_id: str
     generation_id: int
@@ -32,7 +33,7 @@ Offset = int | OffsetAndMetadata
 
 
 def offset_and_metadata(offset: Offset) -> OffsetAndMetadata:
-    """Raises ValueError for an offset that is negative or above MAX_OFFSET."""
+    """Convert an offset to OffsetAndMetadata. Raises ValueError for an offset that is negative or above MAX_OFFSET."""
     told = OffsetAndMetadata(offset) if isinstance(offset, int) else OffsetAndMetadata(*offset)
     check_offset(told.offset)
     return told

@@ -1,13 +1,14 @@
-"""An HTTP connection with limits on number, request size and duration.
+"""An HTTP connection for uvicorn with limits on the number of connections, the request size and the duration.
 
-uvicorn parses (with h11) and writes. uvicorn has no limit on the number of connections, on the head of a request
-received in a single read, and on the time in which a client sends a request or reads a response. The broker's HTTP
-listener and the console add these; the rest of the client does not import this module or need uvicorn.
+uvicorn parses requests (with h11) and writes responses. uvicorn does not limit the number of connections, the size of a
+request head received in a single read, or the time in which a client sends a request or reads a response. The broker's
+HTTP listener and the console add these limits; the rest of the client does not import this module or need uvicorn.
 
-- A connection above the limit replaces the longest idle one without a complete request; only if all are being answered,
-  the one with the oldest response. So half-sent requests do not block other clients.
-- A head has at most `MAX_HEAD_BYTES`, plus one slice. h11 limits only a head that is incomplete after a read, so bytes
-  are passed to it in slices, and bytes after a complete request only after its response.
+- A connection above the limit replaces the connection that has been idle longest without a complete request. If all
+  connections are being served, it replaces the connection with the oldest response. Half-sent requests therefore do not
+  block other clients.
+- A head has at most `MAX_HEAD_BYTES`, plus one slice. h11 limits only a head that is incomplete after a read. Therefore
+  bytes are passed to h11 in slices, and bytes after a complete request only after its response.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from uvicorn.server import ServerState
 
 MAX_HEAD_BYTES: Final = 16 * 1024
-"""Limit of a request's line and headers. Pass it to uvicorn as `h11_max_incomplete_event_size`."""
+"""Maximum bytes of a request's line and headers. Pass the limit to uvicorn as `h11_max_incomplete_event_size`."""
 SLICE_BYTES: Final = 1024
-"""A head may exceed the limit by this much."""
+"""Number of bytes passed to h11 together; a head may exceed its limit by this many bytes."""
 
 REQUEST_IS_WHOLE: Final = frozenset({h11.DONE, h11.MUST_CLOSE})
 
 
 class HttpConnections:
-    """The open connections, the longest idle first."""
+    """The open connections; the connection that has been idle longest comes first."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -39,14 +40,14 @@ class HttpConnections:
         return len(self._open)
 
     def enter(self, connection: BoundedConnection) -> None:
-        """Add a connection, closing another one at the limit."""
+        """Add a connection; at the limit, close another connection."""
         if len(self._open) >= self._limit:
             oldest = next(iter(self._open))
             next((each for each in self._open if not each.is_answering), oldest).abort()
         self._open[connection] = None
 
     def on_exchange(self, connection: BoundedConnection) -> None:
-        """Note that its response is complete."""
+        """Record that the response of this connection is complete."""
         if self._open.pop(connection, 1) is None:
             self._open[connection] = None
 
@@ -74,20 +75,22 @@ class BoundedConnection(H11Protocol):
         super().__init__(config, server_state, app_state or {}, _loop)
         self._all = connections
         self._unparsed = b""
-        """Received data that h11 has not been given yet: less than one read of the transport."""
+        """Received bytes that were not passed to h11 yet; fewer than one read of the transport."""
         self._end: asyncio.TimerHandle | None = None
 
     @property
     def is_answering(self) -> bool:
-        """Whether a complete request is being answered."""
+        """Whether the response to a complete request is in progress."""
         return self.cycle is not None and not self.cycle.response_complete
 
     def exchange_seconds(self) -> float:
-        """Seconds from an idle connection until `on_late` is called, unless a response is complete before."""
+        """Return the seconds from the start of the idle time until `on_late` is called, unless a response is complete
+        before.
+        """
         raise NotImplementedError
 
     def on_late(self) -> None:
-        """The time of the exchange is over."""
+        """Close the connection, because the time of the exchange is over."""
         self.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -107,7 +110,7 @@ class BoundedConnection(H11Protocol):
     def _parse(self) -> None:
         while self._unparsed and not self.transport.is_closing():  # a refused request closes the connection
             if self.conn.their_state in REQUEST_IS_WHOLE:
-                self.flow.pause_reading()  # until it is answered
+                self.flow.pause_reading()  # until the response is complete
                 return
             size = len(self._unparsed) if self.conn.their_state is h11.SEND_BODY else SLICE_BYTES
             part, self._unparsed = self._unparsed[:size], self._unparsed[size:]
@@ -120,13 +123,13 @@ class BoundedConnection(H11Protocol):
         self._parse()
 
     def abort(self) -> None:
-        """Close at once."""
+        """Close the connection immediately."""
         self._disarm()
         self._all.leave(self)
         self.transport.abort()
 
     def arm(self) -> None:
-        """Start the time of the next exchange."""
+        """Start the timer of the next exchange."""
         self._disarm()
         self._end = self.loop.call_later(self.exchange_seconds(), self.on_late)
 

@@ -1,6 +1,7 @@
 """Hooks of an application: called when records are sent, acknowledged and read, and when offsets are committed. Pure.
 
-An exception of a hook is logged and changes nothing else. Hooks run inside the event loop, so they must not block.
+If a hook raises an exception, the exception is logged and has no other effect. Hooks run inside the event loop, so they
+must not block.
 """
 
 from __future__ import annotations
@@ -15,27 +16,28 @@ T = TypeVar("T")
 
 
 class ProducerInterceptor:
-    """The hooks of a producer: override those that you need, and pass objects as `interceptors`."""
+    """The hooks of a producer; override the hooks that you need, and pass objects as `interceptors`."""
 
     def on_send(self, topic: str, partition: int, key: bytes | None, value: bytes | None) -> None:
-        """A record was added to a batch. Key and value are serialized."""
+        """Called when a record was added to a batch. Key and value are the serialized bytes."""
 
     def on_acknowledgement(self, metadata: Any, error: BaseException | None) -> None:
-        """A record was acknowledged (`metadata` is its RecordMetadata), or has failed (`metadata` is None)."""
+        """Called when a record was acknowledged (`metadata` is its RecordMetadata) or has failed (`metadata` is
+        None)."""
 
 
 class ConsumerInterceptor:
-    """The hooks of a consumer: override those that you need, and pass objects as `interceptors`."""
+    """The hooks of a consumer; override the hooks that you need, and pass objects as `interceptors`."""
 
     def on_records(self, records: Sequence[Any]) -> None:
-        """The consumer is about to return these ConsumerRecords."""
+        """Called before the consumer returns these ConsumerRecords."""
 
     def on_commit(self, offsets: Mapping[Any, Any]) -> None:
-        """These offsets are committed: TopicPartition -> OffsetAndMetadata."""
+        """Called when these offsets are committed: TopicPartition -> OffsetAndMetadata."""
 
 
 def call_all(interceptors: Iterable[T], call: Callable[[T], object]) -> None:
-    """Call a hook of each interceptor; log what one raises."""
+    """Call a hook of each interceptor; log the exceptions that hooks raise."""
     for each in interceptors:
         try:
             call(each)

@@ -12,12 +12,12 @@ _OPTION: Final = re.compile(
 
 
 def jaas_module(text: str) -> str:
-    """The name of the login module. Raises ValueError, without the text."""
+    """Return the name of the login module. Raises ValueError, whose message does not contain the text."""
     return _head(text)["module"]
 
 
 def jaas_options(text: str) -> dict[str, str]:
-    """The options. Raises ValueError, without their values."""
+    """Return the options of the login module. Raises ValueError, whose message does not contain values."""
     head = _head(text)
     options = {}
     position = head.end()

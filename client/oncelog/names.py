@@ -1,7 +1,7 @@
-"""Validity of names sent to brokers: topics, groups, transactional ids, client ids.
+"""Checks names that are sent to brokers: topics, groups, transactional ids, client ids.
 
-An invalid name is refused before it is stored: a topic that cannot be requested would make every metadata refresh fail,
-for other topics too.
+An invalid name is refused before it is stored, because a topic that cannot be requested would make every metadata
+refresh fail, for other topics too.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from oncelog.cluster import TopicPartition
 from oncelog.errors import ErrorCode, InvalidTopic
 
 MAX_TOPIC_NAME: Final = 249
-"""Limit in characters: the name and a partition number must fit a directory name."""
+"""Maximum characters of a topic name, because the name and a partition number must fit into a directory name."""
 MAX_STRING_BYTES: Final = 2**15 - 1
-"""Limit in bytes of UTF-8, from the int16 length prefix."""
+"""Maximum bytes of a string in UTF-8, which follows from the int16 length prefix."""
 MAX_PARTITION: Final = 2**31 - 1
 
 
 def why_not_a_string(value: Any) -> str | None:
-    """Why `value` cannot be sent as a string; None if it can."""
+    """Return the reason why `value` cannot be sent as a string; None if it can be sent."""
     if not isinstance(value, str):
         return "must be a str"
     try:
@@ -30,7 +30,7 @@ def why_not_a_string(value: Any) -> str | None:
 
 
 def is_topic_name(name: Any) -> bool:
-    """Whether a broker can be asked for the topic. The broker decides which names are legal."""
+    """Return whether a request may name the topic. The broker decides which names are legal."""
     return why_not_a_string(name) is None and 0 < len(name) <= MAX_TOPIC_NAME
 
 
@@ -44,7 +44,7 @@ def check_topic(name: Any) -> None:
 
 
 def check_partition(partition: TopicPartition) -> TopicPartition:
-    """Returns it. Raises InvalidTopic, ValueError for an invalid partition number."""
+    """Return the partition unchanged. Raises InvalidTopic, and ValueError for an invalid partition number."""
     check_topic(partition.topic)
     if not 0 <= partition.partition <= MAX_PARTITION:
         raise ValueError(f"{partition!r}: a partition has a number from 0 to {MAX_PARTITION}")

@@ -1,4 +1,4 @@
-"""A timer that can be moved earlier, for components that wait for the earliest of many moments."""
+"""A timer that can be moved to an earlier time, for components that wait for the earliest of many times."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Callable
 
 
 class Timer:
-    """Calls `ring` once, at the earliest moment set since its last call.
+    """Calls `ring` once, at the earliest time set since the last call of `ring`.
 
-    The moment is stored here, since uvloop's handles of past moments do not report theirs.
+    The time is stored here, because uvloop's handles of past times do not report their time.
     """
 
     __slots__ = ("_handle", "_loop", "_ring", "_when")
@@ -21,7 +21,7 @@ class Timer:
         self._when = 0.0
 
     def set(self, when: float) -> None:
-        """Call at `when` (loop time) or before."""
+        """Call `ring` at `when` (loop time) or earlier."""
         if self._handle is not None:
             if self._when <= when:
                 return
@@ -30,7 +30,7 @@ class Timer:
         self._handle = self._loop.call_at(when, self._due)
 
     def cancel(self) -> None:
-        """Cancel, until it is set again."""
+        """Cancel the timer until it is set again."""
         if self._handle is not None:
             self._handle.cancel()
             self._handle = None

@@ -1,7 +1,7 @@
 """(pure) Checks values against declared types of options at run time, and describes the types.
 
 Only plain classes are checked: bool, int, str, list, tuple and the like. Choices (`Literal`), functions and protocols
-have checks with better messages next to their declaration.
+are checked where they are declared, with better messages.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ _WORDS: Final = {bool: "True or False", NoneType: "None", str: "a str", Iterable
 
 
 def members(declared: Any) -> tuple[Any, ...]:
-    """The member types of a union; of any other type, the type itself."""
+    """Return the member types of a union; of any other type, the type itself."""
     return get_args(declared) if get_origin(declared) in (Union, UnionType) else (declared,)
 
 
 def fits(value: object, declared: Any) -> bool:
-    """Whether `value` has the declared type. True if a part of the type is not checked here. A bool is not an int."""
+    """Return whether `value` has the declared type. The result is True if a part of the type is not checked here. A
+    bool does not count as an int.
+    """
     classes = _classes(declared)
     if classes is None:
         return True
@@ -29,7 +31,7 @@ def fits(value: object, declared: Any) -> bool:
 
 
 def words(declared: Any) -> str:
-    """`True, False or None`, `a str or None`, `a list or a tuple`."""
+    """Describe a type in words: `True, False or None`, `a str or None`, `a list or a tuple`."""
     classes = _classes(declared) or ()
     if set(classes) == {bool, NoneType}:
         return "True, False or None"
@@ -37,16 +39,16 @@ def words(declared: Any) -> str:
 
 
 def takes_text(declared: Any) -> bool:
-    """Whether text is a valid value: the type includes str, or a choice among texts."""
+    """Return whether text is a valid value, because the type includes str or a choice among texts."""
     return any(each is str or isinstance(each, str) for member in members(declared) for each in _choices(member))
 
 
 def _choices(member: Any) -> tuple[Any, ...]:
-    """The values of a Literal; of any other type, the type itself."""
+    """Return the values of a Literal; of any other type, the type itself."""
     return get_args(member) if str(get_origin(member)) == "typing.Literal" else (member,)
 
 
 def _classes(declared: Any) -> tuple[type, ...] | None:
-    """The classes of a union; None if a member is not a plain class."""
+    """Return the classes of a union; None if a member is not a plain class."""
     found = tuple(get_origin(each) or each for each in members(declared))
     return found if all(isinstance(each, type) and not getattr(each, "_is_protocol", False) for each in found) else None

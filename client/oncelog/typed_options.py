@@ -36,7 +36,7 @@ class ClientOptions(TypedDict, total=False):
 
     client_id: str
     request_timeout_ms: int
-    """The wait for a response before the connection counts as dead."""
+    """Milliseconds to wait for a response before the connection counts as dead."""
     reconnect_backoff_ms: int
     reconnect_backoff_max_ms: int
     retry_backoff_ms: int
@@ -48,71 +48,82 @@ class ClientOptions(TypedDict, total=False):
     socket_connection_setup_timeout_ms: int
     security_protocol: SecurityProtocol
     ssl_context: ssl.SSLContext | None
-    """Used instead of the other ssl_ keys."""
+    """A TLS context that is used instead of the other ssl_ keys."""
     ssl_check_hostname: bool
     ssl_cafile: str | None
-    """PEM file of the trusted authorities; by default those of the system."""
+    """PEM file of the trusted authorities; by default the authorities that the system trusts."""
     ssl_certfile: str | None
-    """PEM file of the client certificate, with the chain to an authority; the key may be in the same file."""
+    """PEM file of the client certificate, with the chain to an authority; the same file may contain the key."""
     ssl_keyfile: str | None
     ssl_password: str | None
     """The password of the key, if it is encrypted."""
     sasl_mechanism: SaslMechanism | None
     sasl_plain_username: str | None
-    """For PLAIN and SCRAM."""
+    """The user name for PLAIN and SCRAM."""
     sasl_plain_password: str | None
     sasl_oauth_token_provider: Token | TokenProvider | None
-    """For OAUTHBEARER: a function that returns a token, or an awaitable of one, or an object with such a `token`
-    method. Called in a thread."""
+    """For OAUTHBEARER: a function that returns a token or an awaitable of a token, or an object with such a method
+    `token`. The function is called in a thread.
+    """
     sasl_kerberos_service_name: str
-    """For GSSAPI: the first part of the brokers' principals, SERVICE/HOST. Needs the extra `gssapi`."""
+    """For GSSAPI: the first part of the brokers' principals, SERVICE/HOST. GSSAPI needs the extra `gssapi`."""
 
 
 class ProducerOptions(ClientOptions, total=False):
     """The options of a producer."""
 
     acks: Acks
-    """"all" (or -1): acknowledged when every in-sync replica has the record; 1: when the leader has it; 0: when sent,
-    without an offset."""
+    """"all" (or -1): a record is acknowledged when every in-sync replica has it; 1: when the leader has it; 0: when it
+    is sent, without an offset.
+    """
     linger_ms: int
-    """How long a batch waits for more records. 0 sends the records of one iteration of the event loop at once."""
+    """Milliseconds that a batch waits for more records. With 0, the records of one iteration of the event loop are sent
+    together.
+    """
     batch_size: int
-    """Bytes before compression. A larger record gets a batch of its own."""
+    """Maximum bytes of a batch before compression. A larger record gets a batch of its own."""
     compression_type: CompressionType
     buffer_memory: int
-    """Bytes of all unacknowledged batches; beyond them `send` waits (max_block_ms at most)."""
+    """Maximum bytes of all unacknowledged batches; while they are exceeded, `send` waits (up to max_block_ms)."""
     max_block_ms: int
     max_request_size: int
     max_in_flight_requests_per_connection: int
-    """Without idempotence, more than 1 may reorder records when a batch fails and the next succeeds."""
+    """Without idempotence, more than 1 may reorder records if a batch fails and the next batch succeeds."""
     retries: int
     delivery_timeout_ms: int
-    """From `send` to success or failure, including all retries."""
+    """Milliseconds from `send` to success or failure, including all retries."""
     metadata_max_idle_ms: int
-    """A topic without sends for this long is dropped from the metadata until its next record: further requests would
-    re-create it after its deletion."""
+    """Milliseconds without a send after which a topic is dropped from the metadata until its next record; otherwise
+    further metadata requests would re-create the topic after its deletion.
+    """
     partitioner_ignore_keys: bool
     partitioner: Partitioner | None
-    """A function of the key (bytes or None), all partitions of the topic and those that have a leader, that returns the
-    partition of each record for which none is named. None: Java's choice, by the murmur2 hash of the key."""
+    """A function that returns the partition of each record without a named partition. The arguments of the function are
+    the key (bytes or None), all partitions of the topic, and the partitions that have a leader. None means Java's
+    choice, the murmur2 hash of the key.
+    """
     interceptors: ProducerInterceptors
     """Objects whose methods are called when records are sent and acknowledged."""
     enable_idempotence: bool | None
-    """Idempotence: retries are recognised, so each record is in the log once and in order, while this producer lives
-    (S29). Requires acks="all", retries above 0 and at most 5 requests in flight; None: on if these allow it, so on by
-    default (S14)."""
+    """Idempotence: brokers recognise retries, so each record is in the log once and in order, during the life of this
+    producer (S29). Idempotence requires acks="all", retries above 0 and at most 5 requests in flight. None switches it
+    on if the other settings allow it, and so by default (S14).
+    """
     transactional_id: str | None
     """Enables transactions; a new producer with the same id fences the previous one."""
     transaction_timeout_ms: int
-    """The coordinator aborts a transaction that is open for longer; limited by transaction.max.timeout.ms of the
-    broker."""
+    """Milliseconds after which the coordinator aborts an open transaction; the broker's transaction.max.timeout.ms is
+    the limit.
+    """
     two_phase_commit: bool
-    """Transactions have no timeout, and `start` keeps an open one, for `Producer.complete_transaction` (KIP-939). The
-    broker needs transaction.two.phase.commit.enable, the user the operations Write and TwoPhaseCommit on the
-    transactional id."""
+    """Transactions have no timeout, and `start` keeps an open transaction for `Producer.complete_transaction`
+    (KIP-939). The broker needs transaction.two.phase.commit.enable, and the user needs the operations Write and
+    TwoPhaseCommit on the transactional id.
+    """
     tracing: Tracing | bool | None
-    """OpenTelemetry: True, or an `oncelog.tracing.Tracing`, for spans of sends and transactions, and W3C trace context
-    in record headers. Needs the extra `otel`."""
+    """OpenTelemetry: True, or an `oncelog.tracing.Tracing`, creates spans of sends and transactions, and W3C trace
+    context in record headers. Tracing needs the extra `otel`.
+    """
 
 
 class ConsumerOptions(ClientOptions, total=False):
@@ -121,66 +132,79 @@ class ConsumerOptions(ClientOptions, total=False):
     fetch_min_bytes: int
     fetch_max_wait_ms: int
     fetch_max_bytes: int
-    """Bytes of one Fetch response. A larger first batch is still returned, so that it can be read."""
+    """Maximum bytes of one Fetch response. A first batch above the limit is still returned, so that it can be read."""
     max_partition_fetch_bytes: int
     max_poll_records: int
     auto_offset_reset: OffsetReset
     isolation_level: Isolation
-    """"read_committed" returns only records outside open and aborted transactions."""
+    """"read_committed" returns only records that do not belong to open or aborted transactions."""
     max_decompressed_bytes: int
-    """Limit of one batch after decompression. A larger batch raises CorruptRecords, and the position stays before it.
-    Kafka has no such key: without it, a malicious batch of a few kilobytes could fill the memory."""
+    """Maximum bytes of one batch after decompression. A larger batch raises CorruptRecords, and the position stays
+    before it. Kafka has no such key. Without this limit, a malicious batch of a few kilobytes could fill the memory.
+    """
     check_crcs: bool
     default_api_timeout_ms: int
     allow_auto_create_topics: bool
     client_rack: str
-    """The consumer's rack. The broker names a replica in this rack to fetch from (KIP-392), and assignors prefer it."""
+    """The consumer's rack. The broker names a replica in this rack as the replica to fetch from (KIP-392), and
+    assignors prefer partitions with such a replica.
+    """
     group_id: str | None
-    """The consumer group. Its members share the topics of `subscribe`; offsets can be committed only with a group."""
+    """The consumer group. The members of the group share the topics of `subscribe`; offsets can be committed only with
+    a group.
+    """
     group_instance_id: str | None
-    """A static member (KIP-345): it keeps its partitions if it comes back within session.timeout.ms."""
+    """The id of a static member (KIP-345), which keeps its partitions if it restarts within session.timeout.ms."""
     group_protocol: GroupProtocol
-    """"consumer": the broker assigns the partitions, and members move one by one (KIP-848, Kafka 4.0). The broker has
-    the session timeout, the heartbeat interval and the assignors then."""
+    """"consumer": the broker assigns the partitions, and members move one by one (KIP-848, Kafka 4.0). The session
+    timeout, the heartbeat interval and the assignors are then settings of the broker.
+    """
     group_remote_assignor: str | None
-    """The broker's assignor that this member wants, with group_protocol="consumer": "uniform" or "range"."""
+    """With group_protocol="consumer", the broker's assignor that this member requests: "uniform" or "range"."""
     partition_assignment_strategy: list[Any] | tuple[Any, ...]
-    """Assignors in order of preference, by name or as objects of the application. If all are cooperative, members go on
-    reading while the group rebalances. The default allows a later change to cooperative assignors (as in Java)."""
+    """Assignors in order of preference, by name or as objects of the application. If all assignors are cooperative,
+    members continue reading while the group rebalances. The default allows a later change to only cooperative assignors
+    (as in Java).
+    """
     enable_auto_commit: bool
     auto_commit_interval_ms: int
     session_timeout_ms: int
     heartbeat_interval_ms: int
     max_poll_interval_ms: int
-    """A member that does not poll for this long leaves the group. A rebalance waits this long for members to rejoin."""
+    """Milliseconds without a poll after which a member leaves the group. A rebalance waits for the same time for
+    members to rejoin.
+    """
     interceptors: ConsumerInterceptors
     """Objects whose methods are called when records are returned and offsets committed."""
     exclude_internal_topics: bool
-    """A pattern does not match topics like __consumer_offsets."""
+    """If True, a pattern does not match internal topics such as __consumer_offsets."""
     tracing: Tracing | bool | None
-    """OpenTelemetry: True, or a `oncelog.tracing.Tracing`, for spans of polls, and of the work within
-    `Consumer.processing`. It needs the extra `otel`."""
+    """OpenTelemetry: True, or an `oncelog.tracing.Tracing`, creates spans of polls and of the work within
+    `Consumer.processing`. Tracing needs the extra `otel`.
+    """
 
 
 class ShareConsumerOptions(ClientOptions, total=False):
     """The options of a consumer of a share group."""
 
     group_id: str
-    """The share group. It must be given."""
+    """The share group. The group id is required."""
     share_acknowledgement_mode: ShareAcknowledgementMode
-    """"implicit": the next poll accepts the records of the last one. "explicit": the application says of each record
-    what is to become of it."""
+    """"implicit": the next poll accepts the records of the previous poll. "explicit": the application acknowledges each
+    record with accept, release or reject.
+    """
     share_acquire_mode: ShareAcquireMode
-    """"batch_optimized": whole batches are acquired, so that a poll may exceed max_poll_records. "record_limit": never
-    more than max_poll_records."""
+    """"batch_optimized": the broker acquires entire batches, so a poll may return more than max_poll_records.
+    "record_limit": a poll returns at most max_poll_records.
+    """
     max_poll_records: int
-    """The most records that a broker gives for one request."""
+    """Maximum number of records that a broker returns for one request."""
     fetch_min_bytes: int
     fetch_max_wait_ms: int
-    """How long a broker waits for records. Acknowledgements to it wait as long at most."""
+    """Milliseconds that a broker waits for records. Acknowledgements to the broker wait at most as long."""
     fetch_max_bytes: int
     max_decompressed_bytes: int
-    """Limit of one batch after decompression. The records of a larger batch are rejected."""
+    """Maximum bytes of one batch after decompression. The records of a larger batch are rejected."""
     check_crcs: bool
     default_api_timeout_ms: int
     client_rack: str

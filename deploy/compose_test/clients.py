@@ -1,4 +1,6 @@
-"""Clients on the host, all using librdkafka, which note in a `History` their requests, answers and records."""
+"""Clients on the host, all of which use librdkafka, that record their requests, responses and records in a
+`History`.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +16,16 @@ from oncelog_testing.history.events import Place, Reading
 from oncelog_testing.history.recorder import History
 
 ABORTED: Final = 4
-"""One transaction in so many is aborted on purpose."""
+"""One in this number of transactions is aborted on purpose."""
 
 
 class Orders(Background):
-    """Writes orders, one to each of its partitions in each transaction, until the end of the `with`."""
+    """Writes orders in transactions, each with one order for each partition, until the end of the `with` block."""
 
     def __init__(self, addresses: str, history: History, name: str, places: Sequence[Place]) -> None:
-        """`name`: no other producer's, also of an earlier run. The transactional id is that of all of them."""
+        """`name` must differ from the names of all other producers, also of earlier runs. All producers of this writer
+        use one transactional id.
+        """
         super().__init__(2 * PATIENCE_SECONDS)
         self._addresses, self._history, self._name, self._places = addresses, history, name, places
         self.committed = 0
@@ -58,12 +62,12 @@ class Orders(Background):
             self._progress.notify_all()
 
     def until_more(self, count: int) -> None:
-        """Wait until so many more are committed. Raises the error that ended the writer."""
+        """Wait until `count` more transactions are committed. Raises the error that has ended the writer."""
         goal = self.committed + count
         self.until(lambda: self.committed >= goal, f"{goal} transactions")
 
     def longest_wait(self) -> float:
-        """Seconds from one commit to the next, the longest since the last call."""
+        """Return the longest time from one commit to the next since the last call, in seconds."""
         with self._progress:
             longest = max(self._longest, time.monotonic() - self._last)
             self._longest = 0.0
@@ -71,7 +75,7 @@ class Orders(Background):
 
 
 class Reader(Background):
-    """Reads committed records from the beginning, until the end of the `with`."""
+    """Reads committed records from the beginning, until the end of the `with` block."""
 
     def __init__(self, addresses: str, history: History, name: str, places: Sequence[Place]) -> None:
         super().__init__(PATIENCE_SECONDS)

@@ -1,4 +1,5 @@
-"""Leaves nothing behind, however the run ends: containers, networks, processes, mounts, and the temporary directory.
+"""Removes everything that a run has created, however the run ends: containers, networks, processes, mounts, and the
+temporary directory.
 
 A signal that asks for the end (`timeout` sends SIGTERM, a closed terminal SIGHUP, Ctrl-C SIGINT) ends the run like an
 error, so that everything started is cleaned up. Further signals are ignored during the clean-up.
@@ -22,9 +23,11 @@ SIGNALS: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 @contextmanager
 def ended_by_signals() -> Iterator[None]:
-    """The first of SIGNALS raises SystemExit with a shell's code for it. Later ones are ignored until the process ends.
+    """Let the first of SIGNALS raise SystemExit with the exit code that a shell uses for the signal. Later signals are
+    ignored until the process ends.
 
-    Not only during this block: an impatient user must not interrupt the later clean-up."""
+    Later signals are also ignored after this block, because an impatient user must not interrupt the clean-up.
+    """
     is_ending = False
 
     def end(number: int, _: FrameType | None) -> None:
@@ -45,7 +48,7 @@ def ended_by_signals() -> Iterator[None]:
 
 
 def attempt(action: Callable[[], Any]) -> None:
-    """One step of the clean-up: the next steps run, whatever it raises."""
+    """Run one step of the clean-up; an error is printed, and the next steps run."""
     try:
         action()
     except (subprocess.SubprocessError, OSError):
@@ -53,7 +56,7 @@ def attempt(action: Callable[[], Any]) -> None:
 
 
 def remove(directory: Path) -> None:
-    """End the processes that were started with `directory`, unmount what is mounted in it, and remove it."""
+    """End the processes that were started with `directory`, unmount the mounts in it, and remove it."""
     for pid in _processes_of(directory):
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -63,7 +66,9 @@ def remove(directory: Path) -> None:
 
 
 def _processes_of(directory: Path) -> Iterator[int]:
-    """The processes that name it, in their command or their environment. The name belongs to this run only."""
+    """Yield the processes whose command or environment names the directory. The directory's name belongs to this run
+    only.
+    """
     name = os.fsencode(directory)
     for process in Path("/proc").glob("[0-9]*"):
         if int(process.name) == os.getpid():
@@ -74,7 +79,7 @@ def _processes_of(directory: Path) -> Iterator[int]:
 
 
 def _mounts_in(directory: Path) -> list[str]:
-    """The innermost first."""
+    """Return the mounts in the directory, the innermost first."""
     with suppress(OSError):
         mounted = [line.split()[1] for line in Path("/proc/self/mounts").read_text().splitlines()]
         return sorted((path for path in mounted if path.startswith(f"{directory}/")), reverse=True)

@@ -1,7 +1,7 @@
 """Runs containers: a Docker daemon, or Podman, whose API docker-compose accepts.
 
-Podman keeps its images and containers in a directory of the run, so that nothing remains. It runs as root, which can
-install it if apt-get is available.
+Podman keeps its images and containers in a directory of the run, so that nothing remains. Podman runs as root, and is
+installed if apt-get is available.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ PACKAGES: Final = {
     "/usr/lib/podman/aardvark-dns": "aardvark-dns",
     "iptables": "iptables",
 }
-"""Program, or file, and Debian's package for it."""
+"""Maps a program, or a file, to Debian's package that contains it."""
 LIMITS: Final = (("nofile", resource.RLIMIT_NOFILE, 1_048_576), ("nproc", resource.RLIMIT_NPROC, 32_768))
-"""Limits of containers, as far as this process may set them: Podman's own defaults may be higher, and then it fails."""
+"""Limits of containers, as far as this process may set them, because Podman fails if its own defaults are higher."""
 START_SECONDS: Final = 30.0
 STOP_SECONDS: Final = 30.0
 COMMAND_SECONDS: Final = 900.0
-"""The time limit of one command: on a slow disk, building an image takes minutes."""
+"""The limit in seconds for one command; on a slow disk, building an image takes minutes."""
 
 
 class Unavailable(Exception):
@@ -43,14 +43,16 @@ class Unavailable(Exception):
 @dataclass(frozen=True)
 class Engine:
     cli: Sequence[str]
-    """The command in place of `docker`."""
+    """The command that is used in place of `docker`."""
     compose: Sequence[str]
-    """The command in place of `docker compose`."""
+    """The command that is used in place of `docker compose`."""
     environment: dict[str, str] = field(default_factory=dict)
     is_podman: bool = False
 
     def run(self, *command: str, check: bool = True) -> str:
-        """Standard output. Raises CalledProcessError, with standard error in its notes."""
+        """Standard output. Run a command of the engine, and return its output. Raises CalledProcessError, with standard
+        error in its notes.
+        """
         done = subprocess.run(
             command,
             env=os.environ | self.environment,
@@ -72,7 +74,7 @@ class Engine:
 
 @contextmanager
 def running_engine(directory: Path) -> Iterator[Engine]:
-    """Docker where a daemon answers, else Podman with its data in `directory`. Raises Unavailable."""
+    """Yield Docker if its daemon responds, and otherwise Podman with its data in `directory`. Raises Unavailable."""
     if _succeeds("docker", "info"):
         yield Engine(["docker"], _docker_compose())
         return
@@ -130,7 +132,9 @@ def _install_podman() -> None:
 
 
 def _podman_environment(directory: Path) -> dict[str, str]:
-    """No systemd need run here; runc works with both kinds of cgroups, and vfs on every file system."""
+    """Return the configuration of Podman: it needs no systemd, runc works with both kinds of cgroups, and vfs on every
+    file system.
+    """
     limits = []
     for name, limit, wanted in LIMITS:
         _, most = resource.getrlimit(limit)

@@ -1,8 +1,8 @@
-"""The images that docker-compose.yml names.
+"""Provides the images that docker-compose.yml names.
 
-Docker builds and pulls them by itself. Podman's build of the brokers' image needs help where nothing can be pulled: the
-base is then Debian with its own Python, and ZooKeeper's image is made of the jars that the tests use anyway. With
-PULL=1 in the environment it is left to pull.
+Docker builds and pulls the images itself. Podman's build of the brokers' image needs help if no image can be pulled:
+then its base is Debian with its own Python, and ZooKeeper's image is built from the jars that the tests use. With
+PULL=1 in the environment Podman pulls the images, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ CERTIFICATES: Final = Path("/etc/ssl/certs/ca-certificates.crt")
 
 
 def provide_images(engine: Engine, directory: Path, names: Sequence[str]) -> dict[str, str]:
-    """Make the image of the brokers, by all these names; the environment with which compose is to be called."""
+    """Build the image of the brokers under all these names, and return the environment with which compose must be
+    called.
+    """
     if not engine.is_podman:
         return {}
     arguments: list[str] = []
@@ -64,7 +66,9 @@ def _make_stand_ins(engine: Engine, directory: Path) -> None:
 
 
 def _build(engine: Engine, context: Path, name: str, dockerfile: Path, *arguments: str) -> None:
-    """Docker's format, since the other one has no health checks. A chroot is enough to run the steps of a build."""
+    """Build an image in Docker's format, since the other format has no health checks. A chroot suffices to run the
+    steps of the build.
+    """
     engine.run(
         *("buildah", "bud", "--isolation", "chroot", "--layers=false", "--format", "docker", "--quiet"),
         *arguments,

@@ -1,7 +1,8 @@
-"""Runs in a container beside the brokers, in the image of the brokers: makes an invoice for each order, exactly once.
+"""Runs in a container beside the brokers, in the image of the brokers, and writes an invoice for each order, exactly
+once.
 
-An invoice is in the partition of its order. It runs until SIGTERM: when it is killed, it is started again, and
-continues from the committed offsets of its group.
+An invoice is written to the partition with the number of its order's partition. The program runs until SIGTERM. A
+killed program is started again, and continues from the committed offsets of its group.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ async def main() -> None:
     while not stop.is_set():
         try:
             await bill(stop)
-        except KafkaError as error:  # no broker was reachable for long: start from the beginning
+        except KafkaError as error:  # no broker was reachable for long, so start again with new clients
             print(f"begins again after: {error!r}", file=sys.stderr, flush=True)
 
 

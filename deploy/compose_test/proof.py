@@ -1,4 +1,4 @@
-"""The final content: read by two libraries, compared with the answers that the clients got."""
+"""Reads the final content with two libraries, and compares it with the responses that the clients got."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ SETTLE_SECONDS = 180.0
 
 
 def note_content(addresses: str, history: History, places: Sequence[Place]) -> None:
-    """Once no transaction is open: the records that our consumer finds, and checks that librdkafka's finds the same."""
+    """Wait until no transaction is open, record what oncelog's consumer finds, and check that librdkafka's consumer
+    finds the same.
+    """
     for place in places:
         end = eventually(lambda: _stable_end(addresses, place), f"no transaction is open in {place}", SETTLE_SECONDS)  # noqa: B023
         found = asyncio.run(read_committed(addresses, place, end - 1))
@@ -31,7 +33,7 @@ def note_content(addresses: str, history: History, places: Sequence[Place]) -> N
 
 
 def until_billed(addresses: str, orders: Sequence[Place], invoices: Sequence[Place], history: History) -> None:
-    """Wait until there are as many invoices as orders; then the content of both is known."""
+    """Wait until there are as many invoices as orders, and record both in the history."""
     note_content(addresses, history, orders)
 
     def are_billed() -> bool:
@@ -42,8 +44,9 @@ def until_billed(addresses: str, orders: Sequence[Place], invoices: Sequence[Pla
 
 
 def check_all(history: History, orders: Sequence[Place], invoices: Sequence[Place]) -> None:
-    """Compare orders and notes with the answers that their producers got; invoices with the orders: exactly one for
-    each, in the order of the orders. Raises AssertionError."""
+    """Compare orders and notes with the responses that their producers got, and invoices with orders: there must be
+    exactly one invoice for each order, in the order of the orders. Raises AssertionError.
+    """
     for order, invoice in zip(orders, invoices, strict=True):
         for _, value in history.final[order]:
             send = history.send(f"billing of {order}", invoice, b"invoice for " + value)
@@ -56,7 +59,7 @@ def _count(history: History, places: Sequence[Place]) -> int:
 
 
 def _stable_end(addresses: str, place: Place) -> int:
-    """One more than the last stable offset, if that is the high watermark; otherwise 0."""
+    """Return the last stable offset plus one if it equals the high watermark, and 0 otherwise."""
     try:
         stable, high = (asyncio.run(_end(addresses, place, level)) for level in ("read_committed", "read_uncommitted"))
     except KafkaError:

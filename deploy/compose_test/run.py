@@ -1,4 +1,4 @@
-"""Run it all; ends with 0 where containers cannot be run here, and says why."""
+"""Runs the compose test; if containers cannot be run here, the program says why and ends with 0."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PORTS = (9092, 9093, 9094)
 
 
 def main() -> int:
-    """The exit code; a signal is SystemExit."""
+    """Return the exit code; a signal raises SystemExit."""
     with ended_by_signals():
         directory = Path(tempfile.mkdtemp(prefix="oncelog-compose-"))
         try:

@@ -1,4 +1,4 @@
-"""The containers of a compose file, found by the labels that every compose gives them."""
+"""Controls the containers of a compose file, found by the labels that every compose implementation gives them."""
 
 from __future__ import annotations
 
@@ -24,11 +24,13 @@ class Stack:
         self.engine.run(*self.engine.compose, "-p", PROJECT, "-f", str(self._file), *arguments)
 
     def up(self) -> None:
-        """All at once. Podman has the image already; it could not build it by its API everywhere."""
+        """Start all services together. With Podman the image exists already, because Podman's API cannot build
+        the image everywhere.
+        """
         self._compose("up", "--detach", "--no-build" if self.engine.is_podman else "--build")
 
     def stop_all(self, *services: str) -> None:
-        """All at once. Raises AssertionError if one of `services` had to be killed."""
+        """Stop all services together. Raises AssertionError if one of `services` had to be killed."""
         self._compose("stop")
         self._ended_well(*services)
 
@@ -44,7 +46,7 @@ class Stack:
         self.engine("kill", "--signal", "KILL", *map(self.container, services))
 
     def stop(self, service: str) -> None:
-        """Raises AssertionError if the container had to be killed."""
+        """Stop one container. Raises AssertionError if the container had to be killed."""
         self.engine("stop", "--time", "60", self.container(service))
         self._ended_well(service)
 
@@ -69,11 +71,11 @@ class Stack:
         self.engine("network", "connect", "--alias", service, NETWORK, self.container(service))
 
     def inside(self, service: str, *command: str) -> str:
-        """The output of a command in a container; "" if it fails."""
+        """Return the output of a command in a container; "" if the command fails."""
         return self.engine("exec", self.container(service), *command, check=False)
 
     def until_in_sync(self, *brokers: str) -> None:
-        """Wait until each broker knows that all are in the cluster, and of no lagging replica."""
+        """Wait until each broker knows that all brokers are in the cluster, and that no replica lags."""
         ping = ("env", "-u", "ONCELOG_NODE_ID", "oncelog", "ping", "--in-sync", "-b", "127.0.0.1:9092")
         for broker in brokers:
             eventually(
@@ -83,7 +85,7 @@ class Stack:
             )
 
     def until_healthy(self, *services: str) -> None:
-        """Wait for the containers' own health checks, which Podman runs only with systemd."""
+        """Wait until the containers' own health checks succeed; Podman itself runs them only with systemd."""
         for service in services:
             container = self.container(service)
             if self.engine.is_podman:

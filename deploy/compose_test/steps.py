@@ -1,4 +1,4 @@
-"""The faults of the containers while clients write and read."""
+"""Lets faults strike the containers while clients write and read."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from oncelog_testing.history.recorder import History
 BROKERS: Final = ("broker-1", "broker-2", "broker-3")
 ZOOKEEPERS: Final = ("zookeeper-1", "zookeeper-2", "zookeeper-3")
 ADDRESSES: Final = "localhost:9092,localhost:9093,localhost:9094"
-"""The addresses of the brokers for the host."""
+"""The addresses of the brokers as the host reaches them."""
 ORDERS, INVOICES, NOTES = ([Place(topic, index) for index in range(3)] for topic in ("orders", "invoices", "notes"))
 BILLING: Final = f"{PROJECT}-billing"
 NOTE_MS: Final = 100
-"""How long notes wait for others: so at most a hundred of them are written in a second."""
+"""Milliseconds for which a note waits for further notes, so that at most a hundred of them are written in a second."""
 ENOUGH: Final = 5
-"""Transactions that have to be committed in the middle of a fault: each writes to all partitions."""
+"""The number of transactions that must be committed during a fault; each transaction writes to all partitions."""
 
 
 def say(started: float, text: str) -> None:
@@ -48,7 +48,7 @@ class Proof:
         say(self._started, text)
 
     def run(self) -> None:
-        """Raises AssertionError, CalledProcessError."""
+        """Run all steps. Raises AssertionError, CalledProcessError."""
         self.come_up("six containers, started at once")
         for topic in ("orders", "invoices", "notes"):
             create = ("oncelog", "topics", "create", topic, "--partitions", "3")
@@ -79,7 +79,7 @@ class Proof:
 
     @contextmanager
     def clients(self, name: str) -> Iterator[Orders]:
-        """Orders in transactions, notes by an idempotent producer, a reader of each topic."""
+        """Run the clients: orders in transactions, notes by an idempotent producer, and a reader of each topic."""
         with ExitStack() as stack:
             orders = stack.enter_context(Orders(ADDRESSES, self.history, f"orders {name}", ORDERS))
             notes = stack.enter_context(
@@ -101,12 +101,14 @@ class Proof:
         )
 
     def end_billing(self) -> None:
-        """The billing leaves its group, and the network, which could not be removed otherwise."""
+        """Stop and remove the billing container, so that it leaves its group, and the network can be removed."""
         self.stack.engine("stop", BILLING)
         self.stack.engine("rm", BILLING)
 
     def strike(self, orders: Orders, what: str, fault: Callable[[], Callable[[], None]]) -> None:
-        """A fault lasts until enough is committed in spite of it; the function that it returns ends it."""
+        """Let a fault last until enough transactions are committed in spite of it; the function that `fault` returns
+        ends the fault.
+        """
         orders.longest_wait()
         mend = fault()
         orders.until_more(ENOUGH)
@@ -160,7 +162,9 @@ class Proof:
 
 
 def single_broker(stack: Stack) -> None:
-    """docker-compose.single.yml: up, write and read a record, down and up, read it again."""
+    """Test docker-compose.single.yml: start it, write and read a record, stop and start it, and read the record
+    again.
+    """
     started = time.monotonic()
     for is_first in (True, False):
         stack.up()

@@ -1,4 +1,4 @@
-"""Reads the three topics with read_committed, and says whether the pipeline has written each result once.
+"""Reads the three topics with read_committed, and reports whether the pipeline has written each result once.
 
     python -m examples.orders.check                 (with --format avro if the orders are in Avro)
 
@@ -29,11 +29,11 @@ from examples.orders.order import (
 from oncelog import Consumer, TopicPartition
 
 SHOWN = 10
-"""How many problems are printed at most."""
+"""The maximum number of printed problems."""
 
 
 async def read(servers: str, topic: str) -> list[Record]:
-    """Return all records of a topic that are committed now."""
+    """Return all committed records of a topic."""
     found: list[Record] = []
     async with Consumer(servers, isolation_level="read_committed", auto_offset_reset="earliest") as consumer:
         partitions = [TopicPartition(topic, index) for index in await consumer.partitions_for(topic)]
@@ -49,7 +49,7 @@ async def read(servers: str, topic: str) -> list[Record]:
 
 
 async def check(servers: str, customers: Path, form: str) -> bool:
-    """Prints the counts and the problems. Returns whether there are none."""
+    """Print the counts and the problems; return whether there are no problems."""
     orders, revenue, dead_letters = [await read(servers, topic) for topic in (ORDERS, REVENUE, DEAD_LETTERS)]
     wanted = expected(orders, read_customers(customers), form)
     verdict = judge(wanted, revenue, dead_letters)

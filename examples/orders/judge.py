@@ -34,7 +34,7 @@ class Record(NamedTuple):
 
 
 class Window(NamedTuple):
-    """A window of one country: one result. `start` is in seconds since 1970."""
+    """A window of one country, which has one result. `start` is in seconds since 1970."""
 
     start: int
     country: str
@@ -42,9 +42,10 @@ class Window(NamedTuple):
 
 @dataclass(frozen=True)
 class Expected:
-    """The expected results. `windows`: each closed window -> number of orders, sum of cents. `dead`: topic, partition
-    and offset of each record that is not an order -> the record and the reason. `orders`, `late`: how many orders are
-    in time, and late."""
+    """The expected results. `windows` maps each closed window to the number of orders and the sum of cents. `dead` maps
+    topic, partition and offset of each record that is not an order to the record and the reason. `orders` is the number
+    of orders in time, `late` the number of late orders.
+    """
 
     windows: Mapping[Window, tuple[int, int]]
     dead: Mapping[tuple[str, int, int], tuple[Record, str]]
@@ -54,8 +55,9 @@ class Expected:
 
 @dataclass
 class Verdict:
-    """The problems, as a line of text each. Results may be `missing` while the pipeline runs. None may ever be `wrong`:
-    duplicated, with other sums, or of an open window."""
+    """The problems that were found, one line of text for each. Results may be `missing` while the pipeline runs. No
+    result may ever be `wrong`: duplicated, with another sum, or of an open window.
+    """
 
     missing: list[str] = field(default_factory=list)
     wrong: list[str] = field(default_factory=list)

@@ -1,7 +1,7 @@
-"""The common definitions of the programs: the names of topics, the windows, and the order, in JSON and in Avro.
+"""Definitions that the programs share: the names of topics, the windows, and the order, in JSON and in Avro.
 
-An order says which customer bought for how much, and when: `{"order": "o-17", "customer": "c3", "cents": 729, "at":
-"2026-11-26T08:00:17Z"}`. In Avro it has the same fields, by order.avsc, where `at` is a timestamp-millis.
+An order says which customer bought, for how much, and when: `{"order": "o-17", "customer": "c3", "cents": 729, "at":
+"2026-11-26T08:00:17Z"}`. In Avro an order has the same fields (order.avsc); `at` is a timestamp-millis.
 """
 
 from __future__ import annotations
@@ -25,7 +25,9 @@ DEFAULT_SERVERS: Final = "127.0.0.1:9092"
 
 WINDOW_SECONDS: Final = 60
 LATENESS_SECONDS: Final = 120
-"""A window closes when the newest order is this much later than its end. An order of a closed window is late."""
+"""Seconds after the end of a window: the window closes when the newest order is that much later than its end. An order
+of a closed window is late.
+"""
 UNKNOWN_COUNTRY: Final = "unknown"
 """The country of a customer who is not in the table."""
 
@@ -34,19 +36,19 @@ FORMATS: Final = (JSON, AVRO)
 CUSTOMERS_FILE: Final = Path(__file__).with_name("customers.csv")
 SCHEMA: Final = Path(__file__).with_name("order.avsc").read_text(encoding="utf-8")
 LATE_PREFIX: Final = "late-"
-"""The prefix of the ids of orders that `send --late` writes, by which `judge` knows them."""
+"""The prefix of the ids of orders that `send --late` writes, by which `judge` recognises late orders."""
 
 NO_VALUE: Final = "the record has no value"
 NO_ORDER: Final = "the value is not an order: order, customer, cents and at are needed"
 NEGATIVE: Final = "cents is negative"
-"""Reasons for a dead letter. They depend on the value alone, so that both queries agree on each record."""
+"""Reasons for a dead letter; a reason depends only on the value, so that both queries agree on each record."""
 REASON, TOPIC, PARTITION, OFFSET = (f"dead-letter.{name}" for name in ("reason", "topic", "partition", "offset"))
-"""The names of a dead letter's headers: the reason, and topic, partition and offset of the original record."""
+"""The names of the headers of a dead letter: the reason, and topic, partition and offset of the original record."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """An order. `at` has a time zone; all `cents` are of one currency."""
+    """An order. An order; `at` has a time zone, and all `cents` are of one currency."""
 
     order: str
     customer: str
@@ -55,7 +57,7 @@ class Order:
 
 
 def encoded(order: Order, form: str) -> bytes:
-    """Return the value of the order's record. `form` is one of FORMATS."""
+    """Return the value of the record for an order. `form` is one of FORMATS."""
     if form == AVRO:
         from fastavro import schemaless_writer
 
@@ -73,7 +75,7 @@ def read_order(value: bytes | None, form: str) -> Order | str:
     try:
         fields = _fields(value, form)
         order = Order(str(fields["order"]), str(fields["customer"]), operator.index(fields["cents"]), fields["at"])
-    except Exception:  # the libraries raise many kinds of errors for bytes that are no order
+    except Exception:  # the libraries raise many kinds of errors for invalid bytes
         return NO_ORDER
     return NEGATIVE if order.cents < 0 else order
 
@@ -93,7 +95,9 @@ def _fields(value: bytes, form: str) -> Mapping[str, Any]:
 
 
 def read_customers(file: Path) -> dict[str, str]:
-    """Return customer -> country. Raises ValueError if a customer occurs twice, whose orders would count twice."""
+    """Return customer -> country. Raises ValueError if a customer occurs twice, because the orders of that customer
+    would then count twice.
+    """
     with file.open(newline="", encoding="utf-8") as lines:
         rows = [(row["customer"], row["country"]) for row in csv.DictReader(lines)]
     customers = dict(rows)

@@ -1,15 +1,16 @@
-"""The Spark program: two queries over the topic "orders", each of which writes each of its rows once.
+"""The Spark program: two queries read the topic "orders", and each query writes each of its rows once.
 
     python -m examples.orders.pipeline --master 'local[2,3]'                     until it is stopped or killed
     python -m examples.orders.pipeline --master 'local[2,3]' --available-now     until it has read all that is there
     python -m examples.orders.pipeline --master spark://127.0.0.1:7077           the same on a cluster
 
-Kill it with -9 at any time, and start it again: it continues where it ended. Without --master it uses the master of
-spark-submit.
+You can kill the program with -9 at any time and start it again: it continues where it ended. Without --master the
+program uses the master that spark-submit sets.
 
-revenue       orders joined with their customers, summed by country in windows of a minute; a window is written once,
-              when the newest order is two minutes past its end. Spark drops and counts the orders that come later
-dead-letters  records that are not orders, with headers for the reason and for topic, partition and offset
+- The query `revenue` joins orders with their customers, and sums them by country in windows of a minute. A window is
+  written once, when the newest order is two minutes later than its end. Spark drops and counts orders that are later.
+- The query `dead-letters` writes records that are not orders, with headers for the reason and for topic, partition and
+  offset.
 """
 
 from __future__ import annotations
@@ -54,10 +55,10 @@ VALUES: Final = {
     JSON: ValueFormat(JSON, "order STRING, customer STRING, cents BIGINT, at TIMESTAMP", fails_if_invalid=False),
     AVRO: ValueFormat(AVRO, SCHEMA, fails_if_invalid=False),
 }
-"""A value that cannot be read as an order becomes null, and its record a dead letter."""
+"""A value that cannot be parsed as an order becomes null, and its record becomes a dead letter."""
 SESSION: Final = {
-    # Each shuffle partition is a task with a transaction of its own in each batch: Spark's default of 200 is too many.
-    # A checkpoint keeps the number with which it began.
+    # Each shuffle partition is a task with its own transaction in each batch, so Spark's default of 200 would be too
+    # many. A checkpoint keeps the number of partitions with which it began.
     "spark.sql.shuffle.partitions": "4",
     "spark.sql.session.timeZone": "UTC",
 }
@@ -67,8 +68,9 @@ SECOND_SHAPE: Final = "yyyy-MM-dd'T'HH:mm:ss'Z'"
 
 @dataclass(frozen=True)
 class Settings:
-    """`directory` holds the checkpoints; all machines of a cluster must see it. Only the driver reads the file
-    `customers`. `batch` is the most records of one batch."""
+    """`directory` contains the checkpoints; all machines of a cluster must be able to access it. Only the driver reads
+    the file `customers`. `batch` is the maximum number of records of one batch.
+    """
 
     servers: str
     directory: str
@@ -82,7 +84,9 @@ class Settings:
 
 
 def read_orders(spark: SparkSession, settings: Settings) -> DataFrame:
-    """Return the records of the topic, with the columns `order`, and `reason`: null if the record is an order."""
+    """Return the records of the topic with the columns `order` and `reason`; the reason is null if the record is an
+    order.
+    """
     options = {
         "kafka.bootstrap.servers": settings.servers,
         "subscribe": ORDERS,
@@ -96,8 +100,9 @@ def read_orders(spark: SparkSession, settings: Settings) -> DataFrame:
 
 
 def why_not() -> Column:
-    """Return the reason why a record is not an order, the same as `read_order`; null for an order. It depends on the
-    value alone."""
+    """Return a column with the reason why a record is not an order, the same as `read_order` returns; null for an
+    order. The reason depends only on the value.
+    """
     is_missing = F.col("order").isNull()
     for name in fields.Order.__slots__:
         is_missing |= F.col(f"order.{name}").isNull()
@@ -141,18 +146,20 @@ def _header(name: str, text: Column) -> Column:
     return F.struct(F.lit(name).alias("key"), text.cast("binary").alias("value"))
 
 
-# --- How it is run
+# --- running the queries
 
 
 def start(spark: SparkSession, settings: Settings) -> list[StreamingQuery]:
-    """Start both queries. Raises ValueError if the file of customers has a customer twice."""
+    """Start both queries. Raises ValueError if the file of customers contains a customer twice."""
     for name, setting in SESSION.items():
         spark.conf.set(name, setting)
-    # Read once: a table that changed under a query would give a replayed batch other rows, which the sink refuses.
+    # Read the table once: if the table changed while a query runs, a replayed batch would have other rows, which the
+    # sink refuses.
     rows = list(read_customers(settings.customers).items())
     customers = spark.createDataFrame(rows, "customer STRING, country STRING")
-    # Each query has its own DataFrame. Queries that share one share parts of their plans, which Spark changes while it
-    # sends them to tasks; this fails now and then ("Task not serializable: Illegal size of collection").
+    # Each query has its own DataFrame of orders. If queries shared a DataFrame, they would share parts of their plans,
+    # which Spark changes while it sends them to tasks; this fails occasionally ("Task not serializable: Illegal size of
+    # collection").
     return [
         write(revenue(read_orders(spark, settings), customers), "revenue", REVENUE, settings),
         write(dead_letters(read_orders(spark, settings)), "dead-letters", DEAD_LETTERS, settings),
@@ -160,7 +167,7 @@ def start(spark: SparkSession, settings: Settings) -> list[StreamingQuery]:
 
 
 def write(records: DataFrame, name: str, topic: str, settings: Settings) -> StreamingQuery:
-    """Start a query that writes these records to the topic, with a checkpoint directory of its own."""
+    """Start a query that writes these records to the topic, with its own checkpoint directory."""
     options = {
         "kafka.bootstrap.servers": settings.servers,
         "topic": topic,
@@ -181,26 +188,27 @@ def follow(queries: Sequence[StreamingQuery]) -> Iterator[str]:
                 told[query.name] = progress["batchId"]
                 yield line(progress)
             if not query.isActive:
-                query.awaitTermination()  # raises its error, if it has ended with one
+                query.awaitTermination()  # raises the error of the query, if it has ended with one
         for query in [each for each in queries if each.isActive][:1]:
             query.awaitTermination(1)
 
 
 def news(query: StreamingQuery, told: int) -> list[Mapping[str, Any]]:
-    """Return the progress of the batches after number `told`. The progress of an idle query is skipped: it has the
-    number of the next batch, and no phase addBatch."""
+    """Return the progress of the batches after number `told`. The progress of an idle query is skipped, because it has
+    the number of the next batch, and no phase addBatch.
+    """
     last = query.lastProgress
     if (
         last is None
         or last["batchId"] <= told
         or (last["batchId"] == told + 1 and "addBatch" not in last["durationMs"])
     ):
-        return []  # spares recentProgress, which fetches all that Spark remembers
+        return []  # avoids recentProgress, which fetches everything that Spark remembers
     return [each for each in query.recentProgress if each["batchId"] > told and "addBatch" in each["durationMs"]]
 
 
 def line(progress: Mapping[str, Any]) -> str:
-    """Describe a batch in one line. `late` counts the rows of closed windows, which Spark has dropped."""
+    """Describe a batch in one line. `late` is the number of rows of closed windows, which Spark has dropped."""
     text = f"{progress['name']}: batch {progress['batchId']}, {progress['numInputRows']:,} records"
     states = progress["stateOperators"]
     if not states:
@@ -241,7 +249,7 @@ def main() -> None:
         for text in follow(start(spark, settings)):
             print(text, flush=True)
     except Exception as error:
-        reason = str(error).partition("=== Streaming Query ===")[0]  # the plan is of no help
+        reason = str(error).partition("=== Streaming Query ===")[0]  # without the plan
         sys.exit(f"the pipeline has ended; started again it goes on where it was. {reason.strip()}")
     finally:
         spark.stop()

@@ -4,7 +4,7 @@
     python -m examples.orders.send --first 10000            the next 10,000
     python -m examples.orders.send --orders 0 --late 5      five orders whose windows were closed long ago
 
-The same number always makes the same order. `--format avro` writes the orders in Avro.
+An order number always gives the same order. `--format avro` writes the orders in Avro.
 """
 
 from __future__ import annotations
@@ -33,12 +33,13 @@ from oncelog import Producer
 BEGIN = datetime(2026, 11, 26, 8, tzinfo=UTC)
 """The time `at` of order 0."""
 CUSTOMERS = 7
-"""How many customers the orders have; the table has six of them, so one is unknown."""
+"""The number of customers in the orders; the table has six of them, so one customer is unknown."""
 BROKEN_EVERY = 50
 TOGETHER = 100
-"""Orders that are sent before the producer waits for their acknowledgements. Each order is one second later than the
-previous one, so no partition gets more than 100 seconds ahead of another. That is less than LATENESS_SECONDS: no order
-becomes late because of it."""
+"""The number of orders that are sent before the producer waits for their acknowledgements. Each order is one second
+later than the previous one, so no partition gets more than 100 seconds ahead of another partition. Since 100 seconds
+are less than LATENESS_SECONDS, no order becomes late because of this.
+"""
 
 
 def order(number: int) -> Order:
@@ -46,13 +47,17 @@ def order(number: int) -> Order:
 
 
 def late_order(number: int) -> Order:
-    """Return the late order `number`. Its time is in minute `number`, so that each late order has its own window."""
+    """Return the late order `number`. The time of the order is in minute `number`, so that each late order has its own
+    window.
+    """
     at = BEGIN + timedelta(minutes=number)
     return Order(f"{LATE_PREFIX}{number}", f"c{number % CUSTOMERS}", 100, at)
 
 
 def value(number: int, form: str) -> bytes | None:
-    """Return the value of record `number`: an order, or in every fiftieth record one of five mistakes of producers."""
+    """Return the value of record `number`: an order or, in every fiftieth record, one of five typical mistakes of
+    producers.
+    """
     good = encoded(order(number), form)
     if number % BROKEN_EVERY != BROKEN_EVERY - 1:
         return good
@@ -65,7 +70,7 @@ def value(number: int, form: str) -> bytes | None:
 
 
 def records(first: int, count: int, late: int, form: str) -> Iterator[tuple[int, bytes, bytes | None]]:
-    """Yields partition, key and value of each record, in the order in which they are sent."""
+    """Yield partition, key and value of each record, in the order of sending."""
     for number in range(first, first + count):
         yield number % PARTITIONS, b"o-%d" % number, value(number, form)
     for number in range(late):

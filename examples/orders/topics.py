@@ -9,7 +9,7 @@ from oncelog.errors import TopicAlreadyExists
 
 
 async def create_topics(servers: str) -> None:
-    """Raises KafkaError if no broker answers."""
+    """Create the missing topics. Raises KafkaError if no broker responds."""
     async with Admin(servers) as admin:
         for topic in (ORDERS, REVENUE, DEAD_LETTERS):
             try:

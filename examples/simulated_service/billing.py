@@ -1,4 +1,6 @@
-"""A service that writes an invoice for each order, twice: as it should be, and with a bug that is easily overlooked."""
+"""A service that writes an invoice for each order, in two versions: a correct one, and one with a bug that is easily
+overlooked.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def billing_consumer(servers: str, *, commits_by_itself: bool) -> Consumer:
 
 
 async def bill(servers: str) -> None:
-    """Invoices, and how far we have read, in one transaction."""
+    """Write invoices and commit the consumed offsets in one transaction."""
     async with billing_producer(servers) as producer, billing_consumer(servers, commits_by_itself=False) as consumer:
         consumer.subscribe([ORDERS])
 
@@ -46,7 +48,9 @@ async def bill(servers: str) -> None:
 
 
 async def bill_carelessly(servers: str) -> None:
-    """The invoices are in transactions; how far we have read the consumer commits by itself, some seconds later."""
+    """Write invoices in transactions, but let the consumer commit its offsets separately, some seconds later, which is
+    the bug.
+    """
     async with billing_producer(servers) as producer, billing_consumer(servers, commits_by_itself=True) as consumer:
         consumer.subscribe([ORDERS])
         while True:

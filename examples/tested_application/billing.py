@@ -1,6 +1,7 @@
-"""The application under test: an invoice for each order, exactly once, with librdkafka.
+"""The application under test: it writes an invoice for each order, exactly once, with librdkafka.
 
-Its input and output are one transaction; after any error, it starts again from the committed offsets.
+The application reads its input and writes its output in one transaction; after any error, it restarts from the
+committed offsets.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ def invoice_for(order: bytes) -> bytes:
 
 
 def bill(servers: str, orders: str, invoices: str, count: int) -> None:
-    """Run until so many orders have been billed by this process."""
+    """Run until this process has billed `count` orders."""
     consumer = Consumer(
         {
             "bootstrap.servers": servers,
@@ -25,8 +26,8 @@ def bill(servers: str, orders: str, invoices: str, count: int) -> None:
             "isolation.level": "read_committed",
         }
     )
-    # rebootstrap, the default, is for clusters: when the only broker closes a connection, librdkafka 2.16 forgets that
-    # broker, and may wait for ever for the answer to its TxnOffsetCommit.
+    # rebootstrap, the default, is meant for clusters: when the only broker closes a connection, librdkafka 2.16 forgets
+    # that broker, and may wait for ever for the response to its TxnOffsetCommit.
     settings = {"bootstrap.servers": servers, "transactional.id": "billing", "metadata.recovery.strategy": "none"}
     producer = Producer(settings)
     producer.init_transactions(PATIENCE_SECONDS)
@@ -48,8 +49,9 @@ def bill(servers: str, orders: str, invoices: str, count: int) -> None:
 
 
 def commit(producer: Producer) -> bool:
-    """Whether the transaction is committed; if not, it is aborted. While the outcome is unknown, the question is asked
-    again."""
+    """Commit the transaction, and return whether it is committed; if not, abort it. While the outcome is unknown, the
+    commit is repeated.
+    """
     while True:
         try:
             producer.commit_transaction(PATIENCE_SECONDS)

@@ -1,6 +1,6 @@
-"""Tests of an application, as a stranger writes them: nothing is set up but `pip install oncelog[broker]`.
+"""Tests of an application, as its developer would write them: they need only `pip install oncelog[broker]`.
 
-`pytest examples/tested_application`; docs/testing.md explains what is used here.
+Run them with `pytest examples/tested_application`; docs/testing.md explains the fixtures.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ORDERS = 5
 
 @pytest.fixture
 def orders(oncelog_broker: Broker, oncelog_topic: str) -> str:
-    """A topic with some orders in it."""
+    """A topic with some orders."""
     producer = Producer({"bootstrap.servers": oncelog_broker.bootstrap_servers})
     for number in range(ORDERS):
         producer.produce(oncelog_topic, b"order %d" % number)
@@ -59,14 +59,15 @@ def test_each_order_is_billed_once(
 ) -> None:
     with oncelog_broker.fail(point, **fault) as wrong:
         bill(oncelog_broker.bootstrap_servers, orders, invoices, ORDERS)
-        assert wrong.struck == 1  # otherwise the test would have shown nothing
+        assert wrong.struck == 1  # otherwise the fault would not have been tested
     oncelog_history.read_processed(orders, invoices, order_of, group_id="billing")
     oncelog_history.check()
 
 
 def careless(servers: str, orders: list[bytes], invoices: str) -> None:
-    """Another application, which writes a record again if it does not know whether it was written. Without retries, and
-    without idempotence, librdkafka tells it of each failure."""
+    """Another application, which writes a record again if it does not know whether the first write succeeded. Without
+    retries and without idempotence, librdkafka reports each failure to it.
+    """
     producer = Producer({"bootstrap.servers": servers, "retries": 0, "metadata.recovery.strategy": "none"})
     errors: list[object] = []
     for order in orders:

@@ -1,7 +1,8 @@
-"""Starts clients, and retries for a while if no broker can be reached.
+"""Starts clients, and retries for a limited time if no broker can be reached.
 
-Our client's `start` fails at once if it reaches no broker. A task of a query opens a new connection for each batch, and
-Spark tries a task once, or four times within seconds: so a broker's restart would end the query.
+The `start` of oncelog's client fails immediately if it reaches no broker. A task of a query opens a new connection for
+each batch, and Spark runs a task only once, or four times within seconds: without retries a broker's restart would end
+the query.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Final, Protocol, TypeVar
 from oncelog.errors import ConnectionFailed
 
 AGAIN_SECONDS: Final = 0.2
-"""Between two tries to connect."""
+"""Seconds between two attempts to connect."""
 
 logger = logging.getLogger(__name__)
 
@@ -29,9 +30,9 @@ C = TypeVar("C", bound=Startable)
 
 
 async def opened(make: Callable[[], C], seconds: float) -> C:
-    """Return a started client. Each try makes a new one, until `seconds` have passed.
+    """Return a started client. Each attempt creates a new client, until `seconds` have passed.
 
-    Raises ConnectionFailed if no broker was reached for so long, and at once all other errors of `start`.
+    Raises ConnectionFailed if no broker was reached within that time; raises all other errors of `start` immediately.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds

@@ -1,4 +1,4 @@
-"""Where Spark finds `format("oncelog")`: it looks into every module whose name begins with `pyspark_`."""
+"""Registers `format("oncelog")` in Spark, which imports every module whose name begins with `pyspark_`."""
 
 from oncelog_pipeline.spark.data_source import OncelogDataSource as DefaultSource
 

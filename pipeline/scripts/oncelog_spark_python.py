@@ -1,20 +1,22 @@
 #!/bin/sh
 ''''exec "${0%/*}/python" -IS "$0" "$@" # '''  # fmt: skip
 
-# A shell runs the line above, which hands this file to the Python beside it; to Python that line is a string.
+# A shell runs the line above, which passes this file to the Python in the same directory; to Python that line is a
+# string.
 """The Python that Spark starts (PYSPARK_PYTHON): forks from a process that has imported PySpark and oncelog already.
 
-Spark starts a Python process for each streaming query, and for each kind of work of a session; most of the CPU time of
-such a process goes into imports. So the first launcher that a JVM starts itself starts a *template process*
-(`oncelog_pipeline.spark.template_process`), which imports everything once and stays as long as the JVM. This launcher
-hands its arguments, environment and standard streams to the template process, which forks; then it waits, and ends as
-the forked process ends. To Spark the launcher is that process: whoever kills it ends the forked one, too; and where the
-template process is killed, the launcher ends the forked one, and itself with code 1.
+Spark starts a Python process for each streaming query, and for each kind of work of a session; imports take most of the
+CPU time of such a process. So the first launcher that a JVM starts launches a *template process*
+(`oncelog_pipeline.spark.template_process`), which imports everything once and runs as long as the JVM. This launcher
+passes its arguments, environment and standard streams to the template process, which forks. The launcher then waits,
+and ends with the exit code of the forked process. To Spark the launcher is that process. If the launcher is killed, the
+forked process ends, too; if the template process is killed, the launcher terminates the forked process and ends with
+code 1.
 
-Without a template process (it cannot start, it refuses, its address is another user's, this is not Linux) the launcher
-becomes plain Python.
+Without a template process (it cannot start, it refuses, its address is another user's, or the system is not Linux) the
+launcher becomes plain Python.
 
-It imports only small modules, since it runs at each start of a process.
+The launcher imports only small modules, because it runs at each start of a process.
 """
 
 import os
@@ -26,7 +28,7 @@ TEMPLATE = "oncelog_pipeline.spark.template_process"
 MAX_MESSAGE_BYTES = 128 * 1024
 BACKLOG = 128
 STARTED = b"started"
-DEFAULTS = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}  # those of the template process
+DEFAULTS = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}  # the same values as in the template process
 
 
 def main(arguments: list[str]) -> None:
@@ -39,7 +41,7 @@ def main(arguments: list[str]) -> None:
 
 
 def forked(python: str, arguments: list[str]) -> int | None:
-    """The exit code of the forked process; None if none was forked."""
+    """Return the exit code of the forked process; None if no process was forked."""
     try:
         parts = [os.fsencode(os.getcwd()), b"%d" % len(arguments), *map(os.fsencode, arguments)]
         parts += [name + b"=" + value for name, value in os.environb.items()]
@@ -66,7 +68,7 @@ def forked(python: str, arguments: list[str]) -> int | None:
 
 
 def terminate(process: int) -> None:
-    """End the process of this pidfd, if it is still running."""
+    """Terminate the process of this pidfd, if it is still running."""
     import signal
 
     try:
@@ -76,11 +78,13 @@ def terminate(process: int) -> None:
 
 
 def connected(python: str) -> socket.socket | None:
-    """Connect to the template process of the JVM that started this process; None if it belongs to another user."""
+    """Connect to the template process of the JVM that has started this process; None if the address belongs to another
+    user.
+    """
     jvm = os.getppid()
     address = f"\0{NAME}-{os.getuid()}-{jvm}-{start_time(jvm)}"
     control = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    # else a process that listens at this address and never accepts could block Spark for ever
+    # otherwise a process that listens at this address and never accepts could block Spark for ever
     control.setblocking(False)
     if control.connect_ex(address):
         start_template(python, address, jvm)
@@ -91,13 +95,15 @@ def connected(python: str) -> socket.socket | None:
 
 
 def start_time(pid: int) -> str:
-    """Return the start time of a process, in clock ticks since boot: it tells apart two processes with the same id."""
+    """Return the start time of a process, in clock ticks since boot, which distinguishes two processes with the same
+    id.
+    """
     with open(f"/proc/{pid}/stat") as file:
         return file.read().rpartition(")")[2].split()[19]
 
 
 def start_template(python: str, address: str, jvm: int) -> None:
-    """Start the template process, unless another launcher has bound its address and so starts it."""
+    """Start the template process, unless another launcher has bound its address and is starting it already."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     try:
         listener.bind(address)
@@ -117,8 +123,9 @@ def start_template(python: str, address: str, jvm: int) -> None:
 
 
 def without_zips(path: str, python: str) -> str:
-    """Return the path without PySpark's zip files inside the environment: the same modules are installed there,
-    compiled, while a module from a zip file is compiled at each import."""
+    """Return the path without PySpark's zip files inside the environment. The environment has the same modules
+    installed and compiled, while a module from a zip file is compiled at each import.
+    """
     here = os.path.dirname(os.path.dirname(os.path.abspath(python))) + os.sep
     kept = [each for each in path.split(os.pathsep) if not (each.startswith(here) and in_pyspark(each))]
     return os.pathsep.join(kept)

@@ -1,8 +1,9 @@
-"""Access control lists as values: which principals may, or may not, do which operations on which resources (KIP-11,
+"""Access control lists as values: which principals may or may not perform which operations on which resources (KIP-11,
 KIP-290).
 
-An ACL binds an entry (principal, host, operation, permission) to a pattern of resource names. The numbers are those of
-the protocol, the names those of Kafka's tools and of its nodes in ZooKeeper (`TransactionalId`, `IdempotentWrite`).
+An ACL binds an entry (principal, host, operation, permission) to a pattern of resource names. The numbers are the
+numbers of the protocol. The names are the names in Kafka's tools and in its ZooKeeper nodes (`TransactionalId`,
+`IdempotentWrite`).
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from itertools import product
 from typing import Final, NamedTuple
 
 WILDCARD: Final = "*"
-"""As a literal name: every resource of its type; as a host: every host."""
+"""As a literal name, `*` stands for every resource of its type; as a host, for every host."""
 EVERYBODY: Final = "User:*"
 """The principal of an ACL for all users."""
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -43,8 +44,9 @@ class ResourceType(_Named):
 
 
 class PatternType(_Named):
-    """How a pattern's name matches resource names. ANY and MATCH occur in filters only: any type of pattern, and the
-    patterns that match the resource named by the filter."""
+    """How a pattern's name matches resource names. ANY and MATCH occur in filters only. ANY matches any type of
+    pattern; MATCH matches the patterns that match the resource named by the filter.
+    """
 
     UNKNOWN = 0
     ANY = 1
@@ -75,7 +77,7 @@ class AclOperation(_Named):
 
 
 class AclPermission(_Named):
-    """Allow or deny. ANY occurs in filters only."""
+    """Whether an ACL allows or denies. ANY occurs in filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -84,7 +86,7 @@ class AclPermission(_Named):
 
 
 RESOURCE_TYPES: Final = tuple(kind for kind in ResourceType if kind > ResourceType.ANY)
-"""The types that an ACL can have."""
+"""The resource types that an ACL can have."""
 OPERATIONS: Final = tuple(operation for operation in AclOperation if operation > AclOperation.ANY)
 
 _O = AclOperation
@@ -120,7 +122,7 @@ class ResourcePattern(NamedTuple):
     pattern: PatternType
 
     def covers(self, name: str) -> bool:
-        """Whether the pattern matches the resource with that name."""
+        """Return whether the pattern matches the resource with that name."""
         if self.pattern is PatternType.PREFIXED:
             return name.startswith(self.name)
         return self.name in (name, WILDCARD)
@@ -140,7 +142,7 @@ class AclBinding(NamedTuple):
 
 
 class PatternFilter(NamedTuple):
-    """Matches patterns; `name` None: any name."""
+    """Matches patterns; a `name` of None matches any name."""
 
     type: ResourceType
     name: str | None
@@ -148,7 +150,7 @@ class PatternFilter(NamedTuple):
 
     @property
     def names_one(self) -> bool:
-        """Whether it can match one pattern only, which can be looked up directly."""
+        """Whether the filter can match only one pattern, which can be looked up directly."""
         return (
             self.type > ResourceType.ANY
             and self.name is not None
@@ -166,7 +168,7 @@ class PatternFilter(NamedTuple):
 
 
 class EntryFilter(NamedTuple):
-    """Matches entries; None: any principal or host."""
+    """Matches entries; None matches any principal or host."""
 
     principal: str | None
     host: str | None
@@ -183,8 +185,9 @@ class EntryFilter(NamedTuple):
 
 
 def filters_matching(entry: AclEntry) -> Iterator[EntryFilter]:
-    """Every filter that matches the entry, the most specific first, so that very many filters can be compared with very
-    many entries."""
+    """Yield every filter that matches the entry, the most specific first, so that very many filters can be compared
+    with very many entries.
+    """
     for principal, host, operation, permission in product(
         (entry.principal, None),
         (entry.host, None),

@@ -1,9 +1,9 @@
-"""API keys, and the lookup from a key to its messages without importing unused ones.
+"""API keys, and the lookup from an API key to its message classes, which imports only the classes that are used.
 
-The messages of a key are `<Name>Request` and `<Name>Response` in `messages/<name in lower case>.py`. Importing all of
-them takes 0.1 s and more, so each is imported with its first use. For the same reason the header versions, which depend
-on the first flexible version, are listed here; tests compare them with the declarations. The broker decides which keys
-and versions it serves.
+The message classes of a key are `<Name>Request` and `<Name>Response` in `messages/<name in lower case>.py`. Importing
+all messages takes 0.1 s or more, so each module is imported at its first use. Header versions depend on the first
+flexible version. To avoid the imports, they are listed here too; tests compare them with the declarations. The broker
+decides which keys and versions it serves.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, Final
 from oncelog_protocol.versions import MAX_VERSION
 
 NEVER: Final = MAX_VERSION + 1
-"""The first flexible version of an API without one."""
+"""The value for an API without a flexible version."""
 
 
 class ApiKey(IntEnum):
-    """Kafka's API keys, each with the first version that is flexible (KIP-482)."""
+    """Kafka's API keys, each with its first flexible version (KIP-482)."""
 
     first_flexible: int
 
@@ -96,6 +96,8 @@ class ApiKey(IntEnum):
     WRITE_SHARE_GROUP_STATE = 85, 0
     DELETE_SHARE_GROUP_STATE = 86, 0
     READ_SHARE_GROUP_STATE_SUMMARY = 87, 0
+    STREAMS_GROUP_HEARTBEAT = 88, 0
+    STREAMS_GROUP_DESCRIBE = 89, 0
     DESCRIBE_SHARE_GROUP_OFFSETS = 90, 0
     ALTER_SHARE_GROUP_OFFSETS = 91, 0
     DELETE_SHARE_GROUP_OFFSETS = 92, 0
@@ -108,13 +110,13 @@ class ApiKey(IntEnum):
 
 @cache
 def request_type(key: ApiKey) -> type[Any]:
-    """The request class of `key`. Raises ModuleNotFoundError if its messages are not declared yet."""
+    """Return the request class of `key`. Raises ModuleNotFoundError if the messages of `key` are not declared."""
     return _message_type(key, "Request")
 
 
 @cache
 def response_type(key: ApiKey) -> type[Any]:
-    """The response class of `key`, as `request_type`."""
+    """Return the response class of `key`; raises the errors of `request_type`."""
     return _message_type(key, "Response")
 
 
@@ -125,10 +127,12 @@ def _message_type(key: ApiKey, suffix: str) -> type[Any]:
 
 
 def request_header_version(key: ApiKey, version: int) -> int:
-    """The version of the RequestHeader before the body of `version`: 2 where that is flexible, otherwise 1."""
+    """Return the version of the RequestHeader before a body of `version`: 2 if the body is flexible, otherwise 1."""
     return 2 if version >= key.first_flexible else 1
 
 
 def response_header_version(key: ApiKey, version: int) -> int:
-    """The version of the ResponseHeader: 1 where the body is flexible, otherwise 0. ApiVersions: always 0 (T1)."""
+    """Return the version of the ResponseHeader: 1 if the body is flexible, otherwise 0. ApiVersions always has version
+    0 (T1).
+    """
     return 1 if version >= key.first_flexible and key is not ApiKey.API_VERSIONS else 0

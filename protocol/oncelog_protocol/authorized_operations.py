@@ -3,4 +3,4 @@
 from typing import Final
 
 AUTHORIZED_OPERATIONS_OMITTED: Final = -(2**31)
-"""Not requested, or unknown."""
+"""The operations were not requested, or are unknown."""

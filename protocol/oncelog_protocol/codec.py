@@ -1,8 +1,8 @@
-"""`codec(ProduceRequest, 9)`: the bytes of one version of one message.
+"""`codec(ProduceRequest, 9)` encodes and decodes one version of one message.
 
-A declaration becomes, once per version, a tree of `wire` constructs, and that tree, compiled, one straight-line
-Python function for each direction: runs of fixed-size fields are one unpack, arrays are loops in place, record data
-stays a slice.
+For each version, a declaration becomes a tree of `wire` constructs. The compiled tree is one straight-line Python
+function for each direction: consecutive fixed-size fields become one unpack, arrays become inline loops, and record
+data stay a slice.
 """
 
 from __future__ import annotations
@@ -34,7 +34,9 @@ ENCODING_ERRORS: Final = (UnencodableMessage, struct_module.error, AttributeErro
 
 
 class Entity(WireType):
-    """A message or struct at one version: its fields in order, then its tagged fields where the version is flexible."""
+    """A message or struct at one version: its fields in order, followed by its tagged fields if the version is
+    flexible.
+    """
 
     def __init__(self, cls: type, version: int, flexible: VersionRange) -> None:
         super().__init__()
@@ -120,7 +122,7 @@ class Entity(WireType):
 
     def _emit_parse_tags(self, emit: Emitter, result: str) -> None:
         count, tag, stop = emit.name("tags"), emit.name("tag"), emit.name("stop")
-        with emit.block("if buf[pos] == 0:"):  # nearly always: no tagged fields, no call
+        with emit.block("if buf[pos] == 0:"):  # the usual case: no tagged fields, so no call
             emit.line("pos += 1")
         with emit.block("else:"):
             emit.line(f"{count}, pos = {emit.function(read_uvarint)}(buf, pos)")
@@ -164,7 +166,7 @@ class Entity(WireType):
 
 
 class NullableStruct(WireType):
-    """A struct behind a marker byte: 1 present, -1 null."""
+    """A struct after a marker byte: 1 means present, -1 means null."""
 
     min_size = 1
 
@@ -201,7 +203,7 @@ class NullableStruct(WireType):
 
 
 def wire_type(field: FieldSchema, version: int, flexible: VersionRange) -> WireType:
-    """The construct of one field at one version."""
+    """Return the construct of one field at one version."""
     compact = version in (flexible if field.flexible is None else field.flexible)
     nullable = version in field.nullable
     if field.type_name in PRIMITIVES:
@@ -217,7 +219,7 @@ def wire_type(field: FieldSchema, version: int, flexible: VersionRange) -> WireT
 
 
 def default_value(field: FieldSchema) -> Any:
-    """The default of a field; lists are copied, so that no two messages share one."""
+    """Return the default of a field; lists are copied, so that two messages never share a list."""
     return list(field.default) if isinstance(field.default, list) else field.default
 
 
@@ -230,7 +232,7 @@ def _default_expression(emit: Emitter, field: FieldSchema) -> str:
 def _runs(
     fields: list[tuple[FieldSchema, WireType]],
 ) -> list[list[tuple[FieldSchema, WireType]] | tuple[FieldSchema, WireType]]:
-    """Fields in order, with neighbours of fixed size grouped into lists."""
+    """Return the fields in order, with neighbouring fixed-size fields grouped into lists."""
     runs: list[list[tuple[FieldSchema, WireType]] | tuple[FieldSchema, WireType]] = []
     for pair in fields:
         if pair[1].format is None:
@@ -243,7 +245,7 @@ def _runs(
 
 
 class MessageCodec(Generic[M]):
-    """Encodes and decodes one version of one message. Get it from `codec`."""
+    """Encodes and decodes one version of one message. Create it with `codec`."""
 
     __slots__ = ("_build", "_build_steps", "_entity", "_parse", "_parse_steps", "cls", "construct", "version")
 
@@ -262,14 +264,14 @@ class MessageCodec(Generic[M]):
         self._build = self.construct._build
 
     def decode(self, data: Buffer, position: int = 0, *, max_elements: int = MAX_ELEMENTS) -> M:
-        """The message that starts at `position`; bytes behind it are ignored, as Kafka does.
+        """Return the message that starts at `position`; bytes after the message are ignored, as in Kafka.
 
-        Raises MalformedMessage, and nothing else, whatever the bytes.
+        Raises only MalformedMessage, whatever the bytes.
         """
         return self.decode_from(data, position, max_elements=max_elements)[0]
 
     def decode_from(self, data: Buffer, position: int = 0, *, max_elements: int = MAX_ELEMENTS) -> tuple[M, int]:
-        """The message and the end position."""
+        """Return the message and the end position."""
         reader = WireReader(memoryview(data), position, max_elements)
         try:
             return self._parse(reader, None, None), reader.position
@@ -279,7 +281,7 @@ class MessageCodec(Generic[M]):
     def decode_steps(
         self, data: Buffer, position: int = 0, *, max_elements: int = MAX_ELEMENTS
     ) -> Generator[None, None, M]:
-        """`decode` for a message of many elements: yields before each element of an array."""
+        """Decode like `decode`, for a message of many elements: yield before each element of an array."""
         if self._parse_steps is None:
             self._parse_steps = self._entity.steps(parses=True)
         try:
@@ -297,9 +299,9 @@ class MessageCodec(Generic[M]):
         return MalformedMessage(f"{name}: the bytes end too early")
 
     def encode_parts(self, message: M, parts: list[Buffer] | None = None) -> list[Buffer]:
-        """The bytes in order, as parts: record data are parts of their own, not copied.
+        """Return the bytes in order, as parts; record data are separate parts and not copied.
 
-        Raises UnencodableMessage for values that do not fit the declaration.
+        Raises UnencodableMessage for values that do not match the declaration.
         """
         writer = WireWriter()
         if parts is not None:
@@ -311,9 +313,9 @@ class MessageCodec(Generic[M]):
         return writer.parts
 
     def encode_steps(self, message: M, parts: list[Buffer]) -> Generator[None, None, None]:
-        """`encode_parts` for a message of many elements: yields before each element of an array.
+        """Encode like `encode_parts`, for a message of many elements: yield before each element of an array.
 
-        In between, the caller may join the existing parts in `parts` itself.
+        Between the steps, the caller may join the existing elements of `parts`.
         """
         if self._build_steps is None:
             self._build_steps = self._entity.steps(parses=False)
@@ -325,7 +327,7 @@ class MessageCodec(Generic[M]):
             raise UnencodableMessage(f"{self.cls.__name__} v{self.version}: {error}") from error
 
     def encode(self, message: M) -> bytes:
-        """The bytes in one piece."""
+        """Return the bytes in one piece."""
         return b"".join(self.encode_parts(message))
 
 
@@ -333,7 +335,9 @@ _codecs: Final[dict[tuple[type, int], MessageCodec[Any]]] = {}
 
 
 def codec(cls: type[M], version: int) -> MessageCodec[M]:
-    """The compiled codec, created at its first use. Raises ValueError for a version that the message does not have."""
+    """Return the compiled codec, created at its first use. Raises ValueError for a version that the message does not
+    have.
+    """
     found = _codecs.get((cls, version))
     if found is None:
         found = _codecs[cls, version] = MessageCodec(cls, version, compiled=True)
@@ -341,5 +345,5 @@ def codec(cls: type[M], version: int) -> MessageCodec[M]:
 
 
 def interpreted_codec(cls: type[M], version: int) -> MessageCodec[M]:
-    """The same codec, not compiled: the reference that the compiled one is tested against."""
+    """Return the same codec, but not compiled; tests compare the compiled codec with it."""
     return MessageCodec(cls, version, compiled=False)

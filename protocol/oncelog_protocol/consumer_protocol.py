@@ -1,7 +1,8 @@
-"""The metadata that consumers exchange through the coordinator, which does not read it: subscriptions and assignments.
+"""The metadata that consumers exchange through the coordinator, which does not parse them: subscriptions and
+assignments.
 
-Each is an int16 version and the message in that version. Newer versions only append fields, so a reader decodes an
-unknown version as the newest that it knows.
+A subscription or assignment is an int16 version, followed by the message in that version. Newer versions only append
+fields, so a reader decodes an unknown version as the newest version that it knows.
 """
 
 from __future__ import annotations
@@ -24,11 +25,10 @@ VERSION: Final = Struct(">h")
 
 @message(versions="0-3", flexible=None)
 class ConsumerProtocolSubscription:
-    """The topics that a member subscribes to; its metadata in JoinGroup.
+    """The topics that a member subscribes to; the member's metadata in JoinGroup.
 
-    v1: owned_partitions (KIP-429).
-    v2: generation_id, by which a leader finds out that ownership is out of date.
-    v3: rack_id (KIP-881).
+    v1: owned_partitions (KIP-429). v2: generation_id, by which a leader detects outdated ownership. v3: rack_id
+    (KIP-881).
     """
 
     topics: list[str] = array(of=string())
@@ -45,7 +45,7 @@ class ConsumerProtocolSubscription:
 
 @message(versions="0-3", flexible=None)
 class ConsumerProtocolAssignment:
-    """The partitions assigned to a member; its assignment in SyncGroup. All versions are the same."""
+    """The partitions assigned to a member; the member's assignment in SyncGroup. All versions have the same fields."""
 
     assigned_partitions: list[TopicPartition] = array()
     user_data: bytes | None = bytes_(nullable="0+", default=None)
@@ -58,7 +58,8 @@ class ConsumerProtocolAssignment:
 
 @message(versions="0-1", flexible=None)
 class StickyAssignorUserData:
-    """User data of the eager sticky assignor: the partitions owned before they were revoked. Without a version prefix.
+    """User data of the eager sticky assignor: the partitions that were owned before their revocation. The data have no
+    version prefix.
 
     v1: generation.
     """
@@ -80,12 +81,12 @@ class CooperativeStickyUserData:
 
 
 def encode_versioned(data: M, version: int) -> bytes:
-    """The version, then the message."""
+    """Return the version as int16, followed by the message."""
     return VERSION.pack(version) + codec(type(data), version).encode(data)
 
 
 def decode_versioned(cls: type[M], data: Buffer) -> M:
-    """The message in the version that `data` begins with. Raises MalformedMessage."""
+    """Return the message, decoded in the version at the start of `data`. Raises MalformedMessage."""
     if len(data) < VERSION.size:
         raise MalformedMessage(f"{cls.__name__}: {len(data)} bytes hold no version")
     (version,) = VERSION.unpack_from(data)

@@ -1,4 +1,4 @@
-"""CRC-32C from the package `crc32c`, without the rest of that package's imports.
+"""CRC-32C from the package `crc32c`, without the other imports of that package.
 
 The package reads its own version with importlib.metadata, which imports email, zipfile and about thirty more modules: a
 tenth of a broker's startup time.
@@ -25,7 +25,7 @@ else:
 
     try:
         crc32c = _of_the_extension()
-    except (ImportError, AttributeError):  # a release with other modules
+    except (ImportError, AttributeError):  # a release with other module names
         from crc32c import crc32c
 
 __all__ = ["crc32c"]

@@ -11,4 +11,4 @@ class ElectionType(IntEnum):
     PREFERRED = 0
     """Elect the preferred replica, the first of the assignment."""
     UNCLEAN = 1
-    """Unclean election: if no in-sync replica is alive, elect one that may lack records."""
+    """Unclean election: if no in-sync replica is alive, elect a replica that may lack records."""

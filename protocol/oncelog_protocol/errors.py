@@ -1,8 +1,7 @@
-"""Kafka's error table: code, name, whether a retry may help, meaning.
+"""Kafka's error table: code, name, whether a retry may help, and meaning.
 
-`ErrorCode.NOT_COORDINATOR` is an int, so it goes on the wire as it is. `KafkaError(ErrorCode.X, "why")` is the one
-exception that carries such a code from the place which found the fault to the edge which writes the answer.
-Source: Kafka's `Errors`.
+`ErrorCode.NOT_COORDINATOR` is an int and is sent unchanged. `KafkaError(ErrorCode.X, "why")` is the only exception that
+carries such a code from the code that detects the error to the code that writes the response. Source: Kafka's `Errors`.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from typing import Any, Final, Self
 
 
 class ErrorCode(IntEnum):
-    """An error code as it goes on the wire (int16)."""
+    """An error code (int16 in responses)."""
 
     retriable: bool
     meaning: str
@@ -162,7 +161,7 @@ class ErrorCode(IntEnum):
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:
-        """The entry for `code`; UNKNOWN_SERVER_ERROR for a code that a newer broker may send."""
+        """Return the entry for `code`; UNKNOWN_SERVER_ERROR for a code that a newer broker may send."""
         try:
             return cls(code)  # type: ignore[call-arg]
         except ValueError:
@@ -170,13 +169,15 @@ class ErrorCode(IntEnum):
 
 
 MAX_MESSAGE_CHARS: Final = 2000
-"""Messages quote text from clients, and an old response carries at most 32767 bytes of a string."""
+"""Maximum length of a message: messages quote text from clients, and old response versions carry at most 32767 bytes of
+a string.
+"""
 
 
 class KafkaError(Exception):
-    """An error with its Kafka error code: raised where it is detected, answered where the response is written.
+    """An error with its Kafka error code: raised where the error is detected, and sent where the response is written.
 
-    `code` goes into the response, `message` into its error_message field (if the version has one) or the log.
+    `code` is sent in the response; `message` is sent in its error_message field (if the version has one) or logged.
     """
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
@@ -189,13 +190,15 @@ class KafkaError(Exception):
         return self.code.retriable
 
     def as_value(self) -> Self:
-        """This error, to be stored or passed on instead of raised: without its traceback, whose frames keep their local
-        variables alive, often including the error itself."""
+        """Return this error for storing or passing on instead of raising. The traceback of the error is removed,
+        because the frames keep their local variables alive, often including the error itself.
+        """
         self.__traceback__ = self.__context__ = None
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Errors cross processes (multiprocessing). `args` is the text, not the arguments of the constructor.
+        # Errors may be sent to other processes (multiprocessing). `args` contains the text, not the arguments of the
+        # constructor.
         return _restored, (type(self), self.args, self.__dict__)
 
 
@@ -206,13 +209,16 @@ def _restored(cls: type[KafkaError], args: tuple[Any, ...], attributes: dict[str
 
 
 class MalformedMessage(ValueError):
-    """The bytes are not a message of the declared format: the only error of every decoder, whatever the bytes."""
+    """The bytes are not a message of the declared format; decoders raise no other error, whatever the bytes."""
 
 
 class TooManyElements(MalformedMessage):
-    """More array elements than the decoder allows, or than the bytes can hold. Nothing is allocated for them."""
+    """An array has more elements than the decoder allows, or than the bytes can contain. No memory is allocated for the
+    elements.
+    """
 
 
 class UnencodableMessage(ValueError):
-    """A value that the declared format cannot carry (a string too long, an integer out of range, an unexpected
-    None)."""
+    """A value does not fit the declared format, for example a string that is too long, an integer out of range, or an
+    unexpected None.
+    """

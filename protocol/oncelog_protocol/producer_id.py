@@ -1,4 +1,4 @@
-"""A producer id with the epoch that distinguishes its sessions."""
+"""A producer id, with the epoch that distinguishes the sessions of its producer."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ MAX_EPOCH: Final = 2**15 - 1
 
 
 class ProducerIdAndEpoch(NamedTuple):
-    """The result of InitProducerId; each batch carries it."""
+    """The result of InitProducerId; each batch contains a producer id and an epoch."""
 
     producer_id: int
     epoch: int
 
     @property
     def is_last(self) -> bool:
-        """Whether the epochs are exhausted: the next session needs a new producer id (S27)."""
+        """Whether the epochs are used up, so that the next session needs a new producer id (S27)."""
         return self.epoch >= MAX_EPOCH
 
     def bumped(self) -> ProducerIdAndEpoch:
-        """The next epoch of the same producer id."""
+        """Return the next epoch of the same producer id."""
         assert not self.is_last, "the epochs are used up"
         return ProducerIdAndEpoch(self.producer_id, self.epoch + 1)
 

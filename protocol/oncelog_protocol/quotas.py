@@ -7,14 +7,16 @@ from typing import Final, NamedTuple, TypeAlias
 
 
 class Default(Enum):
-    """Used in place of a name, which may be any text: the default quota for entities without their own."""
+    """A marker used instead of a name (which may be any text); it means the default quota for entities without their
+    own quota.
+    """
 
     ENTITY = "<default>"
 
 
 DEFAULT: Final = Default.ENTITY
 Name: TypeAlias = str | Default | None
-"""None: the entity has no such part."""
+"""A name; None means that the entity has no such part."""
 
 
 class QuotaEntity(NamedTuple):
@@ -31,9 +33,9 @@ class QuotaKey(StrEnum):
     PRODUCER_BYTE_RATE = "producer_byte_rate"
     CONSUMER_BYTE_RATE = "consumer_byte_rate"
     REQUEST_PERCENTAGE = "request_percentage"
-    """Percent of one processor's time; requests are served by one thread."""
+    """Percent of the time of one processor; one thread serves all requests."""
     CONTROLLER_MUTATION_RATE = "controller_mutation_rate"
-    """Partitions created and deleted per second."""
+    """Number of partitions created and deleted per second."""
     CONNECTION_CREATION_RATE = "connection_creation_rate"
     """New connections per second from an address."""
 
@@ -45,5 +47,5 @@ FRACTIONS: Final = frozenset({QuotaKey.REQUEST_PERCENTAGE, QuotaKey.CONTROLLER_M
 
 
 def keys_of(entity: QuotaEntity) -> frozenset[QuotaKey]:
-    """The kinds of quotas that the entity can have."""
+    """Return the kinds of quotas that the entity can have."""
     return OF_CLIENTS if entity.ip is None else OF_ADDRESSES

@@ -1,4 +1,4 @@
-"""Declare a message once, over all its versions.
+"""Declares each message once, over all its versions.
 
     @message(api_key=0, versions="3-13", flexible="9+")
     class ProduceRequest(Request["ProduceResponse"]):
@@ -9,13 +9,13 @@
         @struct
         class TopicProduceData: ...
 
-The class becomes a slotted dataclass with keyword arguments: annotations speak to people and type checkers, the field
-functions to the wire. A field without `default` must be given to the constructor. A field that a version does not have
-is skipped when encoding and takes its default when decoding, so the code above the codec sees the same fields in all
-versions.
+The class becomes a slotted dataclass with keyword arguments; annotations are for people and type checkers, and the
+field functions describe the wire format. A field without `default` must be given to the constructor. A field that a
+version does not have is skipped when encoding and gets its default when decoding, so code above the codec sees the same
+fields in all versions.
 
-Names are Kafka's: fields in snake_case, structs as they are. `schema_of` gives the declaration as data (tests compare
-it with Kafka's own definitions), `codec.codec` the bytes.
+The names are Kafka's: fields are in snake_case, and structs are unchanged. `schema_of` returns the declaration as data
+(tests compare it with Kafka's own definitions), and `codec.codec` encodes and decodes the bytes.
 """
 
 from __future__ import annotations
@@ -34,27 +34,29 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 Records = Buffer | None
-"""Record data: batches as they are. Decoded as a memoryview of the frame, encoded without a copy."""
+"""Record data: unchanged batches. Record data are decoded as a memoryview of the frame, and encoded without a copy."""
 
 OWN_TAGS: Final = 10_000
-"""Tagged fields from here on are ours. Kafka numbers its own from 0 up, and a reader skips unknown tags (KIP-482), so
-they may be added to any flexible message; our clients do not depend on them."""
+"""Tagged fields from this number on are oncelog's own. Kafka numbers its own tags from 0 up, and a reader skips unknown
+tags (KIP-482), so own fields may be added to any flexible message; oncelog's clients do not depend on them.
+"""
 
 _MISSING: Final = dataclasses.MISSING
 
 
 class Request(Generic[R]):
-    """Base of a request; R is the type of its response, so that `await connection.send(request)` is typed."""
+    """Base class of a request; R is the type of its response, so that `await connection.send(request)` is typed."""
 
     __slots__ = ()
 
 
 @dataclasses.dataclass(slots=True)
 class FieldSchema:
-    """One field: `type_name` is Kafka's ("int32", "string", "array", "struct", ...).
+    """The declaration of one field; `type_name` is Kafka's type name ("int32", "string", "array", "struct", ...).
 
-    `element` is the element of an array, `struct` the class of a struct (also of an array's element).
-    `flexible` is None where the field follows its message, or the versions in which this field alone is compact.
+    `element` is the declaration of an array's element, and `struct` the class of a struct (also of an array's element).
+    `flexible` is None if the field follows its message; otherwise it is the range of versions in which this field alone
+    is compact.
     """
 
     name: str
@@ -72,7 +74,9 @@ class FieldSchema:
 
 @dataclasses.dataclass(slots=True, frozen=True)
 class MessageSchema:
-    """One message: `flexible` are the versions with compact lengths and tagged fields (KIP-482)."""
+    """The declaration of one message; `flexible` is the range of versions with compact lengths and tagged fields
+    (KIP-482).
+    """
 
     name: str
     api_key: int | None
@@ -149,7 +153,7 @@ def float64(versions: str = "0+", *, default: Any = _MISSING, tag: int | None = 
 
 
 def uuid(versions: str = "0+", *, default: Any = _MISSING, tag: int | None = None, tagged: str | None = None) -> Any:
-    """16 raw bytes; `oncelog_protocol.uuids` has the text form."""
+    """Declare a field of 16 raw bytes; `oncelog_protocol.uuids` converts to the text form."""
     return _field("uuid", versions, default=default, tag=tag, tagged=tagged)
 
 
@@ -162,7 +166,8 @@ def string(
     tagged: str | None = None,
     flexible: str | None = "message",
 ) -> Any:
-    """`flexible=None` keeps the field's length non-compact in every version (the request header's client_id)."""
+    """Declare a string; `flexible=None` keeps its length non-compact in every version (the request header's
+    client_id)."""
     return _field("string", versions, default=default, nullable=nullable, tag=tag, tagged=tagged, flexible=flexible)
 
 
@@ -174,7 +179,7 @@ def bytes_(
     tag: int | None = None,
     tagged: str | None = None,
 ) -> Any:
-    """Decoded as `bytes` that are copied from the frame."""
+    """Declare a field that is decoded as `bytes`, which are copied from the frame."""
     return _field("bytes", versions, default=default, nullable=nullable, tag=tag, tagged=tagged)
 
 
@@ -186,7 +191,7 @@ def records(
     tag: int | None = None,
     tagged: str | None = None,
 ) -> Any:
-    """Record batches, annotated `Records`: decoded as a memoryview of the frame."""
+    """Declare record batches, annotated `Records`; they are decoded as a memoryview of the frame."""
     return _field("records", versions, default=default, nullable=nullable, tag=tag, tagged=tagged)
 
 
@@ -200,7 +205,8 @@ def array(
     tag: int | None = None,
     tagged: str | None = None,
 ) -> Any:
-    """A list. Elements: the struct that the annotation names, or `of=int32()` and the like."""
+    """Declare a list. The elements of the list are the struct that the annotation names, or `of=int32()` and the
+    like."""
     return _field(
         "array",
         versions,
@@ -221,7 +227,8 @@ def nested(
     tag: int | None = None,
     tagged: str | None = None,
 ) -> Any:
-    """One struct, named by the annotation. A tagged one has `default=None`: None is a tag that is not sent."""
+    """Declare one struct, which the annotation names. A tagged struct has `default=None`; for None the tag is not
+    sent."""
     return _field("struct", versions, default=default, nullable=nullable, tag=tag, tagged=tagged)
 
 
@@ -248,8 +255,8 @@ def nested(
     ),
 )
 def struct(cls: type[T]) -> type[T]:
-    """A part of a message: a slotted dataclass with fields made by the functions above."""
-    # Methods that dataclasses would generate for each of a hundred classes are shared: this halves the import time.
+    """Declare a part of a message: a slotted dataclass whose fields are declared by the functions above."""
+    # Methods that dataclasses would generate for each of a hundred classes are shared, which halves the import time.
     cls.__eq__ = _are_equal  # type: ignore[method-assign]
     cls.__hash__ = None  # type: ignore[assignment]
     cls.__repr__ = _shown  # type: ignore[method-assign]
@@ -293,9 +300,10 @@ def _shown(self: Any) -> str:
     ),
 )
 def message(*, versions: str, flexible: str | None, api_key: int | None = None) -> Callable[[type[T]], type[T]]:
-    """A request, a response, a header, or a record of an internal topic.
+    """Declare a request, a response, a header, or a record of an internal topic.
 
-    `versions` are the versions of the declaration, `flexible` those with compact lengths and tagged fields.
+    `versions` is the range of declared versions; `flexible` is the range of versions with compact lengths and tagged
+    fields.
     """
 
     def declare(cls: type[T]) -> type[T]:
@@ -310,7 +318,7 @@ def message(*, versions: str, flexible: str | None, api_key: int | None = None) 
 
 
 def schema_of(cls: type) -> MessageSchema:
-    """The declaration of a message class. Raises TypeError for any other class."""
+    """Return the declaration of a message class. Raises TypeError for any other class."""
     try:
         api_key, versions, flexible = cls.__message__  # type: ignore[attr-defined]
     except AttributeError:
@@ -319,7 +327,7 @@ def schema_of(cls: type) -> MessageSchema:
 
 
 def fields_of(cls: type) -> tuple[FieldSchema, ...]:
-    """The declared fields of a message or struct class, in the order of the wire."""
+    """Return the declared fields of a message or struct class, in the order of the wire."""
     cached: tuple[FieldSchema, ...] | None = cls.__dict__.get("__wire_fields__")
     if cached is None:
         cached = tuple(_named(cls, field) for field in dataclasses.fields(cls))
@@ -341,7 +349,9 @@ def _named(cls: type, field: dataclasses.Field[Any]) -> FieldSchema:
 
 
 def _struct_in_annotation(cls: type, field: dataclasses.Field[Any]) -> type:
-    """The class that an annotation such as "list[Topic] | None" names: nested in `cls`, or of its module."""
+    """Return the class that an annotation such as "list[Topic] | None" names; the class is nested in `cls` or defined
+    in its module.
+    """
     for name in re.findall(r"\w+", str(field.type)):
         found = cls.__dict__.get(name) or getattr(sys.modules[cls.__module__], name, None)
         if isinstance(found, type) and dataclasses.is_dataclass(found):

@@ -1,4 +1,6 @@
-"""The formulas of SCRAM (RFC 5802, RFC 7677), which clients and brokers share. Pure: nonces and salts are given."""
+"""The formulas of SCRAM (RFC 5802, RFC 7677), which clients and brokers share. The functions are pure; nonces and salts
+are arguments.
+"""
 
 from __future__ import annotations
 
@@ -13,14 +15,14 @@ from oncelog_protocol.errors import MalformedMessage
 
 MIN_ITERATIONS: Final = 4096
 MAX_ITERATIONS: Final = 16384
-"""As in Kafka; clients refuse more too, since they compute them."""
+"""Largest number of iterations, as in Kafka; clients refuse more too, because clients compute the iterations."""
 GS2_HEADER: Final = "n,,"
-"""No channel binding, no other authorization id."""
+"""The header for no channel binding and no other authorization id."""
 CHANNEL_BINDING: Final = base64.b64encode(GS2_HEADER.encode()).decode()
 
 
 class ScramMechanism(Enum):
-    """The value is Kafka's code (DescribeUserScramCredentials)."""
+    """The values are Kafka's codes (DescribeUserScramCredentials)."""
 
     SCRAM_SHA_256 = 1
     SCRAM_SHA_512 = 2
@@ -39,7 +41,7 @@ class ScramMechanism(Enum):
 
 
 def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
-    """The only expensive step: some milliseconds per 4096 iterations."""
+    """Return the salted password; this is the only expensive step, with some milliseconds per 4096 iterations."""
     return hashlib.pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
 
 
@@ -52,7 +54,7 @@ def server_key(mechanism: ScramMechanism, salted: bytes) -> bytes:
 
 
 def stored_key(mechanism: ScramMechanism, key: bytes) -> bytes:
-    """The server's verifier of a client key, from which the client key cannot be derived."""
+    """Return the server's verifier of a client key, from which the client key cannot be derived."""
     return hashlib.new(mechanism.hash_name, key).digest()
 
 
@@ -73,15 +75,16 @@ def escaped_name(name: str) -> str:
 
 
 def unescaped_name(text: str) -> str:
-    """Raises MalformedMessage."""
+    """Return a user name without its escapes. Raises MalformedMessage."""
     if "=" in text.replace("=2C", "").replace("=3D", ""):
         raise MalformedMessage("SCRAM: the user name is not escaped")
     return text.replace("=2C", ",").replace("=3D", "=")
 
 
 def attributes(message: str, *names: str) -> list[str]:
-    """The values of exactly these attributes at the start of `message`, in this order. Further attributes are ignored,
-    except `m`, which announces a mandatory extension: none is supported. Raises MalformedMessage."""
+    """Return the values of exactly these attributes at the start of `message`, in this order. Further attributes are
+    ignored, except `m`, which announces a mandatory extension; no extension is supported. Raises MalformedMessage.
+    """
     parts = message.split(",")
     if any(part.startswith("m=") for part in parts):
         raise MalformedMessage("SCRAM: a mandatory extension (m=) is not supported")
@@ -94,7 +97,7 @@ def attributes(message: str, *names: str) -> list[str]:
 
 
 def from_base64(text: str) -> bytes:
-    """Raises MalformedMessage."""
+    """Decode base64. Raises MalformedMessage."""
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError):

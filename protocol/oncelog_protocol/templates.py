@@ -1,7 +1,7 @@
-"""Byte templates of messages that are encoded often and differ only in their records or in fields of fixed size.
+"""Byte templates of messages that are encoded often and differ only in their records or in fixed-size fields.
 
-No message is hard-coded: a field is located by encoding the declared message (`codec`) with two different values. If a
-declaration changes, its templates change, too, or no longer exist.
+No message format is hard-coded: a field is located by encoding the declared message (`codec`) with two different
+values. If a declaration changes, its templates change too, or no longer exist.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ WriteRecords = Callable[[list[Buffer], Records], None]
 """(parts of a message, records): appends the length of the records, and the records; see `wire_writers`."""
 
 _FIXED: Final = {"int8": "b", "int16": "h", "int32": "i", "int64": "q"}
-"""The code of each type of fixed size in a format of the module struct."""
+"""Type name -> code in the formats of the module struct, for types of fixed size."""
 _PROBES: Final = (0x55, 0x2A)
-"""Two numbers that are made of one of these bytes each differ in each of their bytes."""
+"""Two byte values: two numbers that each repeat one of these bytes differ in every byte."""
 
 
 class NoTemplate(ValueError):
-    """The message, in this version, has no such places."""
+    """The message has no such fields in this version."""
 
 
 class Around(NamedTuple):
@@ -38,22 +38,25 @@ class Around(NamedTuple):
 
 
 class Pattern(NamedTuple):
-    """The bytes of a message of which some fields change: kept bytes and changing fields in turn, kept bytes (perhaps
-    none) first, last and between two fields."""
+    """The bytes of a message with some changing fields: constant bytes and changing fields alternate, beginning and
+    ending with constant bytes, which may be empty.
+    """
 
     format: str
-    """For `struct.Struct`, without its first character, which says the order of bytes."""
+    """Format for `struct.Struct`, without the first character, which sets the byte order."""
     kept: tuple[bytes, ...]
 
     def behind(self, head: bytes) -> Pattern:
-        """The pattern with `head` in front of it."""
+        """Return the pattern with `head` prepended."""
         first, *others = self.kept
         _, fields = self.format.split("s", 1)
         return Pattern(f"{len(head) + len(first)}s{fields}", (head + first, *others))
 
 
 def around_records(codec: MessageCodec[Any], message: Any, records: Records) -> Around:
-    """The bytes around `records`, the value of a field of `message`: the head ends before its length. NoTemplate."""
+    """Return the bytes around `records`, the value of a field of `message`; the head ends before the length of the
+    records. Raises NoTemplate.
+    """
     parts = codec.encode_parts(message)
     place = next((number for number, part in enumerate(parts) if part is records), None)
     if place is None:
@@ -62,13 +65,13 @@ def around_records(codec: MessageCodec[Any], message: Any, records: Records) -> 
 
 
 def records_reader(cls: type, version: int) -> ReadRecords:
-    """The reader of the only field of records that a message has in this version. NoTemplate."""
+    """Return the reader of the only records field that a message has in this version. Raises NoTemplate."""
     reader: ReadRecords = _records_type(cls, version).reader
     return reader
 
 
 def records_writer(cls: type, version: int) -> WriteRecords:
-    """The writer of that field. NoTemplate."""
+    """Return the writer of the only records field that a message has in this version. Raises NoTemplate."""
     writer: WriteRecords = _records_type(cls, version).writer
     return writer
 
@@ -95,9 +98,10 @@ def _record_fields(cls: type, version: int) -> list[FieldSchema]:
 
 
 def changing(encode: Callable[[], bytes], *places: tuple[Any, str]) -> Pattern:
-    """The pattern of what `encode` returns, in which the fields of `places` change: owners (parts of the message) and
-    names, in the order of the bytes. NoTemplate: a field is not of fixed size, or not there in this version, or not
-    behind the one before it."""
+    """Return the pattern of the bytes that `encode` returns. `places` are the changing fields, as pairs of an owner (a
+    part of the message) and a field name, in the order of the bytes. Raises NoTemplate if a field is not of fixed size,
+    does not exist in this version, or does not follow the preceding field.
+    """
     whole, kept, formats, end = encode(), list[bytes](), list[str](), 0
     for owner, name in places:
         code = _FIXED.get(_type_of(owner, name))
@@ -118,8 +122,9 @@ def _type_of(owner: Any, name: str) -> str:
 
 
 def _place_of(encode: Callable[[], bytes], owner: Any, name: str, code: str, whole_bytes: int) -> int:
-    """The position of the field in a message of `whole_bytes`: that of the bytes which differ in two encodings with
-    other values of the field."""
+    """Return the position of the field in a message of `whole_bytes`: the bytes that differ in two encodings with
+    different values of the field.
+    """
     kept, probes, size = getattr(owner, name), list[bytes](), calcsize(code)
     try:
         for probe in _PROBES:

@@ -10,7 +10,7 @@ MAX_VERSION: Final = 32767
 
 
 class VersionRange(NamedTuple):
-    """The versions low..high, both included; empty where low > high."""
+    """The versions low..high, both included; the range is empty if low > high."""
 
     low: int
     high: int
@@ -31,7 +31,7 @@ NO_VERSIONS: Final = VersionRange(0, -1)
 
 @cache
 def version_range(text: str | None) -> VersionRange:
-    """Parse "3+", "0-12", "4"; None and "none" are the empty range."""
+    """Parse "3+", "0-12" or "4"; None and "none" give the empty range."""
     if text is None or text == "none":
         return NO_VERSIONS
     if text.endswith("+"):

@@ -1,8 +1,8 @@
-"""Kafka's wire types as `construct` constructs: how one value lies in bytes.
+"""Kafka's wire types as constructs of the library `construct`: the encoding of one value.
 
-Each type is a `construct.Construct` twice over: interpreted (`_parse`, `_build`) and as a generator of straight-line
-Python (`emit_parse`, `emit_build`), which `.compile()` turns into one function per message version. Both call the same
-`wire_readers` and `wire_writers`, so they cannot disagree about a length check.
+Each type is implemented twice: interpreted (`_parse`, `_build`), and as a generator of straight-line Python
+(`emit_parse`, `emit_build`), which `.compile()` turns into one function per message version. Both implementations call
+the same `wire_readers` and `wire_writers`, so their length checks cannot differ.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ from oncelog_protocol.wire_writers import (
 
 
 class WireReader:
-    """The input of a decoder: a buffer, the present position and the end, and how many array elements may still be
-    decoded."""
+    """The input of a decoder: a buffer, the present position, the end, and the number of array elements that may still
+    be decoded.
+    """
 
     __slots__ = ("budget", "buffer", "end", "position")
 
@@ -64,7 +65,7 @@ class WireReader:
 
 
 class WireWriter:
-    """The output of an encoder: parts in order, with record data as given (never copied)."""
+    """The output of an encoder: parts in order, with record data unchanged (never copied)."""
 
     __slots__ = ("parts",)
 
@@ -76,11 +77,11 @@ class WireWriter:
 
 
 class Emitter:
-    """Python source of one parse or build function, as the wire types write it.
+    """The Python source of one parse or build function, written by the wire types.
 
-    Locals of a parse function: `buf`, `pos`, `end`, `budget`. Locals of a build function: `out`, a list of parts.
-    `constants` are the objects that the source names (classes, struct packers, readers). With `pauses` the function is
-    a generator, which yields before each element of an array.
+    The local variables of a parse function are `buf`, `pos`, `end` and `budget`. The local variable of a build function
+    is `out`, a list of parts. `constants` are the objects that the source refers to (classes, struct packers, readers).
+    With `pauses`, the function is a generator that yields before each element of an array.
     """
 
     def __init__(self, *, pauses: bool = False) -> None:
@@ -106,18 +107,18 @@ class Emitter:
         self._depth -= 1
 
     def name(self, stem: str) -> str:
-        """A new local name."""
+        """Return a new name for a local variable."""
         self._names += 1
         return f"{stem}{self._names}"
 
     def constant(self, stem: str, value: Any) -> str:
-        """The global name under which the source can refer to `value`."""
+        """Return the global name by which the source can refer to `value`."""
         name = f"{stem}_{id(value)}"
         self.constants[name] = value
         return name
 
     def function(self, value: Any) -> str:
-        """Like `constant`, but for a function, whose global name is its own name."""
+        """Return the global name for a function, like `constant`; the name is the function's own name."""
         name: str = value.__name__
         self.constants[name] = value
         return name
@@ -127,10 +128,10 @@ class Emitter:
 
 
 class WireType(Construct):  # type: ignore[misc]
-    """Base of our constructs.
+    """Base class of oncelog's constructs.
 
-    `format`: the struct character of a fixed-size type, by which runs of fields fuse into one unpack; None otherwise.
-    `min_size`: the fewest bytes that a value takes.
+    `format` is the struct character of a fixed-size type, by which consecutive fields are fused into one unpack; None
+    for other types. `min_size` is the smallest number of bytes of a value.
     """
 
     format: str | None = None
@@ -146,7 +147,8 @@ class WireType(Construct):  # type: ignore[misc]
     def _sizeof(self, context: Any, path: Any) -> int:
         return self.min_size
 
-    # construct's own compiler calls these two: a WireType inside it becomes a call of one generated function.
+    # construct's own compiler calls these two methods; a WireType inside a construct becomes a call of one generated
+    # function.
     def _emitparse(self, code: CodeGen) -> str:
         emit = Emitter()
         emit.line("buf = io.buffer; pos = io.position; end = io.end; budget = io.budget")
@@ -169,7 +171,9 @@ class WireType(Construct):  # type: ignore[misc]
         return f"{name}({parameters})"
 
     def steps(self, *, parses: bool) -> Callable[..., Generator[None, None, Any]]:
-        """The generated function as a generator: of (stream) for parsing, of (value, stream) for building."""
+        """Return the generated function as a generator function, with the argument (stream) for parsing and (value,
+        stream) for building.
+        """
         emit = Emitter(pauses=True)
         if parses:
             emit.line("buf = io.buffer; pos = io.position; end = io.end; budget = io.budget")
@@ -179,7 +183,7 @@ class WireType(Construct):  # type: ignore[misc]
             emit.line("out = io.parts")
             self.emit_build(emit, "obj")
             emit.line("return obj")
-        emit.line("yield")  # so that it is a generator even without an array
+        emit.line("yield")  # makes it a generator even without an array
         source = "\n".join([f"def steps({'io' if parses else 'obj, io'}):", *emit.lines])
         namespace: dict[str, Any] = dict(emit.constants)
         exec(compile(source, "<steps>", "exec"), namespace)  # noqa: S102  our own declarations
@@ -187,7 +191,7 @@ class WireType(Construct):  # type: ignore[misc]
         return generated
 
     def compile(self, filename: str | None = None) -> Any:
-        """As construct's, with the constants that the generated source names put into its module."""
+        """Compile like construct's `compile`, but add the constants that the generated source refers to."""
         self.linked_constants = {}
         compiled = super().compile(filename)
         vars(compiled.module).update(self.linked_constants)
@@ -222,12 +226,12 @@ class Fixed(WireType):
         emit.line(f"{emit.out}.append({emit.constant('pack', self.struct.pack)}({self.emit_value(emit, value)}))")
 
     def emit_value(self, emit: Emitter, value: str) -> str:
-        """The expression that is packed."""
+        """Return the expression whose value is packed."""
         return value
 
 
 class Uuid(Fixed):
-    """16 raw bytes. struct would pad or cut any other length in silence, so it is checked."""
+    """16 raw bytes. The length is checked, because struct would silently pad or cut any other length."""
 
     def __init__(self) -> None:
         super().__init__("16s")
@@ -246,10 +250,12 @@ def checked_uuid(value: bytes) -> bytes:
 
 
 class Sized(WireType):
-    """A length and that many bytes: strings, bytes, records. `reader` and `writer` are the functions above."""
+    """A length followed by as many bytes: strings, bytes, records. `reader` and `writer` are functions of wire_readers
+    and wire_writers.
+    """
 
     def __init__(self, reader: Any, writer: Any, min_size: int, null: bytes = b"") -> None:
-        """`null`: the bytes of None, if it is nullable."""
+        """`null` is the encoding of None, for a nullable type."""
         super().__init__()
         self.reader = reader
         self.writer = writer
@@ -271,14 +277,14 @@ class Sized(WireType):
         if not self.null:
             emit.line(f"{emit.function(self.writer)}({emit.out}, {value})")
             return
-        with emit.block(f"if {value} is None:"):  # as most nullable fields are: without a call
+        with emit.block(f"if {value} is None:"):  # most nullable fields are None: no call for these
             emit.line(f"{emit.out}.append({self.null!r})")
         with emit.block("else:"):
             emit.line(f"{emit.function(self.writer)}({emit.out}, {value})")
 
 
 class Array(WireType):
-    """A count and that many elements; a Python list, or None where nullable."""
+    """A count followed by as many elements: a Python list, or None if nullable."""
 
     def __init__(self, element: WireType, *, compact: bool, nullable: bool) -> None:
         super().__init__()
@@ -337,7 +343,7 @@ class Array(WireType):
                 emit.line(f"{items}.append({item})")
 
     def _fused_format(self, count: str) -> str:
-        if self.element.format == "16s":  # a count before "s" is its length, not a repetition
+        if self.element.format == "16s":  # a count before "s" is a length, not a repetition
             return f"'>' + '16s' * {count}"
         return f"'>%d{self.element.format}' % {count}"
 

@@ -1,8 +1,8 @@
-"""Reading one wire value: (buffer, position, end) -> (value, next position).
+"""Readers of one wire value: (buffer, position, end) -> (value, next position).
 
-Rules that hold for every reader: it checks a length against what remains *before* it slices or allocates, and raises
-MalformedMessage (fixed-size reads raise struct.error and IndexError, which `codec` turns into it). Compact lengths are
-n + 1 with 0 for null (KIP-482, T13).
+Rule for every reader: it compares a length with the remaining bytes *before* it slices or allocates, and raises
+MalformedMessage (fixed-size reads raise struct.error and IndexError, which `codec` converts). Compact lengths are n +
+1, with 0 for null (KIP-482, T13).
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from typing import Any, Final
 from oncelog_protocol.errors import MalformedMessage, TooManyElements
 
 MAX_ELEMENTS: Final = 4_000_000
-"""Array elements and tagged fields that one message may hold: a frame of one-byte elements must not become gigabytes of
-objects, nor one of two-byte tagged fields minutes of work."""
+"""Maximum number of array elements and tagged fields in one message: a frame of one-byte elements must not become
+gigabytes of objects, and a frame of two-byte tagged fields must not take minutes.
+"""
 MAX_TAGS: Final = 1000
-"""Tagged fields in one struct, known or not: far more than Kafka has ever given one."""
+"""Maximum number of tagged fields in one struct, known or unknown; far more than any struct of Kafka has."""
 MAX_STRING_BYTES: Final = 0x7FFF
 
 INT16: Final = Struct(">h")
@@ -24,7 +25,7 @@ INT32: Final = Struct(">i")
 
 
 def read_uvarint(buffer: memoryview, position: int) -> tuple[int, int]:
-    """Unsigned varint of at most 5 bytes and 32 bits; raises IndexError at the end of the buffer."""
+    """Read an unsigned varint of at most 5 bytes and 32 bits; raises IndexError at the end of the buffer."""
     byte = buffer[position]
     position += 1
     if byte < 0x80:
@@ -49,9 +50,8 @@ def _is_null(position: int) -> MalformedMessage:
     return MalformedMessage(f"null before byte {position}, where null is not allowed")
 
 
-# The readers of compact values read a one-byte length in place, since nearly all lengths have one byte: a call of
-# read_uvarint
-# each would cost a fifth of a small request's decoding.
+# The readers of compact values read a one-byte length inline, because nearly all lengths have one byte; a call of
+# read_uvarint for each would cost a fifth of the decoding time of a small request.
 
 
 def read_nullable_string(buffer: memoryview, position: int, end: int) -> tuple[str | None, int]:
@@ -96,7 +96,7 @@ def read_compact_string(buffer: memoryview, position: int, end: int) -> tuple[st
 
 
 def read_nullable_records(buffer: memoryview, position: int, end: int) -> tuple[memoryview | None, int]:
-    """Record data as a slice of the frame: it is valid only as long as the frame's buffer is not reused."""
+    """Return record data as a slice of the frame; the slice is valid only until the frame's buffer is reused."""
     (size,) = INT32.unpack_from(buffer, position)
     position += 4
     if size < 0:
@@ -121,7 +121,7 @@ def read_compact_nullable_records(buffer: memoryview, position: int, end: int) -
     position += 1
     if size >= 0x80:
         high = buffer[position]
-        if high < 0x80:  # two bytes, as for a batch of some records
+        if high < 0x80:  # two bytes, as in a batch with several records
             size, position = size & 0x7F | high << 7, position + 1
         else:
             size, position = read_uvarint(buffer, position - 1)
@@ -141,7 +141,7 @@ def read_compact_records(buffer: memoryview, position: int, end: int) -> tuple[m
 
 
 def _copied(reader: Any) -> Any:
-    """The same reader for `bytes` fields, whose values outlive the frame."""
+    """Return the same reader for `bytes` fields, whose values are copied because they outlive the frame."""
 
     def read(buffer: memoryview, position: int, end: int) -> tuple[bytes | None, int]:
         value, position = reader(buffer, position, end)
@@ -158,7 +158,7 @@ read_compact_nullable_bytes = _copied(read_compact_nullable_records)
 
 
 def read_array_length(buffer: memoryview, position: int) -> tuple[int, int]:
-    """Number of elements, -1 for null."""
+    """Return the number of elements; -1 means null."""
     (count,) = INT32.unpack_from(buffer, position)
     if count < -1:
         raise MalformedMessage(f"negative array length {count}")
@@ -171,7 +171,9 @@ def read_compact_array_length(buffer: memoryview, position: int) -> tuple[int, i
 
 
 def too_many_elements(count: int, remaining: int) -> TooManyElements:
-    """Why an array of `count` elements is refused before anything is allocated for it (CVE-2022-34917)."""
+    """Return the error with which an array of `count` elements is refused before memory is allocated for it
+    (CVE-2022-34917).
+    """
     return TooManyElements(
         f"array of {count} elements, but {remaining} bytes remain, and a message has at most {MAX_ELEMENTS} elements"
     )
@@ -182,14 +184,18 @@ def null_array(position: int) -> MalformedMessage:
 
 
 def too_many_tags(count: int) -> MalformedMessage:
-    """The error for more than MAX_TAGS tagged fields, or for more than the message's remaining limit of elements."""
+    """Return the error for more than MAX_TAGS tagged fields, or for more than the remaining limit of elements in the
+    message.
+    """
     if count > MAX_TAGS:
         return MalformedMessage(f"{count} tagged fields in one struct: at most {MAX_TAGS}")
     return TooManyElements(f"{count} tagged fields: more than the remaining limit of elements for this message")
 
 
 def read_tag(buffer: memoryview, position: int, end: int, previous: int) -> tuple[int, int, int]:
-    """Tag, where its field starts, where it must stop. Each tag is greater than the `previous` one (KIP-482)."""
+    """Return a tag, the start of its field, and the position where the field must end. Each tag is greater than the
+    `previous` tag (KIP-482).
+    """
     tag, position = read_uvarint(buffer, position)
     if tag <= previous:
         raise MalformedMessage(f"tagged field {tag} after {previous}: invalid or out of order")
@@ -205,7 +211,7 @@ def check_tag_end(tag: int, position: int, stop: int) -> None:
 
 
 def read_presence(buffer: memoryview, position: int) -> tuple[bool, int]:
-    """The marker byte of a nullable struct: 1 present, -1 null."""
+    """Return whether a nullable struct is present, by its marker byte: 1 means present, -1 null."""
     marker = buffer[position]
     if marker not in (1, 0xFF):
         raise MalformedMessage(f"nullable struct marker {marker}: must be 1 or -1")

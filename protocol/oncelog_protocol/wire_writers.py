@@ -1,4 +1,6 @@
-"""Writing one wire value: append its bytes to a list of parts. Record data become a part of their own, not copied."""
+"""Writers of one wire value: they append its bytes to a list of parts. Record data become a separate part and are not
+copied.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ INT16: Final = Struct(">h")
 INT32: Final = Struct(">i")
 
 _ONE_BYTE: Final = tuple(bytes((i,)) for i in range(256))
-"""Varints below 0x80, which are nearly all: callers look here before they call `uvarint`."""
+"""One-byte varints of the numbers below 0x80; nearly all numbers are that small, so callers use this table before they
+call `uvarint`.
+"""
 
 
 def uvarint(value: int) -> bytes:
@@ -116,7 +120,9 @@ def put_compact_array_length(out: list[Buffer], items: Any, nullable: bool) -> N
 
 
 def put_tagged(out: list[Buffer], fields: list[tuple[int, bytes]]) -> None:
-    """The tag buffer of a flexible struct: count, then tag, size, bytes of each, in order of the tags."""
+    """Append the tagged fields of a flexible struct: their count, then tag, size and bytes of each, in the order of the
+    tags.
+    """
     count = len(fields)
     out.append(_ONE_BYTE[count] if count < 0x80 else uvarint(count))
     for tag, data in fields:

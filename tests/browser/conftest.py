@@ -1,10 +1,11 @@
-"""The console in a real browser: the Chromium of the system, driven by Playwright. Skipped where one is missing.
+"""Runs the console in a real browser: the system's Chromium, driven by Playwright. The tests are skipped if one of the
+two is missing.
 
-`make browser-tests` installs Playwright (the extra `browser`), which is to fetch no browser of its own; Chromium comes
-from the distribution: `apt-get install chromium`, or ONCELOG_CHROMIUM names it. axe-core, which looks for accessibility
-violations, is fetched by npm, once, into build/axe-core. What was seen is kept in build/console-screenshots, or in
-ONCELOG_SCREENSHOTS. With ONCELOG_DOCS_IMAGES=docs/images (`make browser-tests PICTURES=1`) the pictures of
-docs/console.md and README.md are made again.
+`make browser-tests` installs Playwright (the extra `browser`), which must not download a browser. Chromium comes from
+the distribution (`apt-get install chromium`), or ONCELOG_CHROMIUM names it. npm downloads axe-core, which finds
+accessibility violations, once into build/axe-core. Screenshots are stored in build/console-screenshots, or in
+ONCELOG_SCREENSHOTS. With ONCELOG_DOCS_IMAGES=docs/images (`make browser-tests PICTURES=1`) the tests create the
+pictures of docs/console.md and README.md again.
 """
 
 from __future__ import annotations
@@ -68,14 +69,18 @@ def chromium() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def unguarded(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """After `chromium`, so that no server is started if Chromium is missing."""
+    """A broker on which transactions can hang; it depends on `chromium`, so that no broker is started if Chromium is
+    missing.
+    """
     with unguarded_broker(tmp_path_factory.mktemp("unguarded") / "data") as process:
         yield process
 
 
 @pytest.fixture(scope="session")
 def axe(chromium: Any) -> str:
-    """The program of axe-core. After `chromium`, so that nothing is fetched where that is missing."""
+    """The JavaScript program of axe-core. The fixture depends on `chromium`, so that nothing is downloaded if Chromium
+    is missing.
+    """
     directory = BUILD / "axe-core"
     program = directory / "node_modules" / "axe-core" / "axe.min.js"
     if not program.exists():
@@ -92,7 +97,7 @@ def axe(chromium: Any) -> str:
 
 @contextmanager
 def running_console(*arguments: str) -> Iterator[str]:
-    """The address of a console process."""
+    """Start a console process, and yield its address."""
     command = [COMMAND, "console", "--listen", "127.0.0.1:0", *arguments]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -104,7 +109,7 @@ def running_console(*arguments: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def console(unguarded: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """The address of a console that may change things. Values of the topic `orders` are in Avro."""
+    """The address of a console that may make changes. The values of the topic `orders` are in Avro."""
     schema = tmp_path_factory.mktemp("schema") / "order.avsc"
     schema.write_text(ORDER)
     arguments = ["--bootstrap-server", unguarded.address, "--allow-changes", "--schema", f"orders={schema}"]
@@ -114,7 +119,9 @@ def console(unguarded: BrokerProcess, tmp_path_factory: pytest.TempPathFactory) 
 
 @pytest.fixture
 def page(chromium: Any, console: str) -> Iterator[Any]:
-    """An open tab; the test fails if anything in it has failed, or was against the page's own policy."""
+    """An open tab; the test fails if anything in the tab has failed, or violated the page's own content security
+    policy.
+    """
     context = chromium.new_context(viewport=WIDE, base_url=console)
     context.set_default_timeout(PATIENCE_MS)
     opened = context.new_page()
@@ -128,13 +135,13 @@ def page(chromium: Any, console: str) -> Iterator[Any]:
 
 
 def keep(page: Any, name: str) -> None:
-    """A screenshot for a reader."""
+    """Store a screenshot for a reader."""
     SCREENSHOTS.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=SCREENSHOTS / f"{name}.png")
 
 
 def keep_picture(page: Any, name: str) -> None:
-    """A screenshot for docs/images/NAME.png. It is written there only if ONCELOG_DOCS_IMAGES is set."""
+    """Store a screenshot for docs/images/NAME.png. The file is written only if ONCELOG_DOCS_IMAGES is set."""
     keep(page, f"picture-{name}")
     if PICTURES:
         page.screenshot(path=Path(PICTURES) / f"{name}.png")

@@ -1,4 +1,4 @@
-"""axe-core finds no violation of WCAG in any page, in light and in dark."""
+"""Tests that axe-core finds no violation of WCAG in any page, in light and in dark mode."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CHANGE = "/change/topic-create"
 
 @pytest.fixture(scope="module")
 def fake_connect() -> Iterator[FakeConnect]:
-    """A Kafka Connect on a loop in a thread, beside Playwright's own."""
+    """A Kafka Connect on an event loop in a separate thread, beside Playwright's own loop."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
@@ -48,7 +48,7 @@ def fake_connect() -> Iterator[FakeConnect]:
 def filled(
     unguarded: BrokerProcess, fake_connect: FakeConnect, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[str]:
-    """The address of a console whose cluster has something of everything."""
+    """The address of a console whose cluster has objects of every kind."""
     with RawClient(unguarded.port) as raw:
         raw.create_topic("axe")
         producer = confluent_kafka.Producer({"bootstrap.servers": unguarded.address})
@@ -68,7 +68,7 @@ def filled(
 
 
 def violations(page: Any, axe: str) -> list[str]:
-    """What axe-core finds on the page that is open."""
+    """Return what axe-core finds on the open page."""
     page.evaluate(axe)
     found = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
     return [

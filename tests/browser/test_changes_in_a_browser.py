@@ -1,4 +1,4 @@
-"""Changes by mouse, searches, downloads and logins in Chromium. These tests make the pictures console-*.png."""
+"""Tests changes by mouse, searches, downloads and logins in Chromium. These tests create the pictures console-*.png."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GUARDED = {
 
 @pytest.fixture
 def orders(unguarded: BrokerProcess) -> None:
-    """The topic `orders`, whose values are in Avro."""
+    """Create the topic `orders`, whose values are in Avro."""
     with RawClient(unguarded.port) as raw:
         raw.create_topic("orders")
     producer = confluent_kafka.Producer({"bootstrap.servers": unguarded.address})

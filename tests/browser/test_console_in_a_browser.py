@@ -1,4 +1,6 @@
-"""Users' actions on the console, by mouse and by keys, in light and dark mode, on a telephone and on a large screen."""
+"""Tests users' actions on the console, by mouse and by keys, in light and dark mode, on a telephone and on a large
+screen.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def write(broker: BrokerProcess, topic: str, *values: bytes) -> None:
 
 
 def begun(raw: RawClient, topic: str) -> RawTransactions:
-    """One that has committed, has aborted, and is open."""
+    """Return a producer with a committed, an aborted and an open transaction."""
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic)
     txn.take_over()
@@ -135,7 +137,7 @@ def test_a_hanging_transaction_is_found_explained_and_ended_by_mouse(
 
 
 def test_open_transactions_show_whom_each_holds_back(page: Any, raw: RawClient, unguarded: BrokerProcess) -> None:
-    """The picture console.png: one transaction that hangs, two that go on."""
+    """This test creates the picture console.png: one transaction that hangs, two that make progress."""
     for topic in ("bills", "parcels", "invoices"):
         raw.create_topic(topic)
     billing, shipper = RawTransactions(raw, "billing-1"), RawTransactions(raw, "shipper")
@@ -190,7 +192,7 @@ def test_a_follower_of_a_topic_sees_records_as_text(
     page.get_by_role("button", name="Follow").click()
     page.get_by_text("Waiting for records").wait_for()
     wrote = 0
-    while page.locator("#records tr").count() == 0:  # records from before the tail are not shown
+    while page.locator("#records tr").count() == 0:  # records from before the start of the tail are not shown
         write(unguarded, topic, SCRIPT.encode())
         wrote += 1
         page.wait_for_timeout(200)
@@ -233,7 +235,7 @@ def test_every_page_is_reachable_by_keyboard(page: Any, raw: RawClient, topic: s
 
 
 def test_colours_can_be_told_apart(page: Any) -> None:
-    """Text on its ground, in both schemes: 4.5 to 1 at least (WCAG AA)."""
+    """The contrast of text and background must be at least 4.5 to 1 (WCAG AA) in both colour schemes."""
     page.set_viewport_size(WIDE)
     for scheme in ("light", "dark"):
         page.emulate_media(color_scheme=scheme)

@@ -31,7 +31,7 @@ METADATA_VERSION = 9
 
 
 class BrokerCluster:
-    """Brokers 1 to `size`. `with` starts and stops them."""
+    """A cluster of brokers 1 to `size`. A context manager that starts and stops the brokers."""
 
     def __init__(self, directory: Path, zookeeper: str, *, size: int, settings: dict[str, str] | None = None) -> None:
         self.brokers = {
@@ -56,7 +56,9 @@ class BrokerCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Kill quickly: a leader would wait for followers that were stopped before it."""
+        """Kill the brokers, because in an orderly stop a leader would wait for followers that were stopped
+        before it.
+        """
         for client in self._clients.values():
             client.socket.close()
         for broker in self.brokers.values():
@@ -73,7 +75,7 @@ class BrokerCluster:
         return ",".join(broker.address for broker in self.brokers.values())
 
     def client(self, node_id: int) -> RawClient:
-        """A connection to a broker, which lasts until that is killed."""
+        """Return a connection to a broker, which lasts until that broker is killed."""
         if node_id not in self._clients:
             self._clients[node_id] = RawClient(self.brokers[node_id].port)
         return self._clients[node_id]
@@ -85,12 +87,12 @@ class BrokerCluster:
             self._clients.pop(node_id).socket.close()
 
     def restart(self, node_id: int) -> None:
-        """Start a broker that was killed; return when it serves."""
+        """Restart a broker that was killed; return when it serves requests."""
         self.brokers[node_id].start()
 
     @contextmanager
     def paused(self, node_id: int) -> Iterator[None]:
-        """SIGSTOP, and SIGCONT in the end."""
+        """Pause the broker with SIGSTOP, and continue it with SIGCONT at the end of the block."""
         os.kill(self.brokers[node_id].pid, signal.SIGSTOP)
         try:
             yield
@@ -106,7 +108,9 @@ class BrokerCluster:
         return {broker.node_id for broker in self._metadata(node_id).brokers}
 
     def create_topic(self, name: str, partitions: int) -> dict[int, int]:
-        """Create a topic with one replica each; returns partition -> leader, when every broker knows the same."""
+        """Create a topic with one replica for each partition; return partition -> leader when every broker knows the
+        same leaders.
+        """
         asked = next(iter(self.brokers))
         controller = self._metadata(asked).controller_id
         self.client(controller).create_topic(name, partitions)
@@ -125,14 +129,14 @@ class BrokerCluster:
         return True
 
     def delete_topic(self, name: str) -> None:
-        """Delete it through the controller; return when no broker shows it any more."""
+        """Delete the topic through the controller; return when no broker shows it any more."""
         controller = self._metadata(next(iter(self.brokers))).controller_id
         request = DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000)
         (answer,) = self.client(controller).call(request, ApiKey.DELETE_TOPICS, 4).responses
         assert answer.error_code == 0, answer
 
     def _leaders(self, topic: str) -> list[dict[int, int]]:
-        """The leaders, as each broker knows them."""
+        """Return for each broker the leaders that it knows."""
         found = []
         for node_id in self.brokers:
             (described,) = self._metadata(node_id, topic).topics
@@ -140,7 +144,7 @@ class BrokerCluster:
         return found
 
     def coordinator_of(self, key: str, kind: CoordinatorType = CoordinatorType.TRANSACTION) -> int:
-        """The broker that coordinates a transactional id, or a group."""
+        """Return the id of the broker that coordinates a transactional id or a group."""
         request = FindCoordinatorRequest(key=key, key_type=kind)
         found: list[Any] = []
 
@@ -152,7 +156,7 @@ class BrokerCluster:
         return int(found[0].node_id)
 
     def key_coordinated_by(self, node_id: int, prefix: str, kind: CoordinatorType = CoordinatorType.TRANSACTION) -> str:
-        """A transactional id, or the name of a group, that this broker coordinates."""
+        """Return a transactional id, or the name of a group, that this broker coordinates."""
         for number in range(1000):
             if self.coordinator_of(f"{prefix}-{number}", kind) == node_id:
                 return f"{prefix}-{number}"
@@ -160,7 +164,9 @@ class BrokerCluster:
 
 
 class ClusterTransactions(RawTransactions):
-    """One transactional id, whose requests go to the right brokers. `leaders`: of its partitions."""
+    """One transactional id, whose requests are sent to the right brokers. `leaders` are the leaders of the topic's
+    partitions.
+    """
 
     def __init__(self, cluster: BrokerCluster, transactional_id: str, *, is_v2: bool) -> None:
         self.cluster = cluster
@@ -179,5 +185,5 @@ class ClusterTransactions(RawTransactions):
             self.client = self.cluster.client(self.coordinator)
 
     def reconnect(self) -> None:
-        """The coordinator was killed and is back."""
+        """Connect again to the coordinator after it was killed and restarted."""
         self.client = self.cluster.client(self.coordinator)

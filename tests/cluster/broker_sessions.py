@@ -1,4 +1,4 @@
-"""Sessions of brokers with ZooKeeper, from outside."""
+"""Ends brokers' sessions with ZooKeeper from outside, and reads their registrations."""
 
 from __future__ import annotations
 
@@ -12,19 +12,22 @@ from replicated_cluster import ReplicatedCluster
 
 
 def end_session(cluster: ReplicatedCluster, node_id: int) -> None:
-    """End the session like ZooKeeper ends a silent one: the broker learns of it at its next request."""
+    """End the broker's session as ZooKeeper ends the session of a silent client: the broker learns of it at its next
+    request.
+    """
 
     def end() -> bool:
-        """End the present session: it may have ended by itself since the check, and the broker may have resumed it
-        before our request arrived."""
+        """End the present session, and return whether that has succeeded. The session may have ended by itself before,
+        and the broker may have resumed it before this request arrived.
+        """
         found = json.loads((cluster.brokers[node_id].data / ".oncelog-session").read_text())
         key = (int(found["session"], 16), bytes.fromhex(found["password"]))
         client = KazooClient(cluster.zookeeper, timeout=60, client_id=key)
         try:
             client.start(60)
-            has = client.client_id  # None where it was lost at once, too
+            has = client.client_id  # None if this connection was lost immediately, too
         except (ConnectionLoss, SessionExpiredError, KazooTimeoutError):
-            return False  # the broker has taken its session back in between, perhaps before kazoo had looked
+            return False  # the broker has resumed its session first
         finally:
             client.stop()
             client.close()
@@ -34,13 +37,13 @@ def end_session(cluster: ReplicatedCluster, node_id: int) -> None:
 
 
 def broker_epoch(cluster: ReplicatedCluster, node_id: int) -> int:
-    """The broker epoch of its registration, or -1."""
+    """Return the broker epoch of the broker's registration, or -1 if it is not registered."""
     found = _registration(cluster, node_id)
     return -1 if found is None else int(found.czxid)
 
 
 def owner(cluster: ReplicatedCluster, node_id: int) -> int | None:
-    """The session in which it is registered."""
+    """Return the id of the session in which the broker is registered."""
     found = _registration(cluster, node_id)
     return None if found is None else int(found.ephemeralOwner)
 

@@ -1,10 +1,11 @@
-"""Detects that librdkafka clings to a lost coordinator: by its actions, not by the time it takes.
+"""Detects that librdkafka clings to a lost coordinator; the signs are its actions, not how long a call takes.
 
-2.16 stores, as coordinator of a group, the handle of a broker that has left the metadata, though such a handle never
-connects again. `send_offsets_to_transaction` waits for it, even when that broker is back and has a new handle, and
-checks again only when a connection of any other handle comes up or goes down: never, in a healthy cluster. The time-out
-of the call is kept, and looked at nowhere (`rd_kafka_coord_req_fsm` and `creq_ts_timeout` in rdkafka_coord.c,
-`rd_kafka_broker_decommission` in rdkafka_broker.c). No broker is asked anything, so none can help.
+librdkafka 2.16 stores the handle of a broker that has left the metadata as coordinator of a group, although such a
+handle never connects again. `send_offsets_to_transaction` waits for this handle, even when the broker has returned and
+has a new handle. The call checks again only when a connection of any other handle comes up or goes down, which never
+happens in a healthy cluster. The library stores the timeout of the call, but never checks it (`rd_kafka_coord_req_fsm`
+and `creq_ts_timeout` in rdkafka_coord.c, `rd_kafka_broker_decommission` in rdkafka_broker.c). In this state the library
+sends no request, so no broker can help.
 """
 
 from __future__ import annotations
@@ -17,33 +18,36 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 LATE_SECONDS = 10.0
-"""How long after its own time-out a call may return."""
+"""How many seconds after its own timeout a call may return."""
 QUIET_SECONDS = 10.0
-"""A clinging client sends no request about coordinators for this long, and refreshes its metadata twice in this
-time."""
+"""Seconds for which a clinging client sends no request about coordinators; in this time it refreshes its metadata
+twice.
+"""
 STATISTICS_MS = 1000
 DOWN = ("INIT", "DOWN", "TRY_CONNECT")
-"""States of a handle without a connection. A handle without work also stays in the last one."""
+"""States of a handle without a connection. A handle without work also remains in TRY_CONNECT."""
 ABOUT_COORDINATORS = ("FindCoordinator", "AddOffsetsToTxn", "TxnOffsetCommit", "EndTxn")
 
 
 class Clings(Exception):
-    """The call does not return, no request of the client waits for a response, and it sends only metadata requests."""
+    """The call does not return, the client waits for no response, and it sends only metadata requests."""
 
 
 class Said(NamedTuple):
-    """The client's statistics at one moment."""
+    """The client's statistics at one point in time."""
 
     sent: Counter[str]
-    """Requests by kind, since its beginning."""
+    """Number of requests by kind, since the client started."""
     awaited: int
-    """Requests that are to be sent, or that a broker has not answered."""
+    """Number of requests that are queued, or have no response yet."""
     connected: int
-    """Handles of brokers that are up."""
+    """Number of broker handles with a connection."""
     connecting: int
-    """Handles that are about to be."""
+    """Number of broker handles that are connecting."""
     attempts: dict[str, int]
-    """Connection attempts since its start, of the handles that are not up; unused handles make none."""
+    """Handle -> connection attempts since the client started, for handles without a connection; unused handles make no
+    attempts.
+    """
 
 
 def said(statistics: str) -> Said:
@@ -61,8 +65,9 @@ def said(statistics: str) -> Said:
 
 
 def clings(before: Said, after: Said) -> bool:
-    """Whether librdkafka hangs: between two moments of one call it could send requests, waited for no response, sent
-    no request about coordinators, and did not try in vain to connect to a bootstrap broker."""
+    """Return whether librdkafka hangs: between these two points of one call it could send requests, waited for no
+    response, sent no request about coordinators, and did not try in vain to connect to a bootstrap broker.
+    """
     is_alive = after.sent["Metadata"] > before.sent["Metadata"] and after.connected > 0
     asks = any(after.sent[kind] != before.sent[kind] for kind in ABOUT_COORDINATORS)
     waits = before.awaited or after.awaited or after.connecting
@@ -86,7 +91,9 @@ class Calls:
             self._is_told.notify_all()
 
     def _at_rest(self) -> Said:
-        """Wait for the next statistics with no request in flight. Raises AssertionError if none come in time."""
+        """Wait for the next statistics with no request in flight. Raises AssertionError if no such statistics arrive in
+        time.
+        """
         with self._is_told:
             self._said = None
             assert self._is_told.wait_for(lambda: self._said and not self._said.awaited, QUIET_SECONDS), (
@@ -96,8 +103,9 @@ class Calls:
             return self._said
 
     def make(self, work: Callable[..., Any], *arguments: Any, seconds: float) -> Any:
-        """Call `work(*arguments, seconds)` in a thread. If it is late, raises Clings if librdkafka hangs, otherwise
-        AssertionError; the call and its thread are then abandoned."""
+        """Call `work(*arguments, seconds)` in a thread. If the call is late, raises Clings if librdkafka hangs, and
+        AssertionError otherwise; the call and its thread are then abandoned.
+        """
         failures: list[BaseException] = []
 
         def call() -> None:

@@ -1,6 +1,6 @@
-"""Fixtures of the tests of whole clusters: broker processes on a real ZooKeeper.
+"""Fixtures for the tests of entire clusters: broker processes on a real ZooKeeper.
 
-The helpers of `tests/integration` serve here, too.
+The helper modules of `tests/integration` can be imported here, too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ HERE = Path(__file__).parent
 LOG_CHARACTERS = 6000
 SCENARIO = re.compile(r"test_c(\d+)_")
 TIMES = 5
-"""How often a soak plays a scenario that has no longer form of its own, the first time not counted."""
+"""How often a soak repeats a scenario that has no longer form of its own, not counting the first time."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -47,7 +47,9 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """A soak plays scenarios again and again, on the cluster as the time before has left it."""
+    """In a soak, parametrize scenarios with their repetitions, each of which uses the cluster as the previous one has
+    left it.
+    """
     if not SCENARIO.match(metafunc.function.__name__) or _has_longer_form(metafunc):
         return
     again = [pytest.param(number, id=f"again-{number}", marks=pytest.mark.soak) for number in range(1, TIMES + 1)]
@@ -62,8 +64,9 @@ def _has_longer_form(metafunc: pytest.Metafunc) -> bool:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`make test` runs a scenario that exists for two libraries with only one of them, alternately, and a soak with
-    both: each takes seconds of three brokers."""
+    """If a scenario exists for two libraries, `make test` runs it with only one of them, alternately, and a soak runs
+    both, because each run takes seconds of three brokers.
+    """
     for item in items:
         if not isinstance(item, pytest.Function) or item.path.parent != HERE or not hasattr(item, "callspec"):
             continue
@@ -96,7 +99,7 @@ def cluster_of_module(
 
 @pytest.fixture
 def cluster(cluster_of_module: ReplicatedCluster) -> ReplicatedCluster:
-    """Three brokers with three replicas of each partition, all of them up; the test may leave them in any state."""
+    """Three running brokers with three replicas of each partition; the test may leave them in any state."""
     cluster_of_module.mend()
     return cluster_of_module
 
@@ -105,7 +108,7 @@ def cluster(cluster_of_module: ReplicatedCluster) -> ReplicatedCluster:
 def peer_network(
     chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[ReplicatedCluster, PeerNetwork]]:
-    # The effects of the network are checked step by step: no session may end because the machine is busy.
+    # These tests check the effects of the network step by step, so no session may end because the machine is busy.
     settings = {"replica.lag.time.max.ms": "2000", "zookeeper.session.timeout.ms": "6000"}
     cluster = ReplicatedCluster(tmp_path_factory.mktemp("partitioned"), chroots(), settings)
     with PeerNetwork(cluster.peer_ports) as network:
@@ -117,7 +120,7 @@ def peer_network(
 
 @pytest.fixture
 def network(peer_network: tuple[ReplicatedCluster, PeerNetwork]) -> PeerNetwork:
-    """The proxy between the brokers of `partitioned`; it is reset for each test."""
+    """The proxy between the brokers of `partitioned`, which is reset for each test."""
     network = peer_network[1]
     network.let_pass(*permutations(BROKERS, 2))
     return network
@@ -125,8 +128,9 @@ def network(peer_network: tuple[ReplicatedCluster, PeerNetwork]) -> PeerNetwork:
 
 @pytest.fixture
 def partitioned(peer_network: tuple[ReplicatedCluster, PeerNetwork], network: PeerNetwork) -> ReplicatedCluster:
-    """Like `cluster`, with a network that can be interrupted, and an ISR that removes replicas that lag for two
-    seconds."""
+    """A cluster like `cluster`, but with a network that tests can interrupt, and with a lag time of two seconds, after
+    which the ISR shrinks.
+    """
     cluster = peer_network[0]
     cluster.mend()
     return cluster
@@ -145,7 +149,7 @@ def history() -> History:
 
 @pytest.fixture(scope="module")
 def three_brokers(new_cluster_root: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerCluster]:
-    """Three brokers for all tests of a module, with one replica of each partition: each test uses topics of its own."""
+    """Three brokers for all tests of a module, with one replica of each partition; each test uses its own topics."""
     cluster = BrokerCluster(tmp_path_factory.mktemp("cluster"), new_cluster_root, size=3)
     with cluster:
         yield cluster
@@ -154,6 +158,6 @@ def three_brokers(new_cluster_root: str, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.fixture(scope="module")
 def new_cluster_root(request: pytest.FixtureRequest) -> str:
-    """A chroot in ZooKeeper for one cluster."""
+    """Return a chroot in ZooKeeper for one cluster."""
     chroot: str = request.getfixturevalue("chroots")()
     return chroot

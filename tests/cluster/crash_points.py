@@ -1,4 +1,4 @@
-"""Brokers that ask at their fail points, so that a test can kill the first one that reaches a point."""
+"""Lets brokers ask at their fail points, so that a test can kill the first broker that reaches a point."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ CRASH = "crash"
 
 
 class CrashPoints:
-    """`specification` is the value with which the brokers must be started; `with` listens for their questions."""
+    """`specification` is the value of ONCELOG_FAIL_POINTS for the brokers; a context manager that listens for their
+    questions.
+    """
 
     def __init__(self, directory: Path, points: Collection[str]) -> None:
         self._loop = Loop()
         self._questions = Questions(directory / "questions.sock", self._decide)
         self._awaited: Hit | None = None
         self.struck = threading.Event()
-        """A broker is being killed at the point that was armed last."""
+        """Set when a broker is being killed at the point that was armed last."""
         self.specification = self._questions.specification(points)
 
     def __enter__(self) -> Self:
@@ -33,7 +35,7 @@ class CrashPoints:
         self._loop.close()
 
     def arm(self, when: str, point: str) -> None:
-        """Kill the next broker that reaches this point, and no other; `when` is before or after."""
+        """Kill the next broker that reaches this point, and only that one; `when` is before or after."""
         self.struck.clear()
         self._awaited = Hit(when, point)
 

@@ -1,4 +1,4 @@
-"""Having leaders elected, as an operator does."""
+"""Requests elections of leaders, as an operator does."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ NOT_NEEDED = {ErrorCode.ELECTION_NOT_NEEDED}
 
 
 def elect(cluster: ReplicatedCluster, topic: str | None, kind: ElectionType = ElectionType.PREFERRED) -> dict[int, int]:
-    """Ask the controller for an election of all partitions of a topic, or of all topics; returns error codes by
-    partition."""
+    """Request an election for all partitions of a topic, or of all topics; return the error codes by partition."""
     parts = None if topic is None else list(cluster.parts(topic))
     wanted = None if topic is None else [ElectLeadersRequest.TopicPartitions(topic=topic, partitions=parts)]
     request = ElectLeadersRequest(election_type=kind, topic_partitions=wanted, timeout_ms=10_000)
@@ -41,8 +40,9 @@ def elect(cluster: ReplicatedCluster, topic: str | None, kind: ElectionType = El
 
 
 def until_preferred_lead(cluster: ReplicatedCluster, topic: str) -> None:
-    """Wait until all partitions of it are led by the first of their replicas, and every live broker knows it: otherwise
-    a broker might answer the next request (for a group coordinator, say) with its state before the election."""
+    """Wait until the first replica of each partition of the topic leads, and every live broker knows that. Otherwise a
+    broker might respond to the next request (for a group coordinator, say) with the state before the election.
+    """
 
     def lead() -> bool:
         return not set(elect(cluster, topic).values()) - NOT_NEEDED

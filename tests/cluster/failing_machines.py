@@ -1,9 +1,9 @@
-"""Machines whose disk is full or fails, or whose clock jumps: controlled by files next to the data directory of a
-broker.
+"""Simulates machines whose disk is full or fails, or whose clock jumps: files beside the data directory of a broker
+control this.
 
-If `DATA.full` exists, the disk is full; if `DATA.broken` exists, no write succeeds. `DATA.clock` holds by how many
-seconds the clock is wrong. Neither needs privileges, a file system or a library of its own: the functions that access
-the machine are replaced as the broker starts.
+If the file `DATA.full` exists, the disk is full; if `DATA.broken` exists, every write fails. `DATA.clock` contains by
+how many seconds the clock is wrong. The simulation needs no privileges, no special file system and no library: when the
+broker starts, the functions that access the machine are replaced.
 """
 
 from __future__ import annotations
@@ -57,8 +57,9 @@ time.time_ns = Jumping()
 
 @contextmanager
 def machines_that_fail(directory: Path) -> Iterator[None]:
-    """Brokers that are started in this block run on such machines. `directory`: where the module may lie that does
-    it."""
+    """Let the brokers that are started in this block run on such machines. `directory` is where the module that
+    replaces the functions is written.
+    """
     (directory / "sitecustomize.py").write_text(SITECUSTOMIZE)
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(directory), before]))
@@ -88,5 +89,5 @@ def mend_disk(data: Path) -> None:
 
 
 def set_clock(data: Path, wrong_by: float) -> None:
-    """Seconds ahead; negative: behind."""
+    """Set by how many seconds the broker's clock is ahead; a negative number means that it is behind."""
     Path(f"{data}.clock").write_text(str(wrong_by))

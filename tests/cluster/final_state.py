@@ -1,4 +1,4 @@
-"""Adds the final state to a `History`: the records that readers find, and the log of each replica on its disk."""
+"""Adds the final state to a `History`: the records that readers find, and the log of each replica on disk."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ from oncelog_testing.history.violation import Kind
 def settle_and_check(
     cluster: ReplicatedCluster, history: History, *topics: str, apart_from: tuple[Kind, ...] = ()
 ) -> None:
-    """Start all stopped brokers, wait until all replicas are in sync and no transaction is open, and check
-    everything."""
+    """Start all stopped brokers, wait until all replicas are in sync and no transaction is open, and check the entire
+    history.
+    """
     cluster.mend()
     cluster.until_whole(*topics)
     for topic in topics:
@@ -36,7 +37,7 @@ def settle_and_check(
 
 
 def note_content(cluster: ReplicatedCluster, history: History, place: Place) -> None:
-    """Read it with our consumer, and again with librdkafka's: they must find the same records."""
+    """Read the partition with oncelog's consumer and with librdkafka's; both must find the same records."""
     end = cluster.until(lambda: _stable_end(cluster, place), f"no transaction is open in {place}") - 1
     client = Oncelog(cluster.addresses)
     try:
@@ -56,16 +57,16 @@ def _content(received: list[Received]) -> list[tuple[int, bytes]]:
 
 
 def _stable_end(cluster: ReplicatedCluster, place: Place) -> int:
-    """One more than the high watermark; 0 while a transaction is open."""
+    """Return the high watermark plus one; 0 while a transaction is open."""
     with cluster.client(cluster.until_led(*place).leader) as leader:
         try:
             return last_stable_offset(leader, *place) + 1 if is_stable(leader, *place) else 0
-        except AssertionError:  # it no longer leads
+        except AssertionError:  # the broker no longer leads
             return 0
 
 
 async def read_committed(addresses: str, place: Place, end: int) -> list[tuple[int, bytes]]:
-    """All below `end`: offset and value."""
+    """Return offset and value of all committed records below `end`."""
     source = TopicPartition(*place)
     found: list[tuple[int, bytes]] = []
     async with Consumer(
@@ -80,7 +81,9 @@ async def read_committed(addresses: str, place: Place, end: int) -> list[tuple[i
 
 
 def note_replicas(cluster: ReplicatedCluster, history: History, place: Place) -> None:
-    """Each replica's files. All are in sync, so each has every record below the leader's high watermark."""
+    """Record the files of each replica in the history. All replicas are in sync, so each has every record below the
+    leader's high watermark.
+    """
     part = cluster.until_led(*place)
     with cluster.client(part.leader) as leader:
         high_watermark, _ = leader.list_offset(*place)
@@ -89,12 +92,12 @@ def note_replicas(cluster: ReplicatedCluster, history: History, place: Place) ->
 
 
 def stored_batches(cluster: ReplicatedCluster, node_id: int, place: Place) -> list[RecordBatch]:
-    """The batches of a partition in a broker's files, at this moment."""
+    """Return the batches of a partition in a broker's files at this moment."""
     return batches_in(cluster.brokers[node_id].data / str(place))
 
 
 def batches_in(directory: Path) -> list[RecordBatch]:
-    """The batches of the log in this directory, which may be growing: without its torn end."""
+    """Return the batches of the log in this directory, without a torn end, because the log may be growing."""
     found: list[RecordBatch] = []
     for file in sorted(directory.glob("*.log")):
         content, start = file.read_bytes(), 0

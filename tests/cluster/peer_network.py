@@ -1,8 +1,7 @@
-"""The network between brokers: each advertises to the others the port of a proxy, which delays the bytes that a test
-chooses.
+"""Simulates the network between brokers: each broker advertises to the others the port of a proxy, which delays the
+bytes that a test chooses.
 
-Delayed bytes are not lost: as in a network, they arrive when the fault is over, unless their connection has ended by
-then.
+Delayed bytes are not lost: as in a network, they arrive after the fault, unless their connection has ended before.
 """
 
 from __future__ import annotations
@@ -20,26 +19,26 @@ from tests.support.loop_turns import settle
 from oncelog_broker.replication.peers import Purpose
 
 HEADER = Struct(">ihhih")
-"""Size, API key, version, correlation id, length of the client id that follows."""
+"""The beginning of a request: size, API key, version, correlation id, length of the following client id."""
 CHUNK = 65_536
 
 Way = tuple[int, int]
-"""Direction: from the broker that asks to the one that answers."""
+"""A direction, from the broker that sends requests to the broker that responds."""
 
 
 class PeerNetwork:
-    """Its proxies run in a thread of their own; `with` starts and stops them."""
+    """The proxies between brokers, which run in a separate thread; a context manager that starts and stops them."""
 
     def __init__(self, ports: dict[int, int]) -> None:
-        """`ports`: the port on which each broker listens for the others."""
+        """`ports` has for each broker the port on which it listens for the other brokers."""
         self._targets = ports
         self._loop = Loop()
         self._gates: dict[tuple[Way, Purpose], asyncio.Event] = {}
         self._servers: list[asyncio.Server] = []
         self._connections: dict[asyncio.Task[None], int] = {}
-        """Each connection, with its target."""
+        """Maps the task of each connection to the connection's target broker."""
         self.ports: dict[int, int] = {}
-        """The port that each broker must advertise."""
+        """Broker id -> the port that this broker must advertise."""
 
     def __enter__(self) -> Self:
         self._loop.run(self._start())
@@ -52,7 +51,7 @@ class PeerNetwork:
     # --- faults
 
     def hold(self, *ways: Way, purposes: Collection[Purpose] = tuple(Purpose)) -> None:
-        """Delay all bytes of these purposes, requests and responses."""
+        """Delay all bytes in these directions, in requests and responses of these purposes."""
         self._loop.run(self._set(ways, purposes, is_open=False))
 
     def let_pass(self, *ways: Way) -> None:
@@ -67,7 +66,9 @@ class PeerNetwork:
             self.let_pass(*ways)
 
     def lose(self, target: int) -> None:
-        """Close the connections to the broker `target`, whose process has died, and drop their delayed bytes."""
+        """Close the connections to the broker `target`, whose process has died, and drop the delayed bytes of these
+        connections.
+        """
         self._loop.run(self._end([task for task, to in list(self._connections.items()) if to == target]))
 
     async def _set(self, ways: Iterable[Way], purposes: Iterable[Purpose], *, is_open: bool) -> None:
@@ -135,14 +136,16 @@ class PeerNetwork:
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            to_target.transport.abort()  # at once: the end of the broker may cancel this task a second time
+            to_target.transport.abort()  # at once, as a second cancellation may follow
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)
 
 
 async def _pass(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate: asyncio.Event) -> None:
-    """An end is passed on at once, even while bytes are delayed: a dying process differs from a network fault."""
+    """The end of a connection is forwarded immediately, even while bytes are delayed, because a dying process differs
+    from a network fault.
+    """
     while data := await reader.read(CHUNK):
         if not gate.is_set():
             await gate.wait()

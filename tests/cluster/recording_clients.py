@@ -1,7 +1,7 @@
-"""Producers of our own library and of librdkafka that note in a `History` their requests and the outcomes.
+"""Producers of oncelog and librdkafka that record their requests and the outcomes in a `History`.
 
-A record whose producer gives it up is "unknown": the error means that it will not be sent again, not that it was not
-written.
+A record that its producer gives up is "unknown": the error means that the record will not be sent again, not that it
+was not written.
 """
 
 from __future__ import annotations
@@ -28,23 +28,26 @@ from oncelog_testing.history.recorder import History
 T = TypeVar("T")
 
 PATIENCE_SECONDS = 80.0
-"""For any one call: longer than any fail-over takes on a busy machine."""
+"""Limit in seconds for any single call, longer than any failover takes on a busy machine."""
 REFRESH_MS = 5000
-"""topic.metadata.refresh.interval.ms of librdkafka. 2.16 leaves a partition with the connection to its leader that it
-gave up when that broker was missing in the metadata for a moment, until the leader is another one; and it would ask
-that only every five minutes."""
+"""The value of librdkafka's topic.metadata.refresh.interval.ms. If a broker was missing in the metadata for a moment,
+librdkafka 2.16 leaves a partition with the abandoned connection to its leader until another broker leads; by default it
+would refresh the metadata only every five minutes.
+"""
 CALL_SECONDS = 20.0
-"""After which librdkafka returns, to be called again: while it waits in C, no test can be ended."""
+"""Seconds after which a call of librdkafka returns, to be repeated: while it waits in C code, no test can be
+interrupted.
+"""
 PATIENCE_MS = int(PATIENCE_SECONDS * 1000)
 DEBUG = os.environ.get("LIBRDKAFKA_DEBUG", "")
 """The `debug` setting of librdkafka's producers, for instance `eos,broker,protocol,topic`."""
 
 LEFT_BEHIND: list[confluent_kafka.Producer] = []
-"""Clients of librdkafka in a call that never returns: destroying them would wait for that call."""
+"""Clients of librdkafka with a call that never returns; destroying a client would wait for that call."""
 
 
 class Loop:
-    """An event loop in a thread of its own."""
+    """An event loop that runs in its own thread."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -61,11 +64,13 @@ class Loop:
 
 
 class Abortable(Exception):
-    """The transaction can only be aborted."""
+    """Raised if the transaction can only be aborted."""
 
 
 class RecordingProducer(ABC):
-    """Idempotent, or transactional. Its values are `name/number`, unless they are given."""
+    """A producer that is idempotent or transactional. The values of the producer's records are `name/number`, unless
+    they are given.
+    """
 
     def __init__(self, addresses: str, history: History, name: str, transactional_id: str | None = None) -> None:
         self.addresses = addresses
@@ -77,10 +82,10 @@ class RecordingProducer(ABC):
         self._progress = threading.Condition()
         self.sent = 0
         self.answered = 0
-        """Acknowledged or given up."""
+        """The number of records that were acknowledged or given up."""
         self.acknowledged = 0
         self._since: dict[Send, float] = {}
-        """The time at which each unanswered record was sent."""
+        """The time at which each record without an outcome was sent."""
         self._waits: list[float] = []
 
     def __enter__(self) -> Self:
@@ -90,7 +95,7 @@ class RecordingProducer(ABC):
         self.close()
 
     def send(self, place: Place, value: bytes | None = None) -> Send:
-        """Send a record; its outcome comes later. Raises Abortable."""
+        """Send a record, without waiting for its outcome. Raises Abortable."""
         value = b"%s/%d" % (self.name.encode(), next(self._numbers)) if value is None else value
         send = self.history.send(self.name, place, value, self.transaction)
         self.sent += 1
@@ -104,7 +109,7 @@ class RecordingProducer(ABC):
         return max(waits, default=0.0)
 
     def _done(self, send: Send, offset: int | None) -> None:
-        """Its fate; None: it was given up."""
+        """Record the outcome of a record; offset None means that the producer has given it up."""
         if offset is not None:
             self.history.acknowledged(send, offset)
         self._waits.append(time.monotonic() - self._since.pop(send))
@@ -114,7 +119,7 @@ class RecordingProducer(ABC):
             self._progress.notify_all()
 
     def wait_for(self, condition: Callable[[], bool], timeout: float = PATIENCE_SECONDS) -> None:
-        """Until it is true; looked at whenever a record is answered."""
+        """Wait until `condition` is true; it is checked whenever a record gets its outcome."""
         with self._progress:
             assert self._progress.wait_for(condition, timeout), f"{self.name}: {self.answered} of {self.sent} answered"
 
@@ -136,7 +141,9 @@ class RecordingProducer(ABC):
         self.transaction = None
 
     def send_offset(self, group: str, place: Place, offset: int) -> None:
-        """For a group without members. Raises Abortable, and Clings: then the producer can only be closed."""
+        """Send an offset for a group without members, in the transaction. Raises Abortable; raises Clings, after which
+        the producer can only be closed.
+        """
         commit = self.history.commit(group, place, offset, self.transaction)
         self._send_offset(group, place, offset)
         self.history.commit_answered(commit)
@@ -162,7 +169,7 @@ class RecordingProducer(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Close without waiting for open requests."""
+        """Close the producer without waiting for open requests."""
 
 
 class OncelogRecording(RecordingProducer):
@@ -277,7 +284,7 @@ class LibrdkafkaRecording(RecordingProducer):
 
     def flush(self) -> None:
         assert self._producer.flush(PATIENCE_SECONDS) == 0
-        # The poller may have taken the last deliveries, and be about to note them.
+        # The polling thread may have taken the last delivery reports, but not recorded them yet.
         self.wait_for(lambda: self.answered == self.sent)
 
     def _begin(self) -> None:
@@ -314,7 +321,7 @@ PRODUCERS: Mapping[str, type[RecordingProducer]] = {"oncelog": OncelogRecording,
 
 
 class Writer(Background):
-    """Sends to several partitions in turn, so that a few records are always in flight.
+    """Sends records to several partitions in turn, so that a few records are always in flight.
 
     with Writer(producer, places) as writer:
         writer.until_more(20)   # acknowledged since the last call
@@ -337,6 +344,6 @@ class Writer(Background):
             producer.wait_for(lambda: producer.sent - producer.answered < self._under_way or self.is_over)
 
     def until_more(self, count: int) -> None:
-        """Wait until so many more records are acknowledged than now."""
+        """Wait until `count` more records are acknowledged."""
         goal = self.producer.acknowledged + count
         self.producer.wait_for(lambda: self.producer.acknowledged >= goal)

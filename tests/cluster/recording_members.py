@@ -1,5 +1,6 @@
-"""Members of consumer groups, of our own library and of librdkafka, that note the records that they read and the
-offsets that they commit."""
+"""Members of consumer groups, of oncelog and librdkafka, that record which records they read and which offsets they
+commit.
+"""
 
 from __future__ import annotations
 
@@ -17,25 +18,28 @@ from oncelog_testing.history.events import Commit, Outcome, Place, Reading
 from oncelog_testing.history.recorder import History
 
 _log = logging.getLogger("group members")
-"""A failed test shows the events of its members, with librdkafka's log lines about partitions and offsets."""
+"""A failed test shows this logger's lines: the events of its members, and librdkafka's log lines about partitions and
+offsets.
+"""
 _log.setLevel(logging.DEBUG)
 
 MEMBER_SESSION_MS = 6000
 POLL_SECONDS = 0.2
 SYSLOG_DEBUG = 7
 STANDS_STILL = (confluent_kafka.KafkaError.NOT_COORDINATOR, confluent_kafka.KafkaError.COORDINATOR_NOT_AVAILABLE)
-"""librdkafka 2.16 reports these errors of OffsetFetch: it does not ask again, and reads none of its assigned partitions
-until the group rebalances. After other errors it continues by itself."""
+"""Errors of OffsetFetch after which librdkafka 2.16 does not retry, and reads none of its assigned partitions until the
+group rebalances. After other errors librdkafka continues without help.
+"""
 RECORDS_PER_POLL = 20
 
 
 def begin_at_zero(addresses: str, history: History, group: str, places: Collection[Place]) -> None:
-    """Commit offset 0 in each of these, before the group's first member joins.
+    """Commit offset 0 for each of these partitions, before the group's first member joins.
 
-    Where nothing is committed, librdkafka 2.16 asks the leader for the first offset. If the partition is revoked before
-    the response comes, it asks again, reads records that belong to another member by then, and returns those when it
-    gets the partition once more, from the wrong position. It commits the position after them: the group's offset goes
-    back.
+    If no offset is committed, librdkafka 2.16 requests the first offset from the leader. If the partition is revoked
+    before the response arrives, librdkafka requests it again and reads records that belong to another member by then.
+    When librdkafka owns the partition again, it returns these records, from a wrong position. It then commits the
+    position after these records, so the group's offset goes back.
     """
     commits = [history.commit(group, place, 0) for place in places]
 
@@ -49,12 +53,12 @@ def begin_at_zero(addresses: str, history: History, group: str, places: Collecti
 
 
 class Member(Background):
-    """Reads a topic and commits the position after each poll."""
+    """Reads a topic and commits its position after each poll."""
 
     def __init__(
         self, addresses: str, history: History, name: str, group: str, topic: str, instance: str | None
     ) -> None:
-        """`instance` makes it a static member."""
+        """With `instance` the member is a static member."""
         super().__init__(PATIENCE_SECONDS)
         self.addresses = addresses
         self.history = history
@@ -64,11 +68,14 @@ class Member(Background):
         self.instance = instance
         self._readings: dict[Place, Reading] = {}
         self._unsure: dict[Place, int] = {}
-        """Offsets whose commit has failed: they are committed with the next one, otherwise the very last ones would
-        never be committed."""
+        """Offsets whose commit has failed; they are included in the next commit, because the last offsets would
+        otherwise never be committed.
+        """
 
     def note(self, place: Place, records: list[tuple[int, bytes]]) -> None:
-        """A poll gave these. If they do not continue after the previous ones the group has changed its position."""
+        """Record that a poll has returned these records. If these records do not follow the previous records, the group
+        has changed its position.
+        """
         reading = self._readings.get(place)
         if reading is None or not reading.records or records[0][0] <= reading.records[-1][0]:
             _log.debug("%s reads %s from %d on", self.name, place, records[0][0])
@@ -76,13 +83,13 @@ class Member(Background):
         reading.records += records
 
     def forget(self) -> None:
-        """The member loses partitions, or gets more: its next records may begin anywhere."""
+        """Called when the member loses or gets partitions: its next records may begin at any offset."""
         _log.debug("%s is given partitions, or they are taken away", self.name)
         self._readings.clear()
         self._unsure.clear()
 
     def to_commit(self, read: dict[Place, int]) -> dict[Place, int]:
-        """`read`: the positions after the last poll."""
+        """Return the offsets to commit; `read` are the positions after the last poll."""
         return {**self._unsure, **read}
 
     def commits(self, offsets: dict[Place, int]) -> list[Commit]:
@@ -156,7 +163,7 @@ class OncelogMember(Member):
 
 
 class OncelogConsumerMember(OncelogMember):
-    """A member of a group of the consumer protocol (KIP-848): the broker assigns."""
+    """A member of a group of the consumer protocol (KIP-848), in which the broker assigns partitions."""
 
     options: ClassVar[Mapping[str, Any]] = {"group_protocol": "consumer"}
 
@@ -193,7 +200,7 @@ class LibrdkafkaMember(Member):
                 consumer.close()
 
     def _read(self, consumer: confluent_kafka.Consumer) -> None:
-        """Until it is over, or the consumer reads no more."""
+        """Read until the test is over, or the consumer makes no progress."""
         while not self.is_over:
             messages = consumer.consume(RECORDS_PER_POLL, POLL_SECONDS)
             self._take(consumer, messages)

@@ -1,6 +1,8 @@
-"""Three broker processes with three replicas of each partition: killed, paused, restarted, and watched from outside.
+"""Three broker processes with three replicas of each partition, which tests kill, pause, restart, and observe from
+outside.
 
-The state of the cluster is read from a live broker, by Metadata; every `until_...` waits for it, with a generous limit.
+The state of the cluster is read from a live broker with Metadata; every `until_...` waits for a state, with a generous
+limit.
 """
 
 from __future__ import annotations
@@ -31,7 +33,9 @@ from oncelog_protocol.messages.metadata import MetadataRequest
 T = TypeVar("T")
 
 SESSION_MS = 2000
-"""Session timeout of a broker. A broker that is delayed for longer loses its leaderships; tests allow that."""
+"""Session timeout of a broker in milliseconds. A broker that is delayed for longer loses its leaderships, which the
+tests tolerate.
+"""
 SETTINGS = {
     "zookeeper.session.timeout.ms": str(SESSION_MS),
     "group.consumer.session.timeout.ms": "6000",
@@ -54,12 +58,14 @@ SETTINGS = {
 }
 BROKERS = (1, 2, 3)
 CALL_SECONDS = 10.0
-"""The limit of one request of the observers: a paused broker does not answer it."""
+"""Limit in seconds for one request of an observer, since a paused broker does not respond."""
 WAIT_SECONDS = 90.0
 METADATA_VERSION = 9
 CREATED = {ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS}
 NOT_YET = {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_REPLICATION_FACTOR}
-"""The last one while a broker that waited for a processor has just lost its place."""
+"""Errors after which a topic is created again; the last one occurs when a broker that waited for a processor has just
+lost its registration.
+"""
 
 
 class Part(NamedTuple):
@@ -73,16 +79,16 @@ class Part(NamedTuple):
 
 
 class ReplicatedCluster:
-    """`with` starts and stops it."""
+    """A context manager that starts and stops the cluster."""
 
     def __init__(
         self, directory: Path, zookeeper: str, settings: dict[str, str] | None = None, *, fail_points: str = ""
     ) -> None:
-        """`fail_points`: the value of ONCELOG_FAIL_POINTS for all of them."""
+        """`fail_points` is the value of ONCELOG_FAIL_POINTS for all brokers."""
         self.zookeeper = zookeeper
         self.fail_points = dict.fromkeys(BROKERS, fail_points)
         self.peer_ports: dict[int, int] = {}
-        """The port on which each broker listens for the others."""
+        """Broker id -> the port on which this broker listens for the other brokers."""
         self._own_ports: list[OwnPort] = []
         self.brokers = {node_id: self._broker(directory, node_id, settings or {}) for node_id in BROKERS}
         self.paused_ids: set[int] = set()
@@ -99,12 +105,13 @@ class ReplicatedCluster:
         broker = BrokerProcess(
             directory / f"broker{node_id}", {**SETTINGS, **own, **secured, **settings}, log_level="info"
         )
-        broker.port = port  # clients may look for it before it starts
+        broker.port = port  # clients may connect to this port before the broker starts
         return broker
 
     def advertise_to_peers(self, ports: dict[int, int]) -> None:
-        """Call before they start: the other brokers connect through a proxy at these ports, which reads the
-        requests."""
+        """Let the other brokers connect through a proxy at these ports, which reads their requests; call this method
+        before the brokers start.
+        """
         for node_id, port in ports.items():
             settings = self.brokers[node_id].settings
             settings["listener.security.protocol.map"] = SETTINGS["listener.security.protocol.map"]
@@ -121,7 +128,7 @@ class ReplicatedCluster:
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Kill quickly: later writes are not read."""
+        """Kill the brokers, since their later writes are not read."""
         if self._store is not None:
             self._store.stop()
             self._store.close()
@@ -141,7 +148,7 @@ class ReplicatedCluster:
     # --- actions on brokers
 
     def start(self, *node_ids: int) -> None:
-        """Return when they serve."""
+        """Start these brokers; return when they serve requests."""
         with ThreadPoolExecutor(len(node_ids)) as pool:
             list(pool.map(lambda node_id: self.brokers[node_id].start(self.fail_points[node_id]), node_ids))
 
@@ -152,7 +159,7 @@ class ReplicatedCluster:
             self.paused_ids.discard(node_id)
 
     def note_death(self) -> int:
-        """The broker that died of a fail point."""
+        """Return the id of the broker that has died at a fail point."""
         node_id = self.until(
             lambda: next((node_id for node_id, broker in self.brokers.items() if not broker.is_running), 0),
             "one has died",
@@ -206,16 +213,18 @@ class ReplicatedCluster:
         return len(self.up) == len(self.brokers)
 
     def client(self, node_id: int, timeout: float = CALL_SECONDS) -> RawClient:
-        """A connection of the caller's own."""
+        """Return a new connection, which the caller must close."""
         return RawClient(self.brokers[node_id].port, timeout)
 
     def ask(self, request: Any, key: ApiKey, version: int, node_id: int | None = None) -> Any:
-        """Send a request to this broker, or to any that is up. Raises OSError."""
+        """Send a request to this broker, or to any running broker. Raises OSError."""
         with self.client(node_id or self.up[0]) as client:
             return client.call(request, key, version)
 
     def until(self, condition: Callable[[], T], what: str) -> T:
-        """The first true value. A broker that dies, or is not up yet, is no answer."""
+        """Wait for a true value of `condition` and return it. Errors of a broker that dies, or does not run yet, count
+        as no value.
+        """
 
         def look() -> T | None:
             try:
@@ -254,7 +263,9 @@ class ReplicatedCluster:
         return self.parts(topic)[index]
 
     def until_led(self, topic: str, index: int = 0, *, but_by: int | None = None, by: int | None = None) -> Part:
-        """Wait until some broker, `by`, or another one than `but_by` leads, and really serves."""
+        """Wait until a broker leads the partition and serves requests: any broker, or `by`, or another one than
+        `but_by`.
+        """
 
         def look() -> Part | None:
             part = self.parts(topic).get(index)
@@ -272,14 +283,16 @@ class ReplicatedCluster:
         return self.until(look, f"{topic}-{index} is led, not by {but_by}")  # type: ignore[return-value]
 
     def topics(self) -> list[str]:
-        """All topics, including internal ones."""
+        """Return all topics, including internal topics."""
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         answer = self.until(lambda: self.ask(request, ApiKey.METADATA, METADATA_VERSION), "somebody knows the topics")
         return [topic.name for topic in answer.topics]
 
     def until_whole(self, *topics: str, node_id: int | None = None) -> None:
-        """All replicas of all partitions are in sync: as this broker knows it, or in truth. The metadata of a broker is
-        some moments old: a replica that has left the ISR since lacks acknowledged records."""
+        """Wait until all replicas of all partitions are in sync, either according to this broker, or according to the
+        store. The metadata of a broker is slightly old: a replica that has left the ISR since then may lack
+        acknowledged records.
+        """
         for topic in topics:
             self.until(
                 lambda: self._is_whole(topic, node_id),  # noqa: B023
@@ -295,7 +308,7 @@ class ReplicatedCluster:
         )
 
     def isr_in_store(self, topic: str, index: int) -> set[int]:
-        """The ISR in the partition's state in ZooKeeper, from which all brokers read it."""
+        """Return the ISR in the partition's state in ZooKeeper, from which all brokers read it."""
         if self._store is None:
             self._store = KazooClient(self.zookeeper, timeout=60)
             self._store.start(WAIT_SECONDS)
@@ -306,7 +319,9 @@ class ReplicatedCluster:
         self.until(lambda: set(self.part(topic, index).isr) == isr, f"the ISR of {topic}-{index} is {isr}")
 
     def coordinator(self, key: str, kind: CoordinatorType = CoordinatorType.TRANSACTION, but: int | None = None) -> int:
-        """The broker that coordinates a transactional id or a group, once that can be found, and is not `but`."""
+        """Return the broker that coordinates a transactional id or a group, after waiting until there is one other than
+        `but`.
+        """
 
         def look() -> int:
             answer = self.ask(FindCoordinatorRequest(key=key, key_type=kind), ApiKey.FIND_COORDINATOR, 2)
@@ -317,9 +332,11 @@ class ReplicatedCluster:
     # --- topics
 
     def create_topic(self, name: str, *replicas: Sequence[int], waits: bool = True, **configs: str) -> None:
-        """`replicas` of each partition, the preferred leader first, by default one partition anywhere.
+        """Create a topic; `replicas` lists the brokers of each partition, the preferred leader first, by default one
+        partition on any brokers.
 
-        Configuration keys with underscores in place of dots. Returns when all replicas are in sync, if it `waits`.
+        Configuration keys are written with underscores in place of dots. With `waits` the method returns when all
+        replicas are in sync.
         """
         wanted = CreateTopicsRequest.CreatableTopic
         topic = wanted(
@@ -334,7 +351,7 @@ class ReplicatedCluster:
         )
 
         def create() -> bool:
-            """Create the topic; repeat the request if the controller has just changed, or the outcome is unknown."""
+            """Create the topic; repeat the request if the controller has just changed, or if the outcome is unknown."""
             request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
             answer = self.ask(request, ApiKey.CREATE_TOPICS, 5, self.controller()).topics[0]
             assert answer.error_code in CREATED | NOT_YET, answer

@@ -1,7 +1,7 @@
-"""Brokers that log in to each other over TLS, and to ZooKeeper, for any scenario of a cluster.
+"""Brokers that log in to each other over TLS, and to ZooKeeper, for any cluster scenario.
 
-Where `ONCELOG_TEST_SECURED=1` asks for it, all clusters of tests/cluster are such. Clients connect without a login:
-their login is tested elsewhere. A test sees ZooKeeper through the port without TLS, like a stranger.
+With `ONCELOG_TEST_SECURED=1` all clusters of tests/cluster are secured in this way. Clients connect without a login,
+because other tests check their login. A test reads ZooKeeper through the port without TLS, like a stranger.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from tests.support.certificates import WEEK, Certificate
 from tests.support.zookeeper.fixtures import ZOOKEEPER_PASSWORD, SecuredZooKeeper
 
 IS_ASKED_FOR = os.environ.pop("ONCELOG_TEST_SECURED", "") == "1"
-"""Removed for brokers: they treat variables with that prefix as settings."""
+"""The variable is removed from the environment, because brokers treat variables with its prefix as settings."""
 PASSWORD = "brokers among themselves"
 SECRETS = (PASSWORD, ZOOKEEPER_PASSWORD)
-"""Which no log may show."""
+"""Secrets that no log may contain."""
 
 _chroots: dict[str, SecuredZooKeeper] = {}
 
 
 def known(zookeeper: SecuredZooKeeper) -> str:
-    """The connect string for observers; a cluster with that string uses the secured connections."""
+    """Return the connect string for observers; a cluster with this string uses secured connections."""
     _chroots[zookeeper.connect_plainly] = zookeeper
     return zookeeper.connect_plainly
 
@@ -34,7 +34,9 @@ def authority() -> Certificate:
 
 
 def settings_of(directory: Path, zookeeper: str) -> dict[str, str]:
-    """The settings of each broker of a cluster with this connect string: none, unless it is a secured one."""
+    """Return the settings of each broker of a cluster with this connect string; none, unless it is a secured
+    cluster.
+    """
     secured = _chroots.get(zookeeper)
     if secured is None and not IS_ASKED_FOR:
         return {}

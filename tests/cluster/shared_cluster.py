@@ -1,4 +1,4 @@
-"""Three brokers instead of one, for the tests of foreign clients, if `ONCELOG_TEST_BROKERS=3` asks for them."""
+"""Three brokers instead of one for the tests of foreign clients, with `ONCELOG_TEST_BROKERS=3`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SETTINGS = {
 def shared_cluster(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ReplicatedCluster]:
-    """One cluster for all tests of a run: each uses topics of its own."""
+    """Return one cluster for all tests of a run; each test uses its own topics."""
     chroot = request.getfixturevalue("chroots")()
     with ReplicatedCluster(tmp_path_factory.mktemp("cluster"), chroot, SETTINGS) as cluster:
         yield cluster
@@ -27,6 +27,6 @@ def shared_cluster(
 
 
 def is_asked_for(brokers: int) -> bool:
-    """Whether this many are a cluster. There are only one broker and this cluster."""
+    """Return whether the tests run with this many brokers. Only one broker, or this cluster, can be chosen."""
     assert brokers in (1, len(BROKERS)), f"ONCELOG_TEST_BROKERS is 1 or {len(BROKERS)}, not {brokers}"
     return brokers > 1

@@ -1,4 +1,6 @@
-"""More brokers die than allowed: no replica that lacks records is elected, unless that was requested."""
+"""Tests what happens when more brokers die than allowed: a replica that lacks records is elected only if that was
+requested.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ ORDERS = [
 def test_c20_all_brokers_are_killed(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, order: tuple[int, ...]
 ) -> None:
-    """The machine keeps running, so no log is short: the first broker to start may lead its former partitions."""
+    """The machine keeps running, so no log loses its end, and the first broker that starts may lead its former
+    partitions.
+    """
     cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     places = [Place(topic, index) for index in range(3)]
     with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
@@ -43,7 +47,7 @@ def test_c20_all_brokers_are_killed(
 
 
 def write(cluster: ReplicatedCluster, history: History, place: Place, leader: int, value: bytes, acks: int = 1) -> None:
-    """Write with a new producer, which sends only this record."""
+    """Write one record with a new producer that sends nothing else."""
     send = history.send("raw", place, value)
     with cluster.client(leader, 60) as client:
         answer = client.call(produce_request(*place, make_batch(value), acks), ApiKey.PRODUCE, 9)
@@ -53,7 +57,9 @@ def write(cluster: ReplicatedCluster, history: History, place: Place, leader: in
 
 
 def only_1_has_everything(cluster: ReplicatedCluster, history: History, topic: str) -> Place:
-    """The others died before the last record was written; now broker 1 is down and they are up."""
+    """Leave a partition whose last record only broker 1 has: the other brokers died before it was written; now broker 1
+    is stopped, and they are running.
+    """
     place = Place(topic)
     assert cluster.until_led(topic).leader == 1
     write(cluster, history, place, 1, b"raw/0", acks=-1)
@@ -67,11 +73,11 @@ def only_1_has_everything(cluster: ReplicatedCluster, history: History, topic: s
 
 
 def test_c22_no_unclean_election_unless_it_is_allowed(cluster: ReplicatedCluster, history: History, topic: str) -> None:
-    """The partition has no leader until the replica with all records is back."""
+    """The partition has no leader until the replica with all records returns."""
     cluster.create_topic(topic, (1, 2, 3))
     only_1_has_everything(cluster, history, topic)
     cluster.until(lambda: cluster.part(topic).leader == -1, "there is no leader")
-    cluster.create_topic(f"{topic}-after", (2, 3))  # the controller has been at work since
+    cluster.create_topic(f"{topic}-after", (2, 3))  # a created topic shows that the controller works again
     assert cluster.part(topic).leader == -1
     cluster.start(1)
     assert cluster.until_led(topic).leader == 1
@@ -81,7 +87,7 @@ def test_c22_no_unclean_election_unless_it_is_allowed(cluster: ReplicatedCluster
 def test_c22_an_unclean_election_loses_records_and_no_more(
     cluster: ReplicatedCluster, history: History, topic: str
 ) -> None:
-    """Only the records of the dead replica are lost, as requested; it discards them when it comes back."""
+    """Only the records of the dead replica are lost, as requested; the replica discards them when it returns."""
     cluster.create_topic(topic, (1, 2, 3), unclean_leader_election_enable="true")
     place = only_1_has_everything(cluster, history, topic)
     new = cluster.until_led(topic, but_by=1)

@@ -1,4 +1,6 @@
-"""`oncelog brokers` on three live brokers: the load is spread, and a broker is let go, also after an interruption."""
+"""Tests `oncelog brokers` on three live brokers: rebalancing the load, and decommissioning a broker, also after an
+interruption.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ PARTITIONS = 6
 RECORDS = 30
 VALUE = b"v" * 20_000
 SLOW = "1000"
-"""Bytes per second: slower than any test waits."""
+"""A throttle in bytes per second with which no move ends during the test."""
 
 
 @pytest.fixture
@@ -46,7 +48,7 @@ def listed(brokers: BrokerCluster) -> dict[int, dict[str, object]]:
 
 
 async def filled(addresses: str, topic: str) -> None:
-    """A topic with two replicas of everything on brokers 1 and 3, and some records."""
+    """Create a topic whose partitions have two replicas on brokers 1 and 3, with some records."""
     async with Admin(addresses) as admin:
         assignment = dict.fromkeys(range(PARTITIONS), (1, LEAVING))
         await admin.create_topics([NewTopic(topic, replica_assignments=assignment)])
@@ -74,7 +76,7 @@ async def throttle_of(addresses: str, topic: str) -> str | None:
 
 @contextmanager
 def ended(process: subprocess.Popen[str]) -> Iterator[None]:
-    """Nothing of the process stays, whatever becomes of the test."""
+    """Kill the process at the end of the block, whether the test succeeds or not."""
     with process:
         try:
             yield
@@ -90,7 +92,7 @@ def test_load_is_spread_and_a_broker_is_let_go_after_an_interruption(brokers: Br
     before = asyncio.run(replicas_of(addresses, topic))
     assert set(before.values()) == {(1, LEAVING)}
 
-    # Spread: shown first, then done.
+    # Rebalance: the plan is shown first, then executed.
     shown = run(brokers, "rebalance")
     assert "nothing was changed" in shown.stderr
     assert asyncio.run(replicas_of(addresses, topic)) == before
@@ -101,7 +103,7 @@ def test_load_is_spread_and_a_broker_is_let_go_after_an_interruption(brokers: Br
     assert set(Counter(replicas[0] for replicas in spread.values()).values()) == {2}
     assert "0 partitions of" in run(brokers, "rebalance").stderr, "a second time nothing moves"
 
-    # Let go: shown, begun so slowly that it does not end, interrupted.
+    # Decommission: the plan is shown, begun so slowly that it does not end, and interrupted.
     assert "nothing was changed" in run(brokers, "decommission", str(LEAVING)).stderr
     assert asyncio.run(replicas_of(addresses, topic)) == spread
     interrupted = subprocess.Popen(
@@ -109,7 +111,7 @@ def test_load_is_spread_and_a_broker_is_let_go_after_an_interruption(brokers: Br
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell lets background processes ignore it
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # background processes may ignore SIGINT
     )
     with ended(interrupted):
         eventually(lambda: asyncio.run(moving(addresses)) > 0, "partitions are on the way")
@@ -120,7 +122,7 @@ def test_load_is_spread_and_a_broker_is_let_go_after_an_interruption(brokers: Br
     assert asyncio.run(moving(addresses)) > 0, "the throttle holds them back"
     assert asyncio.run(throttle_of(addresses, topic)), "it is still set"
 
-    # Run again, without a limit: it goes on, and takes the throttle back.
+    # Run the command again without a limit: it continues, and removes the throttle.
     done = run(brokers, "decommission", str(LEAVING), "--execute", "--throttle", "0")
     assert "already on the way" in done.stderr
     assert f"broker {LEAVING} holds no replica any more. Left to do:" in done.stdout
@@ -132,7 +134,7 @@ def test_load_is_spread_and_a_broker_is_let_go_after_an_interruption(brokers: Br
     assert all(set(spread[index]) - {LEAVING} <= set(after[index]) for index in after), "nothing else has moved"
     assert listed(brokers)[LEAVING]["replicas"] == 0
 
-    # The broker is gone, and no partition misses it.
+    # The broker is gone, and no partition has a replica on it.
     brokers.kill(LEAVING)
     eventually(lambda: LEAVING not in listed(brokers), "it is not a broker any more")
     counted = run_oncelog_text("consume", topic, "--from", "earliest", "--count", str(RECORDS), "-b", addresses)

@@ -1,4 +1,6 @@
-"""Brokers that are told to stop, one or all in turn, while clients work: others lead before any client notices."""
+"""Tests brokers that are told to stop, one of them or all in turn, while clients work: other brokers lead before any
+client notices.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,11 @@ from oncelog_testing.history.recorder import History
 
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 MAX_WAIT_SECONDS = 0.5
-"""How long a client may have to wait because a broker is restarted."""
+"""How many seconds a client may have to wait because a broker is restarted."""
 
 
 def is_whole(cluster: ReplicatedCluster) -> bool:
-    """Whether all replicas of all topics are in sync, including internal ones."""
+    """Return whether all replicas of all topics are in sync, including internal topics."""
     request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
     described = cluster.ask(request, ApiKey.METADATA, METADATA_VERSION).topics
     parts = [part for topic in described for part in topic.partitions]
@@ -40,7 +42,7 @@ def is_whole(cluster: ReplicatedCluster) -> bool:
 
 
 def restart_all(cluster: ReplicatedCluster) -> None:
-    """Restart one after the other, like an operator; at the end preferred leaders lead."""
+    """Restart the brokers one after another, like an operator; at the end the preferred leaders lead."""
     for node_id in BROKERS:
         cluster.until(lambda: is_whole(cluster), "all replicas are in sync")
         assert cluster.brokers[node_id].stop() == 0
@@ -51,7 +53,7 @@ def restart_all(cluster: ReplicatedCluster) -> None:
 
 
 class Transactions(Background):
-    """Commits one transaction after the other, each over all places."""
+    """Commits one transaction after another, each with records for all partitions."""
 
     def __init__(self, producer: RecordingProducer, *places: Place) -> None:
         super().__init__(PATIENCE_SECONDS)
@@ -75,7 +77,7 @@ class Transactions(Background):
 def at_work(
     cluster: ReplicatedCluster, history: History, topic: str, library: str
 ) -> Iterator[tuple[Writer, Transactions]]:
-    """An idempotent and a transactional producer of one library, over all partitions of a topic."""
+    """Let an idempotent and a transactional producer of one library work on all partitions of a topic."""
     places = [Place(topic, index) for index in cluster.parts(topic)]
     with ExitStack() as stack:
         plain = stack.enter_context(PRODUCERS[library](cluster.addresses, history, "plain"))
@@ -88,7 +90,9 @@ def at_work(
 def test_a_leader_serves_on_until_somebody_else_is_in_sync(
     cluster: ReplicatedCluster, history: History, topic: str
 ) -> None:
-    """It is told to stop while its only follower is away: no other broker could lead. It stops when one can."""
+    """The leader is told to stop while its only follower is down, so no other broker could lead. The leader stops when
+    another broker can lead.
+    """
     leader, follower = 1, 2
     cluster.create_topic(topic, (leader, follower), min_insync_replicas="1")
     place = Place(topic)
@@ -109,7 +113,7 @@ def test_a_leader_serves_on_until_somebody_else_is_in_sync(
 
 
 def test_the_last_broker_does_not_wait_for_others(cluster: ReplicatedCluster, topic: str) -> None:
-    """All are told to stop at the same time, and do, in turn; the ISR remains known."""
+    """All brokers are told to stop simultaneously, and stop one after another; the ISR remains known."""
     cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     for node_id in BROKERS:
         os.kill(cluster.brokers[node_id].pid, signal.SIGTERM)
@@ -123,7 +127,7 @@ def test_the_last_broker_does_not_wait_for_others(cluster: ReplicatedCluster, to
 def test_c24_a_rolling_restart_loses_nothing(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, rounds: int
 ) -> None:
-    """No record is lost or duplicated; at the end preferred leaders lead."""
+    """No record is lost or duplicated, and at the end the preferred leaders lead."""
     cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     with at_work(cluster, history, topic, library) as (writer, transactions):
         for _ in range(rounds):
@@ -142,8 +146,10 @@ def test_c24_a_rolling_restart_loses_nothing(
 def test_clients_do_not_wait_long_for_a_restarted_broker(
     cluster: ReplicatedCluster, history: History, topic: str, library: str
 ) -> None:
-    """No produce waits for much longer than while nothing is restarted. The best of three: machines have moods. The
-    waiting time of a client depends on the broker, so `make test` measures one library, and a soak both."""
+    """No produce request waits much longer than while no broker is restarted. The best of three measurements counts,
+    because timings of a machine vary. The waiting time of a client depends on the broker, so `make test` measures one
+    library, and a soak measures both.
+    """
     cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     places = [Place(topic, index) for index in range(3)]
     extra = []
@@ -162,13 +168,15 @@ def test_clients_do_not_wait_long_for_a_restarted_broker(
 
 
 def test_kafka_python_and_our_client_elect_leaders(cluster: ReplicatedCluster, topic: str) -> None:
-    """The preferred ones, if they are in sync; and with unclean elections, one that was behind, with a loss.
+    """oncelog's client and kafka-python elect preferred leaders that are in sync; with unclean elections they elect a
+    replica that was behind, with a loss.
 
-    confluent_kafka 2.16 cannot: its call fails before anything is sent."""
+    confluent_kafka 2.16 cannot do this: its call fails before anything is sent.
+    """
     cluster.create_topic(topic, (1, 2), (1, 2), min_insync_replicas="1")
 
     def elect_foreign() -> dict[int, int] | None:
-        # Only of the live brokers: it does not close the sockets of failed attempts.
+        # Only live brokers are given, because kafka-python does not close the sockets of failed attempts.
         up = [cluster.brokers[node_id].address for node_id in cluster.up]
         client = KafkaAdminClient(bootstrap_servers=up, request_timeout_ms=10_000)
         try:
@@ -188,7 +196,7 @@ def test_kafka_python_and_our_client_elect_leaders(cluster: ReplicatedCluster, t
     cluster.until(lambda: elect_foreign() == unavailable, "who is away is not elected")
     cluster.start(1)
     cluster.until_whole(topic)
-    # Repeatedly: on a busy machine a broker may lose its session, and with it its new leadership.
+    # Repeat the election, because on a busy machine a broker may lose its session, and with it its new leadership.
     led = {ErrorCode.NONE, *NOT_NEEDED}
     cluster.until(lambda: set((elect_foreign() or unavailable).values()) <= led, "preferred leaders are elected")
     for index in range(2):
@@ -204,6 +212,7 @@ def test_kafka_python_and_our_client_elect_leaders(cluster: ReplicatedCluster, t
         async with Admin(cluster.addresses, request_timeout_ms=10_000) as admin:
             return await admin.elect_leaders(ElectionType.UNCLEAN, [oncelog.TopicPartition(topic, 1)])
 
-    # None: a first answer was lost on a busy machine, and the request said again found it done.
+    # The list is empty if, on a busy machine, the first response was lost and the repeated request found the election
+    # done.
     assert asyncio.run(elect_ours()) in ([(topic, 1)], [])
     assert cluster.until_led(topic, 1).leader == 2

@@ -1,5 +1,6 @@
-"""The signs by which the matrix detects a client that clings to a coordinator, and how it avoids causing that
-itself."""
+"""Tests the signs by which the matrix detects a client that clings to a coordinator, and that the matrix does not cause
+this itself.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from oncelog_protocol.errors import ErrorCode
 
 
 def told(*, state: str = "UP", waits: int = 0, **sent: int) -> Said:
-    """Statistics of one broker, besides those of librdkafka's own handle."""
+    """Return statistics with one broker, and with librdkafka's own internal handle."""
     known = {"source": "learned", "state": state, "waitresp_cnt": waits, "outbuf_cnt": 0, "connects": 1, "req": sent}
     internal = {"source": "internal", "state": "UP", "waitresp_cnt": 9, "outbuf_cnt": 9, "req": {"Metadata": 9}}
     return said(json.dumps({"brokers": {"127.0.0.1:1/1": known, ":0/internal": internal}}))
@@ -48,7 +49,7 @@ def test_no_other_state_is_taken_for_clinging(after: Said) -> None:
 
 @pytest.mark.parametrize("source", ["learned", "logical"])
 def test_a_client_that_cannot_reach_a_named_broker_does_not_cling(source: str) -> None:
-    """We have named the coordinator's address: if no broker is there, the client waits for us."""
+    """Here the test has named the address of a broker: if no broker is there, the client waits for the test."""
 
     def beside(state: str, connects: int, **sent: int) -> Said:
         here = {"source": "learned", "state": "UP", "waitresp_cnt": 0, "outbuf_cnt": 0, "connects": 1, "req": sent}
@@ -56,7 +57,7 @@ def test_a_client_that_cannot_reach_a_named_broker_does_not_cling(source: str) -
         return said(json.dumps({"brokers": {"127.0.0.1:1/1": here, "127.0.0.1:2/2": named}}))
 
     before = beside("TRY_CONNECT", 7, Metadata=4)
-    assert clings(before, beside("TRY_CONNECT", 7, Metadata=6))  # no request needs it
+    assert clings(before, beside("TRY_CONNECT", 7, Metadata=6))  # no request needs this connection
     assert not clings(before, beside("TRY_CONNECT", 9, Metadata=6))
     assert not clings(before, beside("CONNECT", 7, Metadata=6))
     assert not clings(before, beside("APIVERSION_QUERY", 7, Metadata=6))
@@ -68,9 +69,9 @@ def test_a_client_may_wait_for_an_earlier_answer() -> None:
 
 
 def test_an_election_is_over_when_every_broker_knows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise a broker that is asked for the coordinator of a group would name the previous one."""
+    """Before that, a broker that is asked for the coordinator of a group would name the previous one."""
     known = {1: 2, 2: 2, 3: 1}
-    """The leader, as each broker knows it: the preferred one is 1."""
+    """The leader as each broker knows it; the preferred leader is broker 1."""
 
     def until(condition: Callable[[], Any], what: str) -> Any:
         while not (found := condition()):

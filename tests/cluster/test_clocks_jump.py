@@ -1,6 +1,7 @@
-"""A wall clock jumps, on the broker that leads, coordinates and is controller: nothing expires, no client is fenced.
+"""Tests jumps of the wall clock of the broker that leads, coordinates and is controller: nothing expires, and no client
+is fenced.
 
-A broker's wall clock is moved where it is read (`runtime/clock.py`), and nowhere else; its monotonic clock continues.
+Only the function that reads the wall clock is changed (`runtime/clock.py`); the broker's monotonic clock continues.
 """
 
 from __future__ import annotations
@@ -38,17 +39,18 @@ def now_where_it_jumps(self):
 if jump is not None:
     SystemClock.now_ms = now_where_it_jumps
 """
-"""A file next to its data directory has the offset of the broker's clock, in ms."""
+"""A module that lets a broker read the offset of its clock, in ms, from a file beside its data directory."""
 HOUR_MS = 3_600_000
 SETTINGS = {
     "zookeeper.session.timeout.ms": "18000",  # no broker is killed here, and a busy machine must not cause elections
     "group.min.session.timeout.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
-    # Otherwise records with client timestamps would be two hours in the future of a broker whose clock went back.
+    # By default, records with client timestamps would be refused, being two hours in the future of a broker whose clock
+    # went back.
     "log.message.timestamp.after.max.ms": str(2**63 - 1),
 }
 SHORT_MS = 1000
-"""The timeout of a transaction that does time out, which shows when others would have."""
+"""The timeout in ms of a transaction that must time out, which shows when others would have timed out."""
 
 
 @pytest.fixture(scope="module")
@@ -65,7 +67,7 @@ def jumping(chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
 
 @pytest.mark.parametrize("hours", [-2, 1])
 def test_c25_a_clock_jumps(jumping: ReplicatedCluster, history: History, topic: str, hours: int) -> None:
-    """Forth and back, while a transaction is open and a group is working."""
+    """The clock jumps forth and back, while a transaction is open and a group is working."""
     cluster = jumping
     cluster.mend()
     whose = cluster.controller()
@@ -90,7 +92,7 @@ def test_c25_a_clock_jumps(jumping: ReplicatedCluster, history: History, topic: 
             until_others_time_out(cluster, short_id, f"{topic}-short")
             producer.send(place)
             producer.send_offset(group + "-2", place, 1)
-            producer.commit()  # raises Abortable where it was timed out, or fenced
+            producer.commit()  # raises Abortable after a timeout or fencing
             commit_some(producer, place)
         sent = {send.value for send in history.sends}
         cluster.until(
@@ -101,7 +103,7 @@ def test_c25_a_clock_jumps(jumping: ReplicatedCluster, history: History, topic: 
 
 
 def coordinated_by(cluster: ReplicatedCluster, node_id: int, prefix: str, kind: CoordinatorType) -> str:
-    """A name whose coordinator is that broker at present."""
+    """Return a name whose coordinator is that broker at present."""
     names = (f"{prefix}-{number}" for number in range(100))
     return next(name for name in names if cluster.coordinator(name, kind) == node_id)
 
@@ -114,7 +116,7 @@ def commit_some(producer: RecordingProducer, place: Place) -> None:
 
 
 def until_others_time_out(cluster: ReplicatedCluster, transactional_id: str, topic: str) -> None:
-    """Wait until the coordinator has searched for transactions to abort, after the jump."""
+    """Wait until the coordinator has searched for expired transactions after the jump."""
     with cluster.client(cluster.coordinator(transactional_id)) as client:
         short = RawTransactions(client, transactional_id)
         short.take_over(timeout_ms=SHORT_MS)

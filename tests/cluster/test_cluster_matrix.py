@@ -1,5 +1,6 @@
-"""A part of the kill matrix of the cluster, which `make kill-matrix-cluster` runs as a whole: of both killed at once,
-and at a step of a follower. test_transactions_survive.py kills the broker that reaches a point."""
+"""Runs a part of the cluster's kill matrix: both brokers killed together, and a kill at a step of a follower; `make
+kill-matrix-cluster` runs all of it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +15,7 @@ from cluster_matrix.table import count_wrong, page
 
 BROKERS = (1, 2, 3)
 SEEN_SECONDS = 2.0
-"""Seconds within which a client that has lost its connections asks for metadata several times."""
+"""Seconds within which a client that has lost its connections requests metadata several times."""
 CAST = Cast(coordinator=2, leader=1, group=3)
 
 
@@ -44,8 +45,10 @@ def test_no_result_is_wrong_whichever_broker_dies(stage: Stage, cell: Cell) -> N
 def test_a_client_that_clings_to_its_groups_coordinator_is_told_from_a_broker_that_does_not_answer(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The group's coordinator dies, too, is missing in the metadata until the client has seen that, and comes back:
-    librdkafka waits for the handle that it has given up. If it does not, with a newer one, `clinging` is over."""
+    """The group's coordinator dies, too, is missing in the metadata until the client has seen that, and returns:
+    librdkafka waits for the handle that it has given up. If a newer librdkafka no longer waits, `clinging` can be
+    removed.
+    """
     start = stage.cluster.start
 
     def start_when_missed(*node_ids: int) -> None:
@@ -67,7 +70,9 @@ def test_a_client_that_clings_to_its_groups_coordinator_is_told_from_a_broker_th
 
 
 def test_a_point_that_nobody_reaches_is_wrong(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The client of this process asks nowhere. That may be caused by a busy machine: it is tried again."""
+    """The client of this test process does not ask at fail points. A busy machine may also cause an unreached point, so
+    the cell is repeated.
+    """
     monkeypatch.setattr("cluster_matrix.run.STRUCK_SECONDS", 0.1)
     (problem,) = run_cell(stage, Cell("oncelog", "before", "send", Victims.LEADER)).problems
     assert problem.startswith("the point was not reached")

@@ -1,4 +1,4 @@
-"""Compaction of a replicated log: tombstones and markers remain until every replica has them."""
+"""Tests compaction of a replicated log: tombstones and markers remain until every replica has them."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ from oncelog_testing.history.events import Place
 from oncelog_testing.history.recorder import History
 
 CLEANINGS = 3
-"""The first cleaning removes the aborted record, the second finds that its marker is no longer needed, and, with a
-retention of 0, the third removes the marker."""
+"""The number of cleanings after which a marker is gone. The first cleaning removes the aborted record, the second finds
+that its marker is no longer needed, and the third, with a retention of 0, removes the marker.
+"""
 MAX_ROUNDS = CLEANINGS + 20
-"""One round is enough, unless a busy machine lets a replica fall out of the ISR at that moment."""
+"""The maximum number of rounds; one is enough, unless a busy machine lets a replica leave the ISR at that moment."""
 FILLERS = 2
 
 
@@ -29,7 +30,7 @@ FILLERS = 2
 def cleaning_cluster(
     chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ReplicatedCluster]:
-    # No session is to end because the machine is busy: nothing is removed while a replica is out of sync.
+    # No session may end because the machine is busy, since nothing is removed while a replica is out of sync.
     settings = {"log.cleaner.backoff.ms": "50", "zookeeper.session.timeout.ms": "6000"}
     with ReplicatedCluster(tmp_path_factory.mktemp("cleaning"), chroots(), settings) as cluster:
         yield cluster
@@ -39,8 +40,9 @@ def cleaning_cluster(
 def test_s56_an_abort_is_kept_for_a_replica_that_is_away(
     cleaning_cluster: ReplicatedCluster, history: History, topic: str
 ) -> None:
-    """Broker 3 dies with a record of a transaction that is aborted then, and is away for longer than markers are kept.
-    When it becomes leader, that record is not visible, and no reader waits for its transaction to end."""
+    """Broker 3 dies with a record of a transaction that is then aborted, and is down for longer than markers are kept.
+    When broker 3 becomes leader, the record must not be visible, and no reader may wait for the end of its transaction.
+    """
     cluster, place = cleaning_cluster, Place(topic)
     configs = {"cleanup_policy": "compact", "delete_retention_ms": "0", "min_cleanable_dirty_ratio": "0"}
     cluster.create_topic(topic, (3, 1, 2), segment_bytes="100", **configs)
@@ -64,7 +66,7 @@ def test_s56_an_abort_is_kept_for_a_replica_that_is_away(
 
 
 async def abort_without(node_id: int, cluster: ReplicatedCluster, place: Place) -> None:
-    """A transaction whose record this broker has, but not its end."""
+    """Abort a transaction so that this broker has its record, but not its end."""
     options = {"transactional_id": place.topic, "transaction_timeout_ms": 600_000}
     async with Producer(cluster.addresses, **options) as producer:
         producer.begin_transaction()
@@ -75,7 +77,9 @@ async def abort_without(node_id: int, cluster: ReplicatedCluster, place: Place) 
 
 
 async def write_until_cleaned(cluster: ReplicatedCluster, place: Place) -> None:
-    """Each record gets a segment of its own; all but the last are cleaned by broker 1, whether it leads or not."""
+    """Write records, each in its own segment, until broker 1 has cleaned all but the last one, whether it leads
+    or not.
+    """
     async with Producer(cluster.addresses) as producer:
         for _ in range(FILLERS):
             written = await (await producer.send(place.topic, b"filler", key=uuid4().bytes))
@@ -88,6 +92,7 @@ async def write_until_cleaned(cluster: ReplicatedCluster, place: Place) -> None:
 
 
 def has_marker(cluster: ReplicatedCluster, node_id: int, place: Place) -> bool:
-    """Whether the log has the marker with its record; the header alone, which is kept for the producer's state, ends no
-    transaction."""
+    """Return whether the log has the marker with its record; a header without the record, which is kept for the
+    producer's state, ends no transaction.
+    """
     return any(batch.is_control and batch.records_count for batch in stored_batches(cluster, node_id, place))

@@ -1,4 +1,4 @@
-"""The console of a cluster with a paused broker: it reports that, and still shows the others."""
+"""Tests the console of a cluster with a paused broker: it reports that broker, and still shows the others."""
 
 from __future__ import annotations
 
@@ -14,7 +14,9 @@ PATIENCE_SECONDS = 100
 
 
 async def until_told(browser: Browser, path: str, *texts: str, **query: str) -> str:
-    """Return the page once it has all of these texts. It reloads the page like a browser with automatic refresh."""
+    """Reload the page until it has all of these texts, and return it. The page is reloaded as by a browser with
+    automatic refresh.
+    """
     async with asyncio.timeout(PATIENCE_SECONDS):
         while True:
             answer = await browser.client.get(path, params=query)

@@ -1,5 +1,6 @@
-"""Three broker processes with one controller on a real ZooKeeper: which broker may change topics, and the effects of
-its death."""
+"""Tests three broker processes with one controller on a real ZooKeeper: which broker may change topics, and what
+happens when it dies.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ CREATE_TOPICS_VERSION = 7
 
 @pytest.fixture
 def mortal_brokers(new_root: str, tmp_path: Path) -> Iterator[BrokerCluster]:
-    """Three brokers that a test may kill."""
+    """Yield three brokers that a test may kill."""
     cluster = BrokerCluster(tmp_path, new_root, size=3, settings=SESSION)
     with cluster:
         yield cluster
@@ -58,7 +59,7 @@ def controller_of(cluster: BrokerCluster, asked: int) -> int:
 
 
 def leaders(cluster: BrokerCluster, asked: int, topic: str) -> dict[int, tuple[int, int]]:
-    """Partition -> leader and leader epoch."""
+    """Return partition -> (leader, leader epoch), as this broker knows them."""
     (found,) = described(cluster, asked, topic).topics
     return {each.partition_index: (each.leader_id, each.leader_epoch) for each in found.partitions}
 
@@ -138,7 +139,7 @@ def test_any_broker_has_a_topic_created_at_its_first_use(three_brokers: BrokerCl
 
 
 def retention_of(client: Any, topic: str) -> str | None:
-    """retention.ms of a topic, on this broker."""
+    """Return retention.ms of a topic, as this broker knows it."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=ResourceType.TOPIC, resource_name=topic, configuration_keys=["retention.ms"]
     )
@@ -157,8 +158,9 @@ def test_any_broker_changes_settings_of_topics(three_brokers: BrokerCluster) -> 
 
 
 def test_when_the_controller_is_killed_another_one_elects_and_takes_requests(mortal_brokers: BrokerCluster) -> None:
-    """Partitions that only the dead broker had wait for it; those with another in-sync replica continue; when it is
-    back, it is not controller."""
+    """Partitions that only the dead broker had wait for it; partitions with another in-sync replica continue. When the
+    broker returns, it is not controller.
+    """
     first = controller_of(mortal_brokers, 1)
     others = [broker for broker in mortal_brokers.brokers if broker != first]
     assert create(mortal_brokers, first, by_hand("alone", [first], [others[1]])) == 0
@@ -197,7 +199,7 @@ def test_a_controller_that_was_stopped_finds_another_one_and_changes_nothing(mor
 
 
 def test_internal_topics_wait_for_as_many_brokers_as_they_need(new_root: str, tmp_path: Path) -> None:
-    """A transactional client waits at the first broker of a cluster that is to have three."""
+    """A transactional client waits at the first broker of a cluster that will have three brokers."""
     three = {"transaction.state.log.replication.factor": "3", "offsets.topic.replication.factor": "3"}
     cluster = BrokerCluster(tmp_path, new_root, size=3, settings=three)
 
@@ -230,8 +232,9 @@ def test_internal_topics_wait_for_as_many_brokers_as_they_need(new_root: str, tm
 def test_a_thousand_partitions_are_created_and_re_elected(
     mortal_brokers: BrokerCluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Create them, elect leaders again when the controller is killed, and delete them; prints the duration of each
-    step."""
+    """The test creates the partitions, elects leaders again when the controller is killed, and deletes the partitions;
+    it prints the duration of each step.
+    """
     first = controller_of(mortal_brokers, 1)
     second = next(broker for broker in mortal_brokers.brokers if broker != first)
     spread = [[1 + p % 3, 1 + (p + 1) % 3] for p in range(1000)]

@@ -1,4 +1,4 @@
-"""Disks that have no room left, or fail: a follower's, a leader's, the controller's; until they are well again."""
+"""Tests disks of a follower, a leader or the controller that are full or fail, until they work again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def filling(chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
         yield cluster
     for broker in cluster.brokers.values():
         log = broker.log.read_text()
-        # Tasks of the background say as much.
+        # Background tasks log such an error with a traceback, too.
         assert log.count("Traceback") == len(re.findall(r"\nOSError: \[Errno (28|5)\]", log)), log
 
 
@@ -34,7 +34,7 @@ def filling(chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
 def test_c21_a_disk_is_full_or_fails(
     filling: ReplicatedCluster, history: History, topic: str, library: str, fault: str, whose: str
 ) -> None:
-    """Producers continue without that broker, which gives up its leadership; it comes back without a restart."""
+    """Producers continue without that broker, which gives up its leadership and returns without a restart."""
     cluster = filling
     cluster.mend()
     controller = cluster.controller()

@@ -1,4 +1,4 @@
-"""Followers that must cut off the end of their logs, or have lost it."""
+"""Tests followers that must truncate the end of their logs, or have lost it."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from oncelog_testing.history.recorder import History
 
 FETCHES = (Purpose.FETCH,)
 LARGE = 400_000
-"""Bytes of a record: a few of them fill all buffers between a leader and a follower that does not read."""
+"""Size of a record in bytes; a few such records fill all buffers between a leader and a follower that does not read."""
 LARGE_RECORDS = 12
 
 
 def test_c17_a_log_is_cut_under_the_eyes_of_its_readers(
     partitioned: ReplicatedCluster, network: PeerNetwork, history: History, topic: str
 ) -> None:
-    """A leader sends followers records that only it has, straight from its files; the network delays them. Then it is
-    stopped, and finds another leader when it continues: it truncates the records that are still being sent, and
-    survives."""
+    """A leader sends its followers records that only it has, directly from its files, and the network delays them. Then
+    the leader is paused, and another broker leads when it continues: it truncates the records that are still being
+    sent, and survives.
+    """
     cluster = partitioned
     cluster.create_topic(topic, (1, 2, 3))
     place = Place(topic)
@@ -50,7 +51,7 @@ def test_c17_a_log_is_cut_under_the_eyes_of_its_readers(
                 new = cluster.until_led(topic, but_by=leader).leader
                 write(cluster, history, place, new)
                 break
-        # On a busy machine that took longer than followers may be silent: no other replica could lead.
+        # On a busy machine the followers were silent for too long and left the ISR, so no other replica could lead.
         network.let_pass(*ways)
         cluster.until_whole(topic)
     cluster.until(lambda: len(stored_batches(cluster, leader, place)) < written, "the old leader has cut its log")
@@ -61,7 +62,7 @@ def test_c17_a_log_is_cut_under_the_eyes_of_its_readers(
 
 
 def write(cluster: ReplicatedCluster, history: History, place: Place, leader: int) -> None:
-    """A record on the way of the new leader; its followers fetch from it."""
+    """Write a record to the new leader, from which the followers fetch."""
     send = history.send("raw", place, b"raw/0")
     with cluster.client(leader, 60) as client:
         answer = client.call(produce_request(*place, make_batch(b"raw/0"), acks=-1), ApiKey.PRODUCE, 9)
@@ -73,8 +74,9 @@ def write(cluster: ReplicatedCluster, history: History, place: Place, leader: in
 def test_c13_a_follower_comes_back_without_the_end_of_its_log(
     cluster: ReplicatedCluster, history: History, topic: str
 ) -> None:
-    """The machine of a follower in the ISR crashed, and with it the end of its log. It comes back before its absence is
-    noticed, and the leader dies: the follower must not lead, because it does not have all records of the ISR."""
+    """The machine of a follower in the ISR crashed, and the follower has lost the end of its log. The follower returns
+    before its absence is noticed, and the leader dies: the follower must not lead, because it lacks records of the ISR.
+    """
     cluster.create_topic(topic, (1, 2, 3))
     place = Place(topic)
     assert cluster.until_led(topic).leader == 1, "the machine stopped the first leader"
@@ -94,12 +96,12 @@ def test_c13_a_follower_comes_back_without_the_end_of_its_log(
 
 
 def fetched(cluster: ReplicatedCluster, place: Place) -> bool:
-    """Whether broker 2 leads because it fetched its lost records again, from broker 1 in its last moment."""
+    """Return whether broker 2 may lead because it has fetched its lost records again, just before broker 1 died."""
     return len(stored_batches(cluster, 2, place)) >= len(stored_batches(cluster, 3, place))
 
 
 def lose_the_end(data: Path, place: Place) -> None:
-    """As after a crash of the machine: half of the log was not on the disk, and the boot id has changed."""
+    """Truncate half of the log and change the boot id, as after a crash of the machine."""
     (file,) = (data / str(place)).glob("*.log")
     os.truncate(file, file.stat().st_size // 2)
     trace = data / ".oncelog-session"

@@ -1,4 +1,4 @@
-"""Consumer groups whose coordinator is killed while they rebalance and commit."""
+"""Tests consumer groups whose coordinator is killed while they rebalance and commit."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ INSTANCES = ("static", None, None)
 def test_c29_the_coordinator_of_a_group_is_killed(
     cluster: ReplicatedCluster, history: History, topic: str, libraries: list[str], kills: int
 ) -> None:
-    """One member is static, one joins while the coordinator is down. No committed offset goes back, no removed member
-    commits, every record is read."""
+    """One member is static, and one joins while the coordinator is down. No committed offset goes back, no removed
+    member commits, and every record is read.
+    """
     cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     places = [Place(topic, index) for index in range(PARTITIONS)]
     begin_at_zero(cluster.addresses, history, topic, places)
@@ -68,14 +69,14 @@ def test_c29_the_coordinator_of_a_group_is_killed(
 
 
 def committed(cluster: ReplicatedCluster, place: Place) -> int:
-    """The committed offset of the group with the topic's name; -1: none, or unknown now."""
+    """Return the committed offset of the group with the topic's name; -1 if there is none, or it is unknown now."""
     with cluster.client(cluster.coordinator(place.topic, CoordinatorType.GROUP)) as client:
         code, offset = committed_offset(client, place.topic, place.topic, partition=place.index)
     return -1 if code else offset
 
 
 def ask_all(cluster: ReplicatedCluster, history: History, places: list[Place]) -> None:
-    """Note the present committed offsets."""
+    """Record the present committed offsets in the history."""
     for place in places:
         asked = history.now()
         offset = cluster.until(lambda: committed(cluster, place) + 1, "the group's offsets are known") - 1  # noqa: B023

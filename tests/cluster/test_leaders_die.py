@@ -1,4 +1,4 @@
-"""Leaders that are killed while producers write: no acknowledged record is lost, none is duplicated."""
+"""Tests leaders that are killed while producers write: no acknowledged record is lost or duplicated."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 def test_c1_the_leader_is_killed_under_waiting_batches(
     cluster: ReplicatedCluster, history: History, topic: str, library: str
 ) -> None:
-    """The batches that wait for the followers are sent again: each is there once, at its acknowledged offset."""
+    """The batches that wait for the followers are sent again; each is in the log once, at its acknowledged offset."""
     cluster.create_topic(topic, (1, 2, 3))
     with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
         with Writer(producer, Place(topic)) as writer:
@@ -37,8 +37,10 @@ def test_c1_the_leader_is_killed_under_waiting_batches(
 def test_producers_wait_briefly_for_the_next_leader(
     cluster: ReplicatedCluster, history: History, topic: str, record_property: Callable[[str, object], None]
 ) -> None:
-    """The time from the kill of a leader to the next record that is acknowledged by all: on a quiet machine at most the
-    session timeout plus two seconds. The time is printed, and the test only requires that it ends."""
+    """The test measures the time from the kill of a leader to the next record that all replicas acknowledge: on a quiet
+    machine at most the session timeout plus two seconds. The time is printed, and the test only requires that the wait
+    ends.
+    """
     cluster.create_topic(topic, (1, 2, 3))
     place = Place(topic)
     waits = []
@@ -65,8 +67,10 @@ def test_producers_wait_briefly_for_the_next_leader(
 def test_c16_leaders_change_again_and_again(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, changes: int
 ) -> None:
-    """With acks=1, so that each new leader finds others with records of their own: all records are there except
-    acknowledged ones that died with their leader, and the replicas are equal. Producers with acks=all lose nothing."""
+    """Some records are written with acks=1, so that each new leader meets replicas with records of their own. All
+    records are in the log except acknowledged records that died with their leader, and the replicas are equal.
+    Producers with acks=all lose nothing.
+    """
     cluster.create_topic(topic, (1, 2, 3))
     place = Place(topic)
     with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
@@ -76,7 +80,7 @@ def test_c16_leaders_change_again_and_again(
                 leader = cluster.until_led(topic).leader
                 write_alone(cluster, history, place, leader, b"alone/%d" % number)
                 cluster.kill(leader)
-                if number % 2:  # at once: it comes back before any broker has noticed
+                if number % 2:  # restart immediately, before any broker has noticed
                     cluster.start(leader)
                 else:
                     cluster.until_led(topic, but_by=leader)
@@ -88,7 +92,7 @@ def test_c16_leaders_change_again_and_again(
 
 
 def write_alone(cluster: ReplicatedCluster, history: History, place: Place, leader: int, value: bytes) -> None:
-    """With acks=1, which a dying leader loses: the outcome is unknown, whatever it answers."""
+    """Write a record with acks=1, which a dying leader loses; its outcome is unknown, whatever the response is."""
     history.send(value.decode(), place, value)
     try:
         with cluster.client(leader) as client:

@@ -1,4 +1,4 @@
-"""Processes that are stopped and go on, as if nothing had happened: leaders and controllers of the past."""
+"""Tests processes that are paused and then continue as former leaders and controllers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ from oncelog_testing.history.recorder import History
 
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 FRACTIONS = (0.5, 0.8, 1.0, 1.5, 4.0)
-"""Fractions of the session timeout. The effect of shorter ones depends on the machine: each outcome must be right."""
+"""Lengths of the pauses, as fractions of the session timeout. The effect of shorter pauses depends on the machine; each
+outcome must be correct.
+"""
 
 
 @LIBRARIES
@@ -27,8 +29,10 @@ FRACTIONS = (0.5, 0.8, 1.0, 1.5, 4.0)
 def test_c6_a_former_leader_serves_no_request_as_leader(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, pauses: int
 ) -> None:
-    """It is stopped until another broker leads, finds a record with acks=1 in its socket when it continues, and must
-    refuse it: its lease has ended, whether or not it knows its successor. Producers lose nothing meanwhile."""
+    """A leader is paused until another broker leads. When the old leader continues, it finds a produce request with
+    acks=1 in its socket and must refuse it: its lease has ended, whether or not it knows its successor. Meanwhile the
+    producers lose no record.
+    """
     cluster.create_topic(topic, (1, 2, 3))
     place = Place(topic)
     with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
@@ -63,8 +67,9 @@ def test_c6_a_former_leader_serves_no_request_as_leader(
 
 
 def test_c12_a_former_controller_changes_nothing(cluster: ReplicatedCluster, topic: str) -> None:
-    """It is stopped, another one takes over, and when it continues it finds a request to create a topic in its
-    socket."""
+    """The controller is paused, another broker takes over, and when the former controller continues, it finds a request
+    to create a topic in its socket.
+    """
     cluster.create_topic(f"{topic}-before", (1, 2, 3))
     old = cluster.controller()
     wanted = CreateTopicsRequest.CreatableTopic(
@@ -80,7 +85,7 @@ def test_c12_a_former_controller_changes_nothing(cluster: ReplicatedCluster, top
             request = CreateTopicsRequest(topics=[wanted], timeout_ms=5000)
             client.send(request, ApiKey.CREATE_TOPICS, 5)
         (answer,) = client.receive().topics
-    # Where its connection to ZooKeeper is not back yet, it cannot know.
+    # If the broker's connection to ZooKeeper is not restored yet, the broker cannot know the controller.
     assert answer.error_code in (ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT), answer
     cluster.until_registered(1, 2, 3)
     cluster.until_whole(f"{topic}-before")

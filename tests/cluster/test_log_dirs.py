@@ -1,4 +1,4 @@
-"""DescribeLogDirs in a cluster: each broker answers for itself."""
+"""Tests DescribeLogDirs in a cluster: each broker reports its own directories."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oncelog.errors import KafkaError
 
 
 def test_each_broker_has_its_replicas_in_its_directory(cluster: ReplicatedCluster, topic: str) -> None:
-    """All brokers report the same bytes, since replicas are equal; and none for topics on other brokers."""
+    """All brokers report the same bytes, since replicas are equal, and no broker reports replicas of other brokers."""
     first, second, third = BROKERS
     cluster.create_topic(topic, (first, second), (second, third))
     client = Librdkafka(cluster.addresses)

@@ -1,4 +1,6 @@
-"""Responses of ZooKeeper to the controller's writes that are lost: the writes are done, and it cannot know."""
+"""Tests lost responses of ZooKeeper to the controller's writes: the writes are done, but the controller cannot know
+that.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ from oncelog_testing.history.events import Place
 from oncelog_testing.history.recorder import History
 
 SETTINGS = {"zookeeper.session.timeout.ms": "4000"}
-"""Long enough for all live brokers to keep their sessions: elections are counted here."""
+"""A session timeout that is long enough for all live brokers to keep their sessions, because elections are counted
+here.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +37,7 @@ def proxied(
 
 
 def lose_the_next_answer(proxy: CuttingProxy) -> None:
-    """Lose the response to the next multi of any broker; its connection ends, too."""
+    """Lose the response to the next multi request of any broker; the connection ends, too."""
     proxy.forget_cuts()
     proxy.cut_when(lambda frame: frame.op == Op.MULTI, Moment.BEFORE, direction=Direction.ANSWERS)
 
@@ -42,8 +46,9 @@ def lose_the_next_answer(proxy: CuttingProxy) -> None:
 def test_c11_answers_about_the_controllers_writes_are_lost(
     proxied: tuple[ReplicatedCluster, CuttingProxy], history: History, topic: str
 ) -> None:
-    """The responses about the creation of a topic, an election, a change of an ISR, a claim, and a deletion: each is
-    done once, nothing stays incomplete, and leader epochs grow by one."""
+    """The responses about the creation of a topic, an election, an ISR change, a controller claim, and a deletion are
+    lost: each change is made once, nothing stays incomplete, and leader epochs increase by one.
+    """
     cluster, proxy = proxied
     place = Place(topic)
 
@@ -57,13 +62,13 @@ def test_c11_answers_about_the_controllers_writes_are_lost(
             before = cluster.until_led(topic)
             controller = cluster.controller()
             lose_the_next_answer(proxy)
-            cluster.kill(before.leader)  # an election; where it was the controller, too, a claim before that
+            cluster.kill(before.leader)  # an election, preceded by a claim if this was the controller
             after = cluster.until_led(topic, but_by=before.leader)
             assert after.epoch == before.epoch + 1
             writer.until_more(5)
 
             lose_the_next_answer(proxy)
-            cluster.start(before.leader)  # it registers, and joins the ISR
+            cluster.start(before.leader)  # the broker registers, and joins the ISR
             cluster.until_whole(topic)
             lose_the_next_answer(proxy)
             follower = next(node_id for node_id in (1, 2, 3) if node_id != after.leader)
@@ -89,7 +94,9 @@ def test_c11_answers_about_the_controllers_writes_are_lost(
     done = {ErrorCode.NONE, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}
 
     def is_deleted() -> bool:
-        """Repeat the request if the outcome is unknown, as clients do: the lost response may be that of another one."""
+        """Repeat the request while the outcome is unknown, as clients do, because the lost response may belong to
+        another request.
+        """
         answer = cluster.ask(request, ApiKey.DELETE_TOPICS, 4, cluster.controller())
         return {each.error_code for each in answer.responses} <= done
 

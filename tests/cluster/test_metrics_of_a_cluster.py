@@ -1,4 +1,4 @@
-"""The metrics of brokers in a cluster in which one dies and comes back; the others stay ready meanwhile."""
+"""Tests the metrics of brokers in a cluster in which one broker dies and returns; the others remain ready meanwhile."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOTICED = (
     "kafka_server_replicamanager_underminisrpartitioncount",
     UNDER_REPLICATED,
 )
-"""What the live brokers count when one is dead."""
+"""Metrics that change at the live brokers when one broker is dead."""
 
 
 def read(broker: BrokerProcess, path: str) -> tuple[int, str]:
@@ -88,7 +88,9 @@ def test_a_dead_broker_is_seen_in_the_metrics_of_the_others_until_it_is_back(
 
 
 def check_alerts(cluster: ReplicatedCluster, directory: Path) -> None:
-    """One broker is dead, which had the only replica of a partition, and one of three that must be in sync."""
+    """Check the alerts while one broker is dead that had the only replica of a partition, and one of three replicas
+    that must be in sync.
+    """
     texts = cluster.until(lambda: texts_that_tell_all(cluster), "all is told")
     expected = ["OncelogBrokerDown", "OncelogUnderReplicated", "OncelogUnderMinIsr", "OncelogPartitionsOffline"]
     down = {f"broker-{node_id}": [] for node_id in BROKERS if node_id not in texts}
@@ -96,7 +98,7 @@ def check_alerts(cluster: ReplicatedCluster, directory: Path) -> None:
     scrapes.mkdir()
     brokers = {f"broker-{node_id}": [text] for node_id, text in texts.items()} | down
     assert firing(brokers, expected, scrapes, apart_from=OF_THE_MACHINE) == ""
-    # The same, as if the controller did not answer either.
+    # The same metrics as if the controller did not respond either.
     without = {name: texts if not has_controller(texts) else [] for name, texts in brokers.items()}
     expected = ["OncelogBrokerDown", "OncelogNoController"]
     also = [*OF_THE_MACHINE, "OncelogUnderReplicated", "OncelogUnderMinIsr"]
@@ -108,7 +110,9 @@ def has_controller(texts: list[str]) -> bool:
 
 
 def texts_that_tell_all(cluster: ReplicatedCluster) -> dict[int, str] | None:
-    """The metrics of the live brokers, once one of them is the controller and all has been noticed; None before."""
+    """Return the metrics of the live brokers, after one of them is the controller and has noticed everything; None
+    before.
+    """
     texts = {node_id: read(cluster.brokers[node_id], "/metrics")[1] for node_id in cluster.up}
     if sum(has_controller([text]) for text in texts.values()) != 1:
         return None

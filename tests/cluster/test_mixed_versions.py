@@ -1,4 +1,4 @@
-"""A cluster of two releases: brokers that are told to behave like the previous release, or the next one."""
+"""Tests a cluster of two releases: some brokers are told to behave like the previous release, or the next one."""
 
 from __future__ import annotations
 
@@ -30,13 +30,14 @@ if release.exists():
         feature_levels.LOWEST = feature_levels.HIGHEST = 1
         feature_levels.supported = dict
 """
-"""The release that a broker announces is in a file named after it."""
+"""A module that lets a broker announce the release in a file that is named after the broker."""
 SETTINGS = {
     "zookeeper.session.timeout.ms": "6000",
     "listener.security.protocol.map": "PEER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
 }
-"""A busy machine must not look like the death of the old broker, whose release would then no longer count. The test
-asks as a broker does."""
+"""Settings with which a busy machine does not look like the death of the old broker, whose release would then no longer
+count. The test sends requests as a broker does.
+"""
 BEFORE_LEVELS, NEXT, TOO_NEW = "0 0", "1 2", "2 2"
 
 
@@ -47,8 +48,9 @@ def test_releases_agree_on_common_feature_levels(
     history: History,
     topic: str,
 ) -> None:
-    """Level 1 with the old broker, 2 without it; a broker that supports nothing below 2 does not join while the old one
-    is there."""
+    """The feature level is 1 with the old broker and 2 without it; a broker that supports no level below 2 does not
+    join while the old broker runs.
+    """
     (tmp_path / "sitecustomize.py").write_text(RELEASES)
     for node_id, release in zip(BROKERS, (BEFORE_LEVELS, NEXT, NEXT), strict=True):
         (tmp_path / f"release-of-{node_id}").write_text(release)

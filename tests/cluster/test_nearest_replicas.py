@@ -1,4 +1,6 @@
-"""KIP-392 live: consumers that name their rack read from the follower there, and from others when that one is down."""
+"""Tests KIP-392 live: consumers that name their rack read from the follower in that rack, and from other brokers when
+that follower is down.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,11 @@ from oncelog_testing.history.recorder import History
 RACKS = {node_id: f"rack-{node_id}" for node_id in BROKERS}
 RECORDS, SIZE = 100, 1000
 TRANSACTIONS = 4
-"""Before a broker is killed, and again after that."""
+"""The number of transactions before a broker is killed, and again after that."""
 ATTEMPTS = 5
-"""A replica that a busy machine keeps from fetching leaves the ISR, and no reader is sent to it until it is back."""
+"""The number of attempts: a replica that a busy machine keeps from fetching leaves the ISR, and no consumer reads from
+it until it has returned.
+"""
 
 
 @pytest.fixture(scope="module")
@@ -44,14 +48,14 @@ def racks_of_module(
 
 @pytest.fixture
 def racks(racks_of_module: ReplicatedCluster) -> ReplicatedCluster:
-    """Three brokers, each in a rack of its own."""
+    """Three brokers, each in a different rack."""
     racks_of_module.mend()
     return racks_of_module
 
 
 @pytest.fixture
 def fetched(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
-    """How many bytes of records our clients have got from each broker."""
+    """Count how many bytes of records oncelog's consumers get from each broker."""
     read, counts = Fetcher._read, Counter[int]()
 
     def counting(self: Fetcher, node_id: int, position: Any, seeks: int, offset: int, data: Any) -> bool:
@@ -63,7 +67,7 @@ def fetched(monkeypatch: pytest.MonkeyPatch) -> Counter[int]:
 
 
 def follower_of(cluster: ReplicatedCluster, topic: str) -> int:
-    """A follower that is not the controller: its death should affect nothing else."""
+    """Return a follower that is not the controller, so that its death affects nothing else."""
     part = cluster.until_led(topic)
     return next(node_id for node_id in part.replicas if node_id not in (part.leader, cluster.controller()))
 
@@ -130,7 +134,9 @@ def test_librdkafka_reads_from_the_follower_in_its_rack(racks: ReplicatedCluster
 
 
 def bytes_received(cluster: ReplicatedCluster, topic: str, near: int) -> Counter[int]:
-    """The bytes from each broker, for a consumer near one of them that reads all records: as librdkafka counts them."""
+    """Let a librdkafka consumer near one of the brokers read all records; return the bytes from each broker as
+    librdkafka counts them.
+    """
     received = Counter[int]()
 
     def note(statistics: str) -> None:
@@ -157,7 +163,9 @@ def bytes_received(cluster: ReplicatedCluster, topic: str, near: int) -> Counter
 def test_read_committed_from_a_follower_survives_a_dying_broker(
     racks: ReplicatedCluster, history: History, topic: str, fetched: Counter[int], dies: str
 ) -> None:
-    """The same records, in the same order, as the leader gives: none of an aborted transaction, each once."""
+    """The consumer gets the same records in the same order as from the leader: no record of an aborted transaction, and
+    each record once.
+    """
     racks.create_topic(topic, BROKERS)
     near, place, source = follower_of(racks, topic), Place(topic), TopicPartition(topic, 0)
     loop = Loop()
@@ -198,5 +206,5 @@ def _end(cluster: ReplicatedCluster, topic: str) -> int:
     with cluster.client(cluster.until_led(topic).leader) as leader:
         try:
             return leader.list_offset(topic, 0)[0]
-        except AssertionError:  # it no longer leads
+        except AssertionError:  # the broker no longer leads
             return 0

@@ -1,4 +1,4 @@
-"""The network delays traffic between brokers, while ZooKeeper and the clients reach all of them."""
+"""Tests a network that delays traffic between brokers, while ZooKeeper and the clients reach all of them."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 PRODUCE_VERSION = 9
 REPLICAS = (1, 2, 3)
 FROM_FOLLOWERS = ((2, 1), (3, 1))
-"""The purposes of followers' requests to broker 1."""
+"""The directions of the followers' requests to broker 1."""
 FETCHES = (Purpose.FETCH,)
 IN_FLIGHT = 7
+"""The number of batches in flight, more than the five batches of a producer that a log remembers: the oldest batch is
+recognised by its sequence alone.
+"""
 LOOKS = 4
 """The number of sequential requests after which a broker has read everything sent earlier on other connections."""
-"""More than the five batches of a producer that a log remembers: the oldest is recognised by its sequence alone."""
 
 
 class RawProducer:
@@ -43,7 +45,7 @@ class RawProducer:
         self.sends: list[Send] = []
 
     def send(self, client: RawClient, sequence: int, acks: int = -1) -> None:
-        """Again, if it was sent before."""
+        """Send the record of this sequence, also again."""
         value = b"raw/%d" % sequence
         if sequence == len(self.sends):
             self.sends.append(self._history.send("raw", self._place, value))
@@ -54,7 +56,9 @@ class RawProducer:
         client.send(request, ApiKey.PRODUCE, PRODUCE_VERSION)
 
     def receive(self, client: RawClient, sequence: int) -> int:
-        """The answer to the oldest request of this connection, which sent `sequence`: its error code."""
+        """Receive the response to the oldest request of this connection, which sent `sequence`, and return its error
+        code.
+        """
         answer = client.receive().responses[0].partition_responses[0]
         if answer.error_code == 0:
             self._history.acknowledged(self.sends[sequence], answer.base_offset)
@@ -70,15 +74,16 @@ def lead_by_1(cluster: ReplicatedCluster, topic: str) -> Place:
 def test_c2_a_duplicate_is_not_taken_for_written_before_it_is(
     partitioned: ReplicatedCluster, network: PeerNetwork, history: History, topic: str
 ) -> None:
-    """The leader has batches that the followers have not. One of them is sent again, too old to be remembered: only
-    this leader's log can tell that it is a duplicate, and the leader dies."""
+    """The leader has batches that the followers lack. One of these batches is sent again, and is too old to be
+    remembered. Only this leader's log shows that it is a duplicate, and then the leader dies.
+    """
     cluster, place = partitioned, lead_by_1(partitioned, topic)
     with cluster.client(1, 60) as first, cluster.client(1, 60) as again:
         producer = RawProducer(history, place, new_producer_id(first))
         producer.send(first, 0)
         assert producer.receive(first, 0) == 0
         network.hold(*FROM_FOLLOWERS, purposes=FETCHES)
-        producer.send(first, 1)  # answers the waiting fetches at the leader; none comes after them
+        producer.send(first, 1)  # the leader responds to the waiting fetches; no other fetch arrives
         cluster.until(lambda: len(stored_batches(cluster, 1, place)) == 2, "the leader has appended it")
         for sequence in range(2, IN_FLIGHT + 3):
             producer.send(first, sequence)
@@ -87,7 +92,7 @@ def test_c2_a_duplicate_is_not_taken_for_written_before_it_is(
         )
         for sequence in (2, IN_FLIGHT + 2):
             producer.send(again, sequence)
-        for _ in range(LOOKS):  # everything before the first is handled before the last is answered
+        for _ in range(LOOKS):  # when the last has a response, all earlier requests are handled
             cluster.metadata(node_id=1)
         cluster.kill(1)
         for client in (first, again):
@@ -107,7 +112,9 @@ def test_c2_a_duplicate_is_not_taken_for_written_before_it_is(
 def test_c14_a_follower_is_cut_off_from_the_leader(
     partitioned: ReplicatedCluster, network: PeerNetwork, history: History, topic: str, library: str
 ) -> None:
-    """It leaves the ISR, the others continue; it comes back only with all records."""
+    """The follower leaves the ISR, the other replicas continue, and the follower returns to the ISR only with all
+    records.
+    """
     cluster, place = partitioned, lead_by_1(partitioned, topic)
     with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
         with Writer(producer, place) as writer:
@@ -125,8 +132,9 @@ def test_c14_a_follower_is_cut_off_from_the_leader(
 def test_c15_a_leader_is_cut_off_from_its_followers(
     partitioned: ReplicatedCluster, network: PeerNetwork, history: History, topic: str
 ) -> None:
-    """It can neither acknowledge nor show records that only it has, though it leads and reaches ZooKeeper and the
-    controller."""
+    """The leader can neither acknowledge records that only it has nor return them to consumers, although it leads and
+    reaches ZooKeeper and the controller.
+    """
     cluster, place = partitioned, lead_by_1(partitioned, topic)
     with cluster.client(1, 60) as client, cluster.client(1, 60) as second:
         producer = RawProducer(history, place, new_producer_id(client))
@@ -151,8 +159,9 @@ def test_c15_a_leader_is_cut_off_from_its_followers(
 def test_c3_a_marker_held_only_by_the_leader_is_not_acknowledged(
     partitioned: ReplicatedCluster, network: PeerNetwork, history: History, topic: str, library: str
 ) -> None:
-    """The coordinator does not consider it written, and sends it to the next leader: the following transaction is
-    another one."""
+    """The coordinator does not consider the marker written, and sends it to the next leader; so the following
+    transaction is separate.
+    """
     cluster, place = partitioned, lead_by_1(partitioned, topic)
     transactional_id = until_coordinated_by(cluster, topic, but=1)
     with PRODUCERS[library](cluster.addresses, history, "anna", transactional_id) as producer:
@@ -160,7 +169,7 @@ def test_c3_a_marker_held_only_by_the_leader_is_not_acknowledged(
         producer.send(place)
         producer.flush()
         network.hold(*FROM_FOLLOWERS, purposes=FETCHES)
-        # librdkafka and our client say that it is committed when it is decided; the marker follows.
+        # librdkafka and oncelog's client report the commit when it is decided; the marker follows.
         committing = Thread(target=producer.commit, daemon=True)
         committing.start()
         cluster.until(
@@ -180,5 +189,5 @@ def test_c3_a_marker_held_only_by_the_leader_is_not_acknowledged(
 
 
 def until_coordinated_by(cluster: ReplicatedCluster, prefix: str, *, but: int) -> str:
-    """A transactional id that another broker than `but` coordinates."""
+    """Return a transactional id whose coordinator is not `but`."""
     return next(name for name in (f"{prefix}-{number}" for number in range(100)) if cluster.coordinator(name) != but)

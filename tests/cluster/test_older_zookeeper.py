@@ -1,4 +1,6 @@
-"""ZooKeeper was restored from a backup while all brokers were down: leaders and producer ids are older."""
+"""Tests a ZooKeeper that was restored from a backup while all brokers were down, so that its leader epochs and producer
+ids are older.
+"""
 
 from __future__ import annotations
 
@@ -70,6 +72,7 @@ def test_s75_s77_e43_e44_no_replica_and_no_producer_takes_an_older_state_for_its
             assert cluster.part(*place).epoch > LOST_EPOCHS
         logged = "".join(broker.log.read_text() for broker in cluster.brokers.values())
         assert "ids continue above the ids in the logs" in logged
-        # The elected replica says so, or a follower with a newer log that asked before the elected one had its role.
+        # Either the elected replica logs this, or a follower with a newer log that fetched before the elected replica
+        # had its role.
         assert "requests a higher epoch: the metadata store is older than the logs" in logged
         cluster.check_logs()

@@ -1,7 +1,7 @@
-"""One of three brokers is stopped by SIGSTOP: it accepts connections, and answers nothing (E54).
+"""Tests clients while SIGSTOP pauses one of three brokers: it accepts connections, and does not respond (E54).
 
-Each leads a partition of its own, without other replicas. Requests for the partitions of the other brokers do not wait
-for it.
+Each broker leads a partition without other replicas. Requests for the partitions of the other brokers do not wait for
+the paused broker.
 """
 
 from __future__ import annotations
@@ -17,16 +17,18 @@ from oncelog import Consumer, Producer, TopicPartition
 from oncelog.connection.pool import HANGING_S
 
 STEPS = 2
-"""How often in a row a client may have to notice that a broker hangs: while it connects, and for a request."""
+"""How often in a row a client may have to notice that a broker hangs: once while connecting, and once for a request."""
 LIMIT_S = STEPS * HANGING_S + 4
-"""Much less than the 10 s and 30 s after which connections and requests time out."""
+"""Limit in seconds, much less than the 10 s and 30 s after which connections and requests time out."""
 ACKNOWLEDGED_S = 5
-"""Long enough for two brokers to acknowledge their records, and less than the timeout of requests to the third."""
+"""Seconds that are enough for two brokers to acknowledge their records, and less than the timeout of requests to the
+third.
+"""
 
 
 @pytest.fixture
 def places(cluster: ReplicatedCluster, topic: str) -> list[TopicPartition]:
-    """Partitions that brokers 1, 2 and 3 lead, with a record each."""
+    """Return partitions that brokers 1, 2 and 3 lead, with one record each."""
     cluster.create_topic(topic, (1,), (2,), (3,), min_insync_replicas="1")
     found = [TopicPartition(topic, index) for index in range(3)]
 
@@ -40,7 +42,7 @@ def places(cluster: ReplicatedCluster, topic: str) -> list[TopicPartition]:
 
 
 async def read(consumer: Consumer, wanted: set[TopicPartition]) -> float:
-    """How long it takes to read a record of each."""
+    """Return how many seconds it takes to read one record of each partition."""
     began, missing = time.monotonic(), set(wanted)
     async with asyncio.timeout(60):
         while missing:
@@ -60,7 +62,7 @@ def test_e54_consumers_read_what_the_others_lead(cluster: ReplicatedCluster, pla
                 async with Consumer(cluster.addresses, auto_offset_reset="earliest") as new:
                     new.assign(places)
                     await read(new, {places[0], places[2]})
-                    assert time.monotonic() - began < 2 * LIMIT_S  # bootstrap, metadata, and the look-ups
+                    assert time.monotonic() - began < 2 * LIMIT_S  # bootstrap, metadata and lookups may each notice it
             consumer.seek_to_beginning(places[1])
             await read(consumer, {places[1]})
 
@@ -83,7 +85,7 @@ def test_e54_records_without_keys_are_written_to_the_others(
                     sent.append(await producer.send(places[0].topic, b"x" * 1_000))
                     longest = max(longest, time.monotonic() - began)
                 assert longest < LIMIT_S
-                async with asyncio.timeout(ACKNOWLEDGED_S):  # at most 1,500 wait: less than 3/4 of buffer.memory
+                async with asyncio.timeout(ACKNOWLEDGED_S):  # at most 1,500 records wait: < 3/4 of buffer.memory
                     for acknowledged in islice(asyncio.as_completed(sent), len(sent) - 1_500):
                         await acknowledged
             await asyncio.gather(*sent)

@@ -1,4 +1,4 @@
-"""Partitions that move to another broker while transactions run: clients do not notice it, and nothing is lost. Also
+"""Tests partitions that move to another broker while transactions run: clients do not notice, and nothing is lost. Also
 tests `oncelog reassign`, which moves them."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 RECORDS_PER_TRANSACTION = 5
 NOT_YET = {ErrorCode.NOT_CONTROLLER, ErrorCode.REQUEST_TIMED_OUT, ErrorCode.INVALID_REPLICA_ASSIGNMENT}
 BUSY = ("NOT_CONTROLLER", "REQUEST_TIMED_OUT", "are not alive")
-"""The error of a command when a broker has lost its session on a busy machine."""
+"""Errors of a command when a broker has lost its session on a busy machine."""
 SOAK = (pytest.mark.soak, pytest.mark.timeout(1800))
 MOVES = [
     ("oncelog", 8),
@@ -45,7 +45,7 @@ MOVES = [
 
 
 class Operator:
-    """Our admin client, one call at a time."""
+    """Makes calls of oncelog's admin client, one after another."""
 
     def __init__(self, cluster: ReplicatedCluster) -> None:
         self._cluster = cluster
@@ -58,7 +58,9 @@ class Operator:
         return asyncio.run(ask())
 
     def _until_done(self, work: Callable[[Admin], Coroutine[Any, Any, T]]) -> T:
-        """Again where the controller has just changed, or a broker that waited for a processor has lost its place."""
+        """Retry the work if the controller has just changed, or a broker that waited for a processor has lost its
+        registration.
+        """
 
         def attempt() -> tuple[T] | None:
             try:
@@ -76,7 +78,7 @@ class Operator:
 
     def call_back(self, partitions: Iterable[TopicPartition]) -> None:
         async def cancel(admin: Admin) -> None:
-            """Reassignments that an earlier attempt has cancelled count as cancelled."""
+            """Cancel reassignments; those that an earlier attempt has cancelled count as cancelled."""
             moving = await admin.list_partition_reassignments(partitions)
             await admin.alter_partition_reassignments(dict.fromkeys(moving))
 
@@ -99,7 +101,7 @@ class Operator:
 
     @contextmanager
     def throttled(self, topic: str, node_id: int, bytes_per_second: int) -> Iterator[None]:
-        """The rate at which this broker catches up with partitions of the topic."""
+        """Limit the rate at which this broker catches up with partitions of the topic."""
         self.configure(ConfigResource.topic(topic), FOLLOWER_REPLICAS, "*")
         broker = ConfigResource.broker(node_id)
         self.configure(broker, FOLLOWER_RATE, str(bytes_per_second))
@@ -113,7 +115,7 @@ class Operator:
 
 
 class TransactionWriter(Background):
-    """Commits one transaction after the other over some places in turn."""
+    """Commits one transaction after another, over some of the partitions in turn."""
 
     def __init__(self, producer: RecordingProducer, places: Iterable[Place]) -> None:
         super().__init__(PATIENCE_SECONDS)
@@ -132,7 +134,7 @@ class TransactionWriter(Background):
                 self._progress.notify_all()
 
     def until_more(self, transactions: int) -> None:
-        """Wait until so many more are committed than now."""
+        """Wait until `transactions` more transactions are committed."""
         goal = self._committed + transactions
         self.until(lambda: self._committed >= goal, f"{goal} transactions")
 
@@ -146,7 +148,7 @@ def operator(cluster: ReplicatedCluster) -> Operator:
 def test_c23_partitions_move_under_transactions_and_the_target_dies(
     cluster: ReplicatedCluster, operator: Operator, history: History, topic: str, library: str, partitions: int
 ) -> None:
-    """Half of the moves are cancelled while the target is down, the others complete when it is back."""
+    """Half of the moves are cancelled while the target broker is down; the others complete when it returns."""
     before = {index: (1, 2) if index % 2 else (2, 1) for index in range(partitions)}
     cluster.create_topic(topic, *before.values())
     places = [Place(topic, index) for index in before]
@@ -155,7 +157,7 @@ def test_c23_partitions_move_under_transactions_and_the_target_dies(
     rounds = partitions // RECORDS_PER_TRANSACTION
     with PRODUCERS[library](cluster.addresses, history, "anna", topic) as producer:
         with TransactionWriter(producer, places) as writer:
-            writer.until_more(rounds + 1)  # something is in each partition
+            writer.until_more(rounds + 1)  # each partition has records
             with operator.throttled(topic, 3, 0):
                 operator.move(targets)
                 writer.until_more(rounds + 1)
@@ -177,7 +179,7 @@ def test_c23_partitions_move_under_transactions_and_the_target_dies(
 
 
 def hosts(cluster: ReplicatedCluster, topic: str) -> set[tuple[int, str]]:
-    """Which broker has a log of which partition."""
+    """Return which brokers have a log of which partitions."""
     return {
         (node_id, directory.name)
         for node_id, broker in cluster.brokers.items()
@@ -190,7 +192,7 @@ def hosts(cluster: ReplicatedCluster, topic: str) -> set[tuple[int, str]]:
 def test_coordinators_move_with_their_partitions(
     cluster: ReplicatedCluster, operator: Operator, history: History, topic: str, library: str
 ) -> None:
-    """Each partition of the transaction log loses the replica that leads it, and gets it back."""
+    """Each partition of the transaction log loses the replica that leads it, and gets the replica back."""
     internal = "__transaction_state"
     cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     with PRODUCERS[library](cluster.addresses, history, "anna", topic) as producer:
@@ -209,20 +211,20 @@ def test_coordinators_move_with_their_partitions(
 
 
 def led_by_three(cluster: ReplicatedCluster, topic: str) -> dict[int, Part] | None:
-    """Its partitions, if each has a leader and two other replicas."""
+    """Return the topic's partitions if each has a leader and two other replicas; None otherwise."""
     parts = cluster.parts(topic)
     return parts if all(part.leader >= 0 and len(part.replicas) == 3 for part in parts.values()) else None
 
 
 def others(part: Part) -> list[int]:
-    """The replicas but the leader."""
+    """Return the replicas without the leader."""
     return [node_id for node_id in part.replicas if node_id != part.leader]
 
 
 def test_a_returning_broker_deletes_replicas_that_moved_away(
     cluster: ReplicatedCluster, operator: Operator, history: History, topic: str
 ) -> None:
-    """A broker that comes back has a log of a partition that was moved meanwhile."""
+    """The returning broker has a log of a partition that was moved away while it was down."""
     cluster.create_topic(topic, (1, 2, 3), min_insync_replicas="1")
     with PRODUCERS["oncelog"](cluster.addresses, history, "anna") as producer, Writer(producer, Place(topic)) as writer:
         writer.until_more(10)
@@ -239,7 +241,9 @@ def test_a_returning_broker_deletes_replicas_that_moved_away(
 
 
 def test_a_log_of_another_origin_is_set_aside(cluster: ReplicatedCluster, topic: str, tmp_path: Path) -> None:
-    """A broker that was never in the cluster cannot have been assigned it, and nobody can have removed it."""
+    """The log comes from a broker that was never in the cluster, so the controller can neither have assigned nor
+    removed it.
+    """
     cluster.create_topic(topic, (1, 2))
     newcomer = cluster._broker(tmp_path, 4, {})
     copytree(cluster.brokers[1].data / f"{topic}-0", newcomer.data / f"{topic}-0")
@@ -257,7 +261,9 @@ def test_a_log_of_another_origin_is_set_aside(cluster: ReplicatedCluster, topic:
 
 @pytest.fixture
 def reassign(cluster: ReplicatedCluster) -> Oncelog:
-    """Run a subcommand of it, in this process. `code` is the exit code that is expected."""
+    """Return a function that runs a subcommand of `oncelog reassign` in this process. `code` is the expected
+    exit code.
+    """
 
     def run(*arguments: str, stdin: str = "", code: int = 0) -> Result:
         environment = {"ONCELOG_BOOTSTRAP_SERVER": cluster.addresses}
@@ -302,8 +308,9 @@ def test_a_partition_moves_there_and_back(
 
 
 def test_a_throttle_takes_effect_and_is_removed(cluster: ReplicatedCluster, reassign: Oncelog, topic: str) -> None:
-    """One byte per second, beyond the first response, which does not have everything: the move takes until it is
-    cancelled."""
+    """The throttle allows one byte per second after the first response, which does not contain everything, so the move
+    lasts until it is cancelled.
+    """
     cluster.create_topic(topic, (1, 2))
     client = Librdkafka(cluster.addresses)
     for _ in range(3):
@@ -325,6 +332,6 @@ def test_a_throttle_takes_effect_and_is_removed(cluster: ReplicatedCluster, reas
 
 
 def settings(cluster: ReplicatedCluster, topic: str) -> dict[str, str]:
-    """The throttle settings of the topic itself."""
+    """Return the throttle settings of the topic itself."""
     done = CliRunner().invoke(cli, ["topics", "describe", topic, "--output", "json", "-b", cluster.addresses])
     return {key: value for key, value in json.loads(done.stdout)[0]["configs"].items() if "throttled" in key}

@@ -1,4 +1,4 @@
-"""File systems that are really full, and grow again while they are mounted."""
+"""Tests file systems that are really full, and are enlarged while they are mounted."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from oncelog_testing.history.events import Place
 from oncelog_testing.history.recorder import History
 
 SIZE_MB, MENDED_MB = 12, 24
-"""A broker with some small topics needs a part of the first; unused memory is not allocated."""
+"""Sizes of the file system in MB: a broker with some small topics uses a part of the first; unused memory is not
+allocated.
+"""
 
 
 class MemoryDisk:
-    """A file system of SIZE_MB; `with` mounts it."""
+    """A file system of SIZE_MB in memory; a context manager that mounts it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -40,7 +42,7 @@ class MemoryDisk:
         subprocess.run(["umount", "--lazy", self.path], check=True)
 
     def fill(self) -> None:
-        """To the last byte."""
+        """Fill the file system to the last byte."""
         block = bytes(1 << 16)
         with (self.path / "ballast").open("ab", buffering=0) as ballast:
             while block:
@@ -54,7 +56,7 @@ class MemoryDisk:
         self._mount_again(MENDED_MB)
 
     def mend(self) -> None:
-        """Restore the original state."""
+        """Give the file system free space again."""
         (self.path / "ballast").unlink(missing_ok=True)
         self._mount_again(SIZE_MB)
 
@@ -83,8 +85,9 @@ def test_c21_a_file_system_is_full(
     whose: str,
     library: str,
 ) -> None:
-    """The disk of the controller, which follows or leads: producers continue, and it comes back when there is space
-    again."""
+    """The full disk belongs to the controller, which follows or leads: producers continue, and the broker returns when
+    there is space again.
+    """
     cluster, disks = on_small_disks
     cluster.mend()
     controller = cluster.controller()

@@ -1,4 +1,6 @@
-"""DeleteRecords in a cluster: deleted records stay deleted, whichever broker leads next and whichever was killed."""
+"""Tests DeleteRecords in a cluster: deleted records remain deleted, whichever broker leads next and whichever was
+killed.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ DELETE_RECORDS_VERSION = 2
 HIGH_WATERMARK = -1
 RECORDS = 20
 PASSING = {ErrorCode.NONE, ErrorCode.NOT_LEADER_OR_FOLLOWER}
-"""A busy machine may let sessions end."""
+"""Error codes that are acceptable, because a busy machine may let sessions end."""
 
 
 def wanted(topic: str, offset: int, timeout_ms: int = 60_000) -> DeleteRecordsRequest:
@@ -44,7 +46,7 @@ def earliest(cluster: ReplicatedCluster, topic: str) -> int:
 
 
 def delete(cluster: ReplicatedCluster, topic: str, offset: int) -> int:
-    """Repeat until the leader confirms the deletion; returns the low watermark."""
+    """Repeat the deletion until the leader confirms it; return the low watermark."""
 
     def is_done() -> DeleteRecordsResponse.DeleteRecordsTopicResult.DeleteRecordsPartitionResult | None:
         with cluster.client(cluster.until_led(topic).leader, timeout=70) as leader:
@@ -56,13 +58,13 @@ def delete(cluster: ReplicatedCluster, topic: str, offset: int) -> int:
 
 
 def checkpointed(cluster: ReplicatedCluster, topic: str, node_id: int) -> bool:
-    """Whether the broker has a log start of the topic on its disk that lies inside a segment."""
+    """Return whether the broker has a log start offset of the topic on its disk that lies inside a segment."""
     checkpoint = cluster.brokers[node_id].data / "log-start-offset-checkpoint"
     return checkpoint.exists() and any(line.startswith(f"{topic} 0 ") for line in checkpoint.read_text().splitlines())
 
 
 def test_deleted_records_stay_deleted_when_all_brokers_are_killed(cluster: ReplicatedCluster, topic: str) -> None:
-    """The next leader had the deletion on its disk before the response."""
+    """The next leader had stored the deletion on its disk before the response was sent."""
     cluster.create_topic(topic, BROKERS)
     write(cluster, topic)
     assert delete(cluster, topic, 15) == 15
@@ -73,7 +75,7 @@ def test_deleted_records_stay_deleted_when_all_brokers_are_killed(cluster: Repli
 
 
 def test_a_follower_that_hangs_is_waited_for_until_it_leaves_the_isr(cluster: ReplicatedCluster, topic: str) -> None:
-    """It may lead until then, so its records are not deleted yet."""
+    """The follower may become leader until it leaves the ISR, so its records are not deleted yet."""
     cluster.create_topic(topic, BROKERS)
     write(cluster, topic)
     leader = cluster.until_led(topic).leader
@@ -82,7 +84,7 @@ def test_a_follower_that_hangs_is_waited_for_until_it_leaves_the_isr(cluster: Re
         with cluster.client(leader) as impatient:
             request = wanted(topic, 10, timeout_ms=1)
             answer = result(impatient.call(request, ApiKey.DELETE_RECORDS, DELETE_RECORDS_VERSION))
-        # A busy machine may have let a session end already.
+        # On a busy machine a session may have ended already.
         assert answer.error_code in PASSING | {ErrorCode.REQUEST_TIMED_OUT}
         assert delete(cluster, topic, 10) == 10
         cluster.until(lambda: hanging not in cluster.part(topic).isr, "it has left the ISR")

@@ -1,5 +1,6 @@
-"""Transactions whose coordinator and partitions are on different brokers: verification, registration and markers over
-the network, while brokers die. One replica of each partition, so that nothing else moves."""
+"""Tests transactions whose coordinator and partitions are on different brokers: verification, registration and markers
+go over the network, while brokers die. Each partition has one replica, so that leaders do not change.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ PARTITIONS = 6
 
 
 class Stage:
-    """A topic over all brokers, and a transactional id that broker 1 coordinates."""
+    """A topic with partitions on all brokers, and a transactional id that broker 1 coordinates."""
 
     def __init__(self, cluster: BrokerCluster, topic: str, is_v2: bool) -> None:
         self.cluster, self.topic = cluster, topic
@@ -84,7 +85,7 @@ def test_s37_offsets_are_committed_to_a_group_on_another_broker(
         txn.client = groups
         codes: list[int] = []
 
-        def is_answered() -> bool:  # not by a broker with a doubtful session, which a busy machine may cause
+        def is_answered() -> bool:  # not a broker with a doubtful session, which a busy machine may cause
             codes.append(txn.commit_offset(group, topic, offset, version=5 if is_v2 else 3))
             return not ErrorCode.of(codes[-1]).retriable
 
@@ -105,7 +106,7 @@ def test_s37_offsets_are_committed_to_a_group_on_another_broker(
 
 
 def test_e2_a_record_that_arrives_after_its_transaction_is_refused(three_brokers: BrokerCluster, topic: str) -> None:
-    """The leader asks the coordinator, on another broker, and learns that the partition is in no transaction."""
+    """The leader asks the coordinator on another broker, and learns that the partition is in no transaction."""
     stage = Stage(three_brokers, topic, is_v2=False)
     txn, where = stage.txn, stage.elsewhere
     txn.take_over()
@@ -121,14 +122,14 @@ def test_e2_a_record_that_arrives_after_its_transaction_is_refused(three_brokers
 def test_e3_a_marker_between_verification_and_append_is_respected(
     three_brokers: BrokerCluster, topic: str, is_v2: bool
 ) -> None:
-    """The coordinator is stopped while it is asked, and a client ends the transaction at the leader."""
+    """The coordinator is paused while the leader asks it, and a client ends the transaction at the leader."""
     stage = Stage(three_brokers, topic, is_v2)
     txn, where = stage.txn, stage.elsewhere
     producer = txn.take_over()
     if not is_v2:
         assert txn.add(topic, where) == 0
     leader = stage.leader(where)
-    # The first Produce of a broker waits for its codec: this is to be that one, and not the one with the question.
+    # The first Produce of a broker waits for its codec; this request takes that wait, so that the next one does not.
     leader.call(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=[]), ApiKey.PRODUCE, txn.produce_version)
     with three_brokers.paused(1):
         request = txn.produce_request(topic, where, 0)
@@ -170,7 +171,7 @@ def test_e7_markers_reach_the_successor_of_a_dead_leader(three_brokers: BrokerCl
 def test_e20_a_decision_survives_the_death_of_its_coordinator(
     three_brokers: BrokerCluster, topic: str, is_v2: bool
 ) -> None:
-    """It finds the decision in its log, and sends the missing markers."""
+    """The restarted coordinator finds the decision in its log, and sends the missing markers."""
     stage = Stage(three_brokers, topic, is_v2)
     txn, away = stage.txn, stage.leaders[stage.elsewhere]
     producer = txn.take_over()

@@ -1,7 +1,7 @@
-"""Three broker processes on a real ZooKeeper, three replicas of each partition: acknowledged records remain, whichever
-broker dies.
+"""Tests three broker processes on a real ZooKeeper, with three replicas of each partition: acknowledged records remain,
+whichever broker dies.
 
-Producers are librdkafka's, idempotent and with acks=all; the logs of the brokers are compared byte by byte.
+The producers are librdkafka's, idempotent and with acks=all; the logs of the brokers are compared byte by byte.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Writer:
             self.acknowledged[int(message.value())] = (message.partition(), message.offset())
 
     def more(self, count: int = 50) -> None:
-        """Return when so many more are acknowledged than now."""
+        """Return when `count` more records are acknowledged."""
         wanted = len(self.acknowledged) + count
         eventually(lambda: len(self.acknowledged) >= wanted, "more is acknowledged")
 
@@ -84,7 +84,7 @@ class Writer:
 
 
 def state_of(cluster: BrokerCluster, topic: str, asked: int) -> dict[int, tuple[int, set[int]]]:
-    """Partition -> leader and ISR, as one broker knows them."""
+    """Return partition -> (leader, ISR), as one broker knows them."""
     request = MetadataRequest(
         topics=[MetadataRequest.MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False
     )
@@ -105,12 +105,12 @@ def all_in_sync(cluster: BrokerCluster, topic: str, asked: int) -> bool:
 
 
 def is_out(cluster: BrokerCluster, topic: str, asked: int, broker: int) -> bool:
-    """Whether a broker leads nothing and is in sync nowhere."""
+    """Return whether a broker leads no partition and is in no ISR."""
     return all(leader > 0 and broker not in (leader, *isr) for leader, isr in state_of(cluster, topic, asked).values())
 
 
 def logs_of(cluster: BrokerCluster, topic: str) -> list[dict[str, dict[str, bytes]]]:
-    """For each broker, the bytes of each log, by segment. A log without records has none."""
+    """Return for each broker the bytes of each log, by segment. A log without records has no entry."""
     return [
         {
             log.name: {file.name: file.read_bytes() for file in sorted(log.glob("*.log"))}
@@ -126,7 +126,9 @@ def the_same_everywhere(cluster: BrokerCluster, topic: str) -> bool:
 
 
 def end_of(consumer: Consumer, part: TopicPartition) -> int:
-    """Up to where it is shown. A new leader reports for a while that it does not know (KIP-207)."""
+    """Return the end offset of a partition for consumers. For a while a new leader reports that it does not know the
+    end (KIP-207).
+    """
 
     def ask() -> tuple[int, int] | None:
         try:
@@ -140,7 +142,7 @@ def end_of(consumer: Consumer, part: TopicPartition) -> int:
 
 
 def read(cluster: BrokerCluster, topic: str) -> dict[tuple[int, int], int]:
-    """(partition, offset) -> number, for all records that consumers see."""
+    """Return (partition, offset) -> number, for all records that consumers see."""
     consumer = consumer_of(cluster, "read_uncommitted")
     try:
         parts = [TopicPartition(topic, index, 0) for index in range(PARTITIONS)]
@@ -158,7 +160,7 @@ def read(cluster: BrokerCluster, topic: str) -> dict[tuple[int, int], int]:
 
 
 def check(cluster: BrokerCluster, writer: Writer) -> None:
-    """No acknowledged record is lost or moved, none is duplicated, and the replicas are equal to the byte."""
+    """Assert that no acknowledged record is lost, moved or duplicated, and that the replicas are equal to the byte."""
     writer.stop()
     eventually(lambda: the_same_everywhere(cluster, writer.topic), "the replicas are the same")
     found = read(cluster, writer.topic)
@@ -229,7 +231,7 @@ def consumer_of(cluster: BrokerCluster, isolation: str) -> Consumer:
         {
             "bootstrap.servers": cluster.addresses,
             "group.id": "committed",
-            "enable.auto.commit": False,  # no group coordinator exists before all brokers are up
+            "enable.auto.commit": False,  # a group coordinator exists only when all brokers are running
             "isolation.level": isolation,
             "log_level": 0,
         }
@@ -237,7 +239,7 @@ def consumer_of(cluster: BrokerCluster, isolation: str) -> Consumer:
 
 
 def committed(cluster: BrokerCluster, topic: str, until: bytes) -> list[bytes]:
-    """The records of partition 0 that a read_committed reader sees, in order, up to and including `until`."""
+    """Return the records of partition 0 that a read_committed consumer sees, in order, up to and including `until`."""
     consumer = consumer_of(cluster, "read_committed")
     try:
         consumer.assign([TopicPartition(topic, 0, 0)])
@@ -256,7 +258,7 @@ def committed(cluster: BrokerCluster, topic: str, until: bytes) -> list[bytes]:
 
 
 def test_a_follower_that_comes_to_lead_knows_of_each_transaction(replicated: BrokerCluster) -> None:
-    """Which ended, which was aborted, and which is open and holds back the readers."""
+    """The new leader knows which transactions have ended, which were aborted, and which is open and blocks readers."""
     topic = "transactions"
     make_topic(replicated, topic)
 

@@ -1,5 +1,6 @@
-"""Brokers that show each other certificates and log in to each other, and to ZooKeeper over TLS: replication, elections
-and transactions go on."""
+"""Tests brokers that present certificates and log in to each other, and to ZooKeeper over TLS: replication, elections
+and transactions continue.
+"""
 
 from __future__ import annotations
 
@@ -61,14 +62,14 @@ def test_secured_brokers_keep_working_together(
     asyncio.run(let_clients_do_all_but_what_is_for_brokers(secured, tmp_path))
     secured.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     with PRODUCERS["oncelog"](secured.addresses, history, "anna", "anna") as producer:
-        for _ in range(3):  # markers go to all brokers
+        for _ in range(3):  # markers are sent to all brokers
             producer.begin()
             for index in range(3):
                 producer.send(Place(topic, index))
             producer.flush()
             producer.commit()
         secured.until_whole(topic)
-        for _ in range(2):  # the second transaction begins while a broker is away
+        for _ in range(2):  # the second transaction begins while one broker is down
             producer.begin()
             producer.send(Place(topic))
             producer.flush()
@@ -82,7 +83,9 @@ def test_secured_brokers_keep_working_together(
 
 
 async def let_clients_do_all_but_what_is_for_brokers(secured: ReplicatedCluster, directory: Path) -> None:
-    """Clients log in nowhere here. Brokers may send requests to each other because of their identity."""
+    """Give clients, which use no login in these tests, all rights except those of brokers. Brokers may send requests to
+    each other because of their authenticated identity.
+    """
     everything = [(kind, "*", AclOperation.ALL) for kind in (ResourceType.TOPIC, ResourceType.GROUP)]
     everything.append((ResourceType.TRANSACTIONAL_ID, "*", AclOperation.ALL))
     everything += [
@@ -103,7 +106,7 @@ async def let_clients_do_all_but_what_is_for_brokers(secured: ReplicatedCluster,
 
 
 def acls_known_to(secured: ReplicatedCluster, node_id: int) -> int:
-    """None as long as no authorized principal is known."""
+    """Return how many ACLs this broker returns; 0 until the broker knows an authorized principal."""
     request = DescribeAclsRequest(
         resource_type_filter=ResourceType.ANY,
         resource_name_filter=None,
@@ -150,7 +153,7 @@ def strangers_stay_out(secured: ReplicatedCluster, directory: Path) -> None:
 
 
 def test_strangers_cannot_change_cluster_metadata(secured: ReplicatedCluster, topic: str, tmp_path: Path) -> None:
-    """A stranger who reaches ZooKeeper through another port."""
+    """A stranger reaches ZooKeeper through another port."""
     asyncio.run(let_clients_do_all_but_what_is_for_brokers(secured, tmp_path))
     secured.create_topic(topic)
     client = KazooClient(secured.zookeeper, timeout=60)

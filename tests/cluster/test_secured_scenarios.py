@@ -1,6 +1,6 @@
-"""Scenarios that are played elsewhere, by brokers that log in to each other, and to ZooKeeper over TLS.
+"""Plays scenarios of other modules with brokers that log in to each other, and to ZooKeeper over TLS.
 
-`ONCELOG_TEST_SECURED=1` runs all of them in this way.
+`ONCELOG_TEST_SECURED=1` runs all scenarios in this way.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""Sessions with ZooKeeper that end, or are in doubt: ended from outside, with the ensemble away, in a bad moment."""
+"""Tests ZooKeeper sessions that end or are doubtful: ended from outside, by an outage of the ensemble, or at a bad
+moment.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ INTERNAL_PARTITIONS = 50
 def test_c27_sessions_are_ended_from_outside(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, times: int
 ) -> None:
-    """A broker registers again each time; although its absences are short, it loses leadership."""
+    """A broker registers again each time; although its absences are short, it loses its leaderships."""
     cluster.create_topic(topic, (1, 2, 3))
     with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
         with Writer(producer, Place(topic)) as writer:
@@ -49,8 +51,9 @@ def test_c27_sessions_are_ended_from_outside(
 def test_c9_the_cluster_survives_an_outage_of_the_ensemble(
     zookeeper_factory: ZooKeeperFactory, tmp_path: Path, history: History, library: str
 ) -> None:
-    """For half of a session: the gate shuts perhaps, and opens again in the same epochs. With three brokers: all
-    sessions are over, all brokers register again, and continue."""
+    """If the ensemble is down for half of a session timeout, brokers may stop serving, and serve again in the same
+    epochs. If the ensemble is down for longer, all sessions end, and all brokers register again and continue.
+    """
     ensemble = zookeeper_factory()
     with ReplicatedCluster(tmp_path, ensemble.connect_string) as cluster:
         cluster.create_topic("topic", (1, 2, 3))
@@ -76,8 +79,9 @@ def test_c9_the_cluster_survives_an_outage_of_the_ensemble(
 def test_c20_all_brokers_are_killed_while_the_ensemble_stands_still(
     zookeeper_factory: ZooKeeperFactory, tmp_path: Path, history: History, library: str
 ) -> None:
-    """Their sessions are still open when it continues: each broker ends its predecessor's session, and takes its
-    place."""
+    """The sessions are still open when the ensemble continues: each broker ends the session of its predecessor and
+    registers.
+    """
     ensemble = zookeeper_factory()
     settings = {"zookeeper.connection.timeout.ms": "60000"}
     with ReplicatedCluster(tmp_path, ensemble.connect_string, settings) as cluster:
@@ -99,8 +103,9 @@ def test_c20_all_brokers_are_killed_while_the_ensemble_stands_still(
 def test_c28_a_session_ends_while_its_broker_becomes_the_leader_of_many(
     zookeeper: str, tmp_path: Path, history: History
 ) -> None:
-    """Fifty coordinators move to brokers of which one loses its session at that moment: each of them is loaded
-    somewhere in the end, with its transactional ids."""
+    """Fifty coordinators move to brokers, one of which loses its session at that moment: each coordinator is finally
+    loaded somewhere, with its transactional ids.
+    """
     settings = {"transaction.state.log.num.partitions": str(INTERNAL_PARTITIONS)}
     with ReplicatedCluster(tmp_path, zookeeper, settings) as cluster:
         cluster.coordinator("any")
@@ -123,7 +128,7 @@ def test_c28_a_session_ends_while_its_broker_becomes_the_leader_of_many(
 
 
 def identity(cluster: ReplicatedCluster, name: str) -> tuple[int, int]:
-    """Producer id and epoch that this transactional id is given now."""
+    """Return the producer id and epoch that this transactional id gets now."""
 
     def take() -> tuple[int, int] | None:
         with cluster.client(cluster.coordinator(name)) as client:

@@ -1,4 +1,6 @@
-"""Share groups (KIP-932) whose records' leader, and whose share coordinator, are killed while members acknowledge."""
+"""Tests share groups (KIP-932) whose share-partition leader and share coordinator are killed while members
+acknowledge.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ SURELY_SECONDS = 100
 
 
 class Group:
-    """A share group of two members and what they did. `accepted` counts confirmed acceptances of each record."""
+    """A share group of two members, and what they did. `accepted` counts for each record how many acceptances were
+    confirmed.
+    """
 
     def __init__(self, cluster: ReplicatedCluster, topic: str) -> None:
         self.cluster = cluster
@@ -45,7 +49,9 @@ class Group:
                 self.produced.add((place.partition, place.offset))
 
     async def consume(self) -> None:
-        """One member: accept each record, and count those whose acceptance the leader confirmed."""
+        """Run one member, which accepts each record, and count the records whose acceptance the leader has
+        confirmed.
+        """
         async with ShareConsumer(
             self.cluster.addresses, group_id=self.topic, share_acknowledgement_mode="explicit"
         ) as consumer:

@@ -1,4 +1,4 @@
-"""The soak, for some seconds: it runs, a seed repeats its faults, and it finds errors."""
+"""Runs the soak for some seconds: it works, a seed repeats its faults, and it finds errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics that are deleted and created again under the same name while a broker is away."""
+"""Tests topics that are deleted and created again under the same name while a broker is down."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 def patient_cluster(
     chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[ReplicatedCluster]:
-    """A broker that dies keeps its registration for a long time: if it comes back soon, its absence is not noticed."""
+    """Yield a cluster with long sessions: if a dead broker returns soon, its absence is not noticed."""
     settings = {"zookeeper.session.timeout.ms": "20000"}
     with ReplicatedCluster(tmp_path_factory.mktemp("patient"), chroots(), settings) as cluster:
         yield cluster
@@ -32,8 +32,9 @@ def patient_cluster(
 def test_c19_a_topic_is_re_created_while_a_broker_is_down(
     patient_cluster: ReplicatedCluster, history: History, topic: str, library: str
 ) -> None:
-    """The broker still has the log of the old one, longer than that of the new one. It is set aside, never served and
-    never fetched from; the new topic has only its own records."""
+    """The broker still has the log of the old topic, which is longer than that of the new topic. The old log is
+    renamed, never served and never fetched from; the new topic has only its own records.
+    """
     cluster, place = patient_cluster, Place(topic)
     cluster.mend()
     cluster.create_topic(topic, (1, 2, 3))

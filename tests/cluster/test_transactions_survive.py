@@ -1,4 +1,4 @@
-"""Transactions whose coordinator, or the leader of whose partition, is killed at a point of their end."""
+"""Tests transactions whose coordinator, or the leader of one of whose partitions, is killed at a point of their end."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from oncelog_testing.history.recorder import History
 
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 CLINGS_TO_COORDINATORS = {"librdkafka"}
-"""2.16 waits for ever for a group's coordinator that it knew before, when that broker has died and is no longer in the
-metadata: it never sends the TxnOffsetCommit, nor asks for the coordinator again (see `clinging`)."""
+"""librdkafka 2.16 waits for ever for a group's coordinator that it knew, if that broker has died and left the metadata:
+it neither sends the TxnOffsetCommit nor looks up the coordinator again (see `clinging`).
+"""
 POINTS = ("prepare-logged", "reply-sent", "marker-sent", "marker-written", "complete-logged")
 SOAK = pytest.mark.soak
 MOMENTS = [
@@ -42,7 +43,7 @@ def points(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CrashPoints]:
 def asking(
     chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory, points: CrashPoints
 ) -> Iterator[ReplicatedCluster]:
-    """A cluster whose brokers ask at their fail points."""
+    """Yield a cluster whose brokers ask at their fail points."""
     directory = tmp_path_factory.mktemp("asking")
     with ReplicatedCluster(directory, chroots(), fail_points=points.specification) as cluster:
         yield cluster
@@ -62,7 +63,7 @@ def test_c4_a_broker_dies_at_the_end_of_a_transaction(
     point: str,
     commits: bool,
 ) -> None:
-    """All or nothing, as the producer was told, and the id can begin the next transaction."""
+    """Either all records are visible or none, as the producer was told, and the id can begin the next transaction."""
     asking.mend()
     asking.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     places = [Place(topic, index) for index in range(3)]
@@ -89,8 +90,10 @@ def test_c4_a_broker_dies_at_the_end_of_a_transaction(
 def test_c5_coordinator_state_survives_the_death_of_all_coordinators(
     cluster: ReplicatedCluster, history: History, topic: str
 ) -> None:
-    """All are killed before any high watermark was checkpointed: the new leaders begin with one of 0, and load
-    everything nevertheless. No committed offset goes back, no transactional id gets a producer id of another."""
+    """All brokers are killed before any high watermark was checkpointed: the new leaders begin with a high watermark of
+    0, and load everything nevertheless. No committed offset goes back, and no transactional id gets the producer id of
+    another transactional id.
+    """
     cluster.create_topic(topic, (1, 2, 3))
     place = Place(topic)
     names = [f"{topic}-{number}" for number in range(6)]
@@ -119,7 +122,7 @@ def test_c5_coordinator_state_survives_the_death_of_all_coordinators(
 
 
 def initialised(cluster: ReplicatedCluster, name: str):  # type: ignore[no-untyped-def]
-    """The producer id and epoch that the transactional id is given now."""
+    """Return the producer id and epoch that the transactional id gets now."""
 
     def take() -> object:
         with cluster.client(cluster.coordinator(name), 60) as client:
@@ -130,7 +133,7 @@ def initialised(cluster: ReplicatedCluster, name: str):  # type: ignore[no-untyp
 
 
 def committed(cluster: ReplicatedCluster, group: str, topic: str) -> int:
-    """The committed offset of partition 0; 0 if there is none, or no coordinator answers."""
+    """Return the committed offset of partition 0; 0 if there is none, or no coordinator responds."""
     with cluster.client(cluster.coordinator(group, CoordinatorType.GROUP)) as client:
         code, offset = committed_offset(client, group, topic, stable=True)
     return 0 if code else max(offset, 0)

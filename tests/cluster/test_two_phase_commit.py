@@ -1,6 +1,7 @@
-"""Two-phase commit over three brokers: coordinators are killed between prepare and complete, and as it ends (S120).
+"""Tests two-phase commit over three brokers: coordinators are killed between prepare and complete, and at the end of
+the transaction (S120).
 
-Between the two steps the application has no process at all, as after kill -9: only its stored data remain.
+Between the two steps the application has no process, as after a kill -9: only its stored data remain.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ def points(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CrashPoints]:
 def asking(
     chroots: Callable[[], str], tmp_path_factory: pytest.TempPathFactory, points: CrashPoints
 ) -> Iterator[ReplicatedCluster]:
-    """A cluster with two-phase commit, whose brokers ask at their fail points."""
+    """Yield a cluster with two-phase commit, whose brokers ask at their fail points."""
     directory = tmp_path_factory.mktemp("asking")
     settings = {"transaction.two.phase.commit.enable": "true"}
     with ReplicatedCluster(directory, chroots(), settings, fail_points=points.specification) as cluster:
@@ -100,8 +101,9 @@ def test_s120_coordinators_die_between_prepare_and_complete_and_while_it_ends(
 
 
 def has_content(cluster: ReplicatedCluster, topic: str, index: int, expected: list[str]) -> bool:
-    """Check the records of a partition's leader; a marker that is written twice, for another coordinator, counts
-    once."""
+    """Check the records at a partition's leader; a marker that is written twice, for another coordinator,
+    counts once.
+    """
     with cluster.client(cluster.until_led(topic, index).leader) as client:
         found = content(client, topic, index)
     return list(dict.fromkeys(found)) == expected

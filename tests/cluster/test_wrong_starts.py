@@ -1,8 +1,8 @@
-"""Every kind of wrong start, on real processes: it is refused with a message, or corrected with a message; never
-silent.
+"""Tests every kind of wrong start with real processes: a start is either refused or corrected, and a message always
+says so.
 
-Each mistake is made, then put right. Then every acknowledged record is there, at its offset, and the broker accepts
-more. Two brokers with one address are tested in another file.
+Each mistake is made, then corrected. After the correction every acknowledged record is in the log at its offset, and
+the broker accepts more records. Another file tests two brokers with the same address.
 """
 
 from __future__ import annotations
@@ -42,22 +42,22 @@ def kazoo(connect: str) -> Iterator[KazooClient]:
 
 
 class Scene(NamedTuple):
-    """A broker that has stopped, with its earlier state."""
+    """A stopped broker, with its earlier states."""
 
     broker: TwoDisks
     older: Path
-    """Its directories at the time when half of the records were written."""
+    """A copy of the broker's data directories from the time when half of the records were written."""
     foreign: Path
-    """A directory of another broker, of another cluster."""
+    """A data directory of another broker in another cluster."""
     ledger: Ledger
 
     def notes_where_it_is(self) -> None:
-        """Its directories were copied."""
+        """Let the broker record the paths of its directories, which were copied."""
         self.broker.start()
         self.broker.process.stop()
 
     def goes_on(self) -> None:
-        """It runs, has all records, and accepts more."""
+        """Check that the running broker has all records and accepts more."""
         self.ledger.check()
         self.ledger.write()
         self.ledger.check()
@@ -88,7 +88,7 @@ def with_a_past(process: BrokerProcess, directory: Path) -> Scene:
 
 def alone_at(directory: Path) -> BrokerProcess:
     process = BrokerProcess(directory / "log", SETTINGS)
-    process.settings.pop("zookeeper.connect", None)  # whichever settings the other tests have
+    process.settings.pop("zookeeper.connect", None)  # other tests may have set this
     return process
 
 
@@ -109,7 +109,7 @@ def past(tmp_path_factory: pytest.TempPathFactory) -> Scene:
 
 @pytest.fixture
 def alone(past: Scene, tmp_path: Path) -> Iterator[Scene]:
-    """A copy of the broker: each test begins with the same past."""
+    """Yield a copy of the broker, so that each test begins with the same past."""
     for each in (past.broker.a, past.broker.b):
         shutil.copytree(each, tmp_path / each.name)
     process = alone_at(tmp_path)
@@ -141,7 +141,7 @@ def test_s72_e41_a_broker_alone_starts_without_its_store(alone: Scene) -> None:
 
 def test_s71_a_broker_alone_starts_with_an_older_store(alone: Scene) -> None:
     shutil.copy(alone.older / "a" / "metadata.db", alone.broker.a)
-    alone.ledger.is_idempotent = False  # whether producer ids are reused is tested elsewhere
+    alone.ledger.is_idempotent = False  # other tests check whether producer ids are reused
     alone.is_right()
     assert "is older than" in alone.broker.said()
 
@@ -190,7 +190,7 @@ def test_s70_a_broker_alone_starts_with_a_directory_of_another_broker(alone: Sce
 
 
 def test_s70_a_broker_alone_starts_as_another_node(alone: Scene) -> None:
-    """meta.properties was edited in both directories, as for a clone."""
+    """meta.properties was edited in both directories, as for a clone of the broker."""
     files = {path: path.read_text() for path in (each / "meta.properties" for each in (alone.broker.a, alone.broker.b))}
     for path, text in files.items():
         assert "node.id=1\n" in text
@@ -231,7 +231,9 @@ def test_s70_a_broker_alone_starts_in_the_cluster_of_others(alone: Scene, zookee
 
 
 def test_s70_e41_a_broker_alone_moves_to_zookeeper(alone: Scene, zookeeper: str) -> None:
-    """This is not a mistake: it keeps everything. But it does not move back by mistake."""
+    """Moving to ZooKeeper is not a mistake: the broker keeps everything. The broker does not move back to a local store
+    by mistake.
+    """
     alone.broker.process.settings |= {"zookeeper.connect": zookeeper, **INTERNAL}
     alone.is_right()
     alone.broker.process.stop()
@@ -304,8 +306,9 @@ def test_s70_a_member_starts_with_another_order_and_a_new_disk(member: Scene) ->
 
 @pytest.mark.parametrize("how", ["missing", "empty"])
 def test_s73_a_member_starts_with_a_lost_directory(member: Scene, how: str) -> None:
-    """Partitions that may have been in it stay offline, also at the next start, and are back when the directory is
-    back."""
+    """Partitions that may have been in the lost directory stay offline, also at the next start, and return when the
+    directory returns.
+    """
     lost = member.broker.b
     gone = {int(path.name.rpartition("-")[2]) for path in lost.glob(f"{TOPIC}-*")}
     with member.broker.replaced(lost, None):
@@ -321,7 +324,7 @@ def test_s73_a_member_starts_with_a_lost_directory(member: Scene, how: str) -> N
 
 
 def served(client: RawClient) -> set[int]:
-    """The partitions of the topic for which the broker reports an end."""
+    """Return the partitions of the topic for which the broker reports an end offset."""
     found = set()
     for partition in range(PARTITIONS):
         with suppress(AssertionError):
@@ -365,7 +368,7 @@ def test_two_members_start_with_one_directory_or_one_id(member: Scene) -> None:
 
 
 class Three(NamedTuple):
-    """Three brokers that are up, and have all records."""
+    """Three running brokers that have all records."""
 
     cluster: ReplicatedCluster
     brokers: dict[int, TwoDisks]
@@ -380,14 +383,14 @@ class Three(NamedTuple):
         self.cluster.kill(1)
 
     def others_go_on(self) -> None:
-        """They have every acknowledged record, and accept more."""
+        """Check that the other two brokers have every acknowledged record and accept more."""
         for partition in range(PARTITIONS):
             self.cluster.until_led(TOPIC, partition, but_by=1)
         self.ledger.check()
         self.ledger.write()
 
     def is_right(self, *directories: Path) -> None:
-        """The broker comes back, all replicas are equal, and records are readable where it leads."""
+        """Check that the broker returns, that all replicas are equal, and that records are readable where it leads."""
         self.first.start(*directories)
         self.is_whole()
 
@@ -401,7 +404,7 @@ class Three(NamedTuple):
         self.ledger.check()
 
     def stored(self, node_id: int) -> tuple[object, ...]:
-        """The records of the topic on a broker's disks."""
+        """Return the records of the topic on a broker's disks."""
         places = [each for place in self.directories(node_id) for each in place.glob(f"{TOPIC}-?")]
         return tuple(digests(batches_in(place)) for place in sorted(places, key=lambda place: place.name))
 
@@ -463,7 +466,7 @@ def test_s70_one_broker_of_three_starts_with_swapped_and_reordered_disks(three: 
 
 @pytest.mark.parametrize("how", ["missing", "empty"])
 def test_s73_one_broker_of_three_starts_with_a_lost_directory(three: Three, how: str) -> None:
-    """It fetches everything again from the others."""
+    """The broker fetches everything again from the others."""
     three.kill()
     lost = three.first.b
     aside = lost.with_name("lost")
@@ -489,7 +492,7 @@ def test_s73_one_broker_of_three_starts_with_a_lost_directory(three: Three, how:
 
 
 def test_s73_e42_one_broker_of_three_starts_with_older_directories(three: Three) -> None:
-    """All of them go down, and the one with the older state starts first."""
+    """All brokers go down, and the one with the older state starts first."""
     three.kill()
     older = three.first.save("older")
     three.is_right()
@@ -519,7 +522,7 @@ def test_s70_two_brokers_of_three_start_with_exchanged_directories(three: Three)
 
 
 def test_one_broker_of_three_is_started_twice(three: Three) -> None:
-    """In one directory, and with one id."""
+    """The second start uses the same directory, and then the same broker id."""
     settings = {**three.first.process.settings, "listeners": "PLAINTEXT://127.0.0.1:0,PEER://127.0.0.1:0"}
     second = BrokerProcess(three.first.directory / "second", settings)
     second.data = three.first.b
@@ -545,11 +548,11 @@ def test_s70_e40_three_brokers_start_with_an_empty_zookeeper(three: Three, zooke
     three.is_whole()
 
 
-# --- a ZooKeeper that was put back from a backup
+# --- a ZooKeeper that was restored from a backup
 
 
 class Backups:
-    """The data of a separate ZooKeeper, while it is stopped."""
+    """Copies of the data of a separate ZooKeeper, made while it is stopped."""
 
     def __init__(self, ensemble: Ensemble, place: Path) -> None:
         self._ensemble = ensemble
@@ -594,13 +597,13 @@ def test_s70_a_member_starts_with_an_older_zookeeper(backups: Backups, tmp_path:
     process.stop()
     backups.put_back("older")
     process.settings["start.accept"] = accepted_by(broker.refused())
-    ledger.is_idempotent = False  # whether producer ids are reused is tested elsewhere
+    ledger.is_idempotent = False  # other tests check whether producer ids are reused
     member.is_right()
     process.kill()
 
 
 def test_s70_three_brokers_start_with_an_older_zookeeper(backups: Backups, tmp_path: Path) -> None:
-    """None of them starts; when the newest state is restored, all of them have all records."""
+    """No broker starts; after the newest state is restored, all of them have all records."""
     cluster = ReplicatedCluster(tmp_path, backups.connect, {**SETTINGS, "zookeeper.session.timeout.ms": "6000"})
     brokers = {node_id: TwoDisks(cluster.brokers[node_id], tmp_path / f"disks{node_id}") for node_id in BROKERS}
     ledger = Ledger(lambda: cluster.addresses)

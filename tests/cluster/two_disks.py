@@ -1,5 +1,6 @@
-"""A broker with two data directories, which tests remove, exchange and restore; and the required records of its
-topic."""
+"""A broker with two data directories, which tests remove, exchange and restore, and the records that its topic must
+have.
+"""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ T = TypeVar("T")
 
 TOPIC: Final = "ledger"
 PARTITIONS: Final = 4
-"""Enough that each data directory has some of them."""
+"""The number of partitions, enough that each data directory has some of them."""
 OLD_MS: Final = 1_600_000_000_000
-"""The time of all records: by the default settings each would be deleted at once."""
+"""The timestamp of all records in ms; with default settings each record would be deleted immediately."""
 SETTINGS: Final = {"log.retention.check.interval.ms": "200"}
 
 
 class TwoDisks:
-    """One broker with two data directories. Its log is next to its directories."""
+    """One broker with two data directories. The broker's log file is beside its data directories."""
 
     def __init__(self, process: BrokerProcess, directory: Path) -> None:
         self.process = process
@@ -36,7 +37,7 @@ class TwoDisks:
         self.use(self.a, self.b)
 
     def use(self, *directories: Path) -> BrokerProcess:
-        """The value of `log.dirs` from now on."""
+        """Set `log.dirs` for the next start."""
         self.process.data = Path(",".join(map(str, directories)))
         return self.process
 
@@ -44,13 +45,13 @@ class TwoDisks:
         self.use(*(directories or (self.a, self.b))).start()
 
     def refused(self, *directories: Path) -> str:
-        """The message of a start that is refused; nothing in its directories has changed."""
+        """Start the broker, which must refuse and change nothing in its directories, and return its message."""
         directories = directories or (self.a, self.b)
         before = content(directories)
         self.use(*directories)
         with pytest.raises(AssertionError, match="the broker ended"):
             self.process.start()
-        self.process.kill()  # the process has ended, its pipe has not
+        self.process.kill()  # the process has ended, its pipe is still open
         assert content(directories) == before
         return self.process.log.read_text().rpartition("cannot start: ")[2]
 
@@ -58,7 +59,7 @@ class TwoDisks:
         return self.process.log.read_text()
 
     def save(self, name: str) -> Path:
-        """A copy of both directories as they are."""
+        """Copy both directories as they are, and return the path of the copy."""
         target = self.directory / name
         for each in (self.a, self.b):
             shutil.copytree(each, target / each.name)
@@ -66,7 +67,7 @@ class TwoDisks:
 
     @contextmanager
     def replaced(self, directory: Path, by: Path | None) -> Iterator[None]:
-        """`directory` is another one for a while: a copy of `by`, an empty one without."""
+        """Replace `directory` temporarily: by a copy of `by`, or by an empty directory if `by` is None."""
         aside = directory.with_name(f"{directory.name}.aside")
         directory.rename(aside)
         try:
@@ -78,8 +79,9 @@ class TwoDisks:
 
 
 def content(directories: Iterable[Path]) -> dict[Path, bytes]:
-    """The contents of all files except the lock, which names its holder, and the store's -shm, which contains no
-    data."""
+    """Return the contents of all files except the lock, which names its holder, and the store's -shm, which contains no
+    data.
+    """
     files = [path for each in directories for path in each.rglob("*") if path.is_file()]
     return {path: path.read_bytes() for path in files if path.name != ".lock" and not path.name.endswith("-shm")}
 
@@ -92,7 +94,7 @@ def swap(first: Path, second: Path) -> None:
 
 
 def accepted_by(refusal: str) -> str:
-    """The value of `start.accept` that the message names; of several, all."""
+    """Return the value of `start.accept` that the message names; if it names several values, all of them."""
     return re.findall(r"start\.accept=([a-z0-9:,-]+)", refusal)[-1]
 
 
@@ -127,7 +129,7 @@ class Ledger:
         self._run(write())
 
     def check(self) -> None:
-        """Every acknowledged record is there, at its offset, and no other record."""
+        """Check that every acknowledged record is in the log at its offset, and no other record."""
 
         async def read() -> dict[int, list[bytes]]:
             found: dict[int, list[bytes]] = {partition: [] for partition in self.acknowledged}

@@ -1,11 +1,11 @@
-"""Fixtures of the tests that need a live broker process.
+"""Fixtures for the tests that need a live broker process.
 
-`ONCELOG_TEST_ADDRESS=host:port` runs the foreign clients' tests against another running broker, such as Apache Kafka:
-they test Kafka's behaviour, not ours.
+`ONCELOG_TEST_ADDRESS=host:port` runs the foreign clients' tests against another running broker, such as Apache Kafka,
+because these tests check Kafka's behaviour, not oncelog's.
 
-`ONCELOG_TEST_BROKERS=3` runs them against three brokers that keep three replicas of each partition.
+`ONCELOG_TEST_BROKERS=3` runs these tests against three brokers that keep three replicas of each partition.
 
-`ONCELOG_TEST_METADATA=zookeeper` makes all brokers keep their metadata in ZooKeeper: their behaviour is the same.
+`ONCELOG_TEST_METADATA=zookeeper` makes all brokers keep their metadata in ZooKeeper, with the same behaviour.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ MEMORY_DISK_ROOM = 1 << 30
 
 FOREIGN_ADDRESS = os.environ.get("ONCELOG_TEST_ADDRESS")
 IN_ZOOKEEPER = os.environ.pop("ONCELOG_TEST_METADATA", "") == "zookeeper"
-"""Popped: brokers would take it for a setting."""
+"""The variable is removed from the environment, because brokers would interpret it as a setting."""
 
 
 @pytest.fixture(scope="session", autouse=IN_ZOOKEEPER)
@@ -58,7 +58,7 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One broker for all tests of a module: each test uses topics of its own."""
+    """One broker for all tests of a module; each test uses its own topics."""
     process = BrokerProcess(tmp_path_factory.mktemp("broker") / "data", {"log.segment.bytes": "1048576"})
     with process:
         yield process
@@ -67,7 +67,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 @pytest.fixture(scope="module")
 def address(request: pytest.FixtureRequest) -> str:
-    """Where the foreign clients find a broker."""
+    """The address of the broker that the foreign clients use."""
     if FOREIGN_ADDRESS:
         return FOREIGN_ADDRESS
     if is_asked_for(BROKERS):
@@ -85,14 +85,14 @@ def raw(broker: BrokerProcess) -> Iterator[RawClient]:
 
 @pytest.fixture(scope="module")
 def unguarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One broker for all tests of a module, on which transactions may hang."""
+    """One broker for all tests of a module, on which transactions can hang."""
     with unguarded_broker(tmp_path_factory.mktemp("unguarded") / "data") as process:
         yield process
 
 
 @pytest.fixture
 def in_a_file() -> None:
-    """For tests about the file in which a broker alone keeps its metadata."""
+    """For tests about the file in which a single broker keeps its metadata."""
     if IN_ZOOKEEPER:
         pytest.skip("in this run no broker keeps its metadata in a file")
 
@@ -111,7 +111,7 @@ def group() -> str:
 
 @pytest.fixture
 def broker_factory(tmp_path: Path) -> Iterator[BrokerFactory]:
-    """Brokers of a test's own: `broker_factory(settings)`; they are stopped when the test ends."""
+    """Yield `broker_factory(settings)`, which creates brokers for one test; they are stopped when the test ends."""
     started: list[BrokerProcess] = []
 
     def make(settings: dict[str, str] | None = None, data: Path | None = None) -> BrokerProcess:
@@ -127,7 +127,9 @@ def broker_factory(tmp_path: Path) -> Iterator[BrokerFactory]:
 
 @pytest.fixture
 def undisturbed_directory(tmp_path: Path) -> Iterator[Path]:
-    """In memory, if possible: a test that measures waits would also measure the effect of other tests on the disk."""
+    """A data directory in memory, if possible, because a test that measures waits would otherwise also measure what
+    other tests do to the disk.
+    """
     try:
         has_room = shutil.disk_usage(MEMORY_DISK).free >= MEMORY_DISK_ROOM
     except OSError:
@@ -141,7 +143,9 @@ def undisturbed_directory(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def sabotage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """`sabotage(code)`: the brokers that this test starts from now on run `code` before anything else; "" for none."""
+    """Yield `sabotage(code)`: brokers that this test starts afterwards run `code` before anything else; ""
+    means none.
+    """
 
     def set_code(code: str) -> None:
         directory = tmp_path / "sabotage"
@@ -172,10 +176,11 @@ Partition.append = append_where_enough_are_in_sync
 
 @pytest.fixture
 def too_few_in_sync(tmp_path: Path, sabotage: Callable[[str], None]) -> Callable[[str, bool], None]:
-    """`too_few_in_sync(topic, True)`: behave as if the topic had followers, and too few were in sync, until it is
-    called with False.
+    """Yield `too_few_in_sync(topic, True)`, which makes brokers behave as if the topic had too few in-sync replicas,
+    until it is called with False.
 
-    For brokers that this test starts. A single broker never has too few: no more are needed than exist.
+    `too_few_in_sync` affects the brokers that this test starts. A single broker itself never has too few in-sync
+    replicas, since it requires no more replicas than exist.
     """
     directory = tmp_path / "too-few-in-sync"
     directory.mkdir()

@@ -1,6 +1,7 @@
-"""To import it makes the modules of clients/, programs/ and cases/ importable by their names alone.
+"""Importing this module makes the modules of clients/, programs/ and cases/ importable by their own names.
 
-Every program with tests/integration on its path imports it first: a conftest.py, or the package of a long program.
+Every program with tests/integration on its path imports this module first: a conftest.py, or the package of a long
+program.
 """
 
 from __future__ import annotations

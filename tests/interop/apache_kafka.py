@@ -1,6 +1,6 @@
-"""Apache Kafka itself: one node that is broker and controller (KRaft), on loopback, with a small heap.
+"""Runs Apache Kafka itself: one node that is broker and controller (KRaft), on loopback, with a small heap.
 
-A JVM needs much memory, so one process runs at a time per fixture, started by us and stopped by its own pid.
+A JVM needs much memory, so each fixture runs one process at a time, which is stopped by its process id.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ SETTINGS = {
 
 
 class ApacheKafka:
-    """`start` formats the directory where it is empty, and returns when Kafka answers. Raises maven.Unavailable."""
+    """`start` formats the directory if it is empty, and returns when Kafka responds. Raises maven.Unavailable."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class ApacheKafka:
         *,
         has_logins: bool = False,
     ) -> None:
-        """`has_logins`: it also has a listener SASL_PLAINTEXT, at `sasl_port`."""
+        """With `has_logins` Kafka also has a SASL_PLAINTEXT listener, at `sasl_port`."""
         need("java")
         self._has_logins = has_logins
         self.sasl_port = 0
@@ -81,8 +81,9 @@ class ApacheKafka:
         return self._process.pid
 
     def tool(self, name: str, arguments: Sequence[str]) -> str:
-        """The output of one of Kafka's command-line tools; `name` is its class. Raises AssertionError where it
-        fails."""
+        """Run one of Kafka's command-line tools, and return its output; `name` is the tool's class. Raises
+        AssertionError if the tool fails.
+        """
         options = ("-Xmx64m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *QUIET)
         result = subprocess.run(
             ["java", *options, "-cp", self._class_path, name, *arguments], capture_output=True, text=True, check=False
@@ -121,7 +122,7 @@ class ApacheKafka:
         return self
 
     def _wait_until_it_listens(self) -> None:
-        """Wait until Kafka has opened its listener, which it does only when it can serve."""
+        """Wait until Kafka has opened its listener, which happens only when it can serve requests."""
         deadline = time.monotonic() + START_SECONDS
         while time.monotonic() < deadline and self.is_running:
             try:
@@ -134,7 +135,7 @@ class ApacheKafka:
         raise AssertionError(f"Apache Kafka {self.release} did not start: {self.log.read_text()[-3000:]}")
 
     def stop(self) -> None:
-        """Stop in an orderly way."""
+        """Stop Kafka in an orderly way."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         try:

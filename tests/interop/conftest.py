@@ -1,5 +1,6 @@
-"""Java's kafka-clients, kafkajs and Apache Kafka's broker, fetched, built and started; skipped where their tools or
-registries are missing."""
+"""Fetches, builds and starts Java's kafka-clients, kafkajs and Apache Kafka's broker; tests are skipped if their tools
+or registries are missing.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +36,9 @@ T = TypeVar("T")
 
 @pytest.fixture(scope="session")
 def address(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where the clients find brokers; `ONCELOG_TEST_ADDRESS` and `ONCELOG_TEST_BROKERS` as for `tests/integration`."""
+    """The address of the brokers that the clients use; `ONCELOG_TEST_ADDRESS` and `ONCELOG_TEST_BROKERS` work as in
+    `tests/integration`.
+    """
     if foreign := os.environ.get("ONCELOG_TEST_ADDRESS"):
         yield foreign
         return
@@ -55,7 +58,7 @@ def topic() -> str:
 
 @pytest.fixture(scope="session", params=RELEASES)
 def apache_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    """Apache Kafka of one release: one process for all tests, each of which uses topics of its own."""
+    """Apache Kafka of one release: one process for all tests, each of which uses its own topics."""
     data = tmp_path_factory.mktemp("apache") / "data"
     with or_skip(lambda: ApacheKafka(request.param, data)) as kafka:
         yield kafka
@@ -63,7 +66,9 @@ def apache_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture
 def broker_factory(tmp_path: Path) -> Iterator[BrokerFactory]:
-    """Our brokers, a test's own: `broker_factory(settings, data)`; they are stopped when the test ends."""
+    """Yield `broker_factory(settings, data)`, which creates oncelog brokers for one test; they are stopped when the
+    test ends.
+    """
     started: list[BrokerProcess] = []
 
     def make(settings: dict[str, str] | None = None, data: Path | None = None) -> BrokerProcess:
@@ -81,7 +86,7 @@ def broker_factory(tmp_path: Path) -> Iterator[BrokerFactory]:
 def java(
     request: pytest.FixtureRequest, address: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[LineClient]:
-    """Java's client of one release, compiled against it."""
+    """Java's client of one release, with a program that is compiled against it."""
     or_skip(lambda: need("java", "javac", "mvn"))
     libraries = or_skip(lambda: jars(HERE / "java" / "pom.xml", request.param, "java"))
     source = HERE / "java" / "InteropClient.java"
@@ -112,7 +117,7 @@ def kafkajs(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     shutil.copy(HERE / "node" / "interop_client.js", directory)
     log = tmp_path_factory.mktemp("node") / "client.log"
     client = LineClient("kafkajs", ["node", str(directory / "interop_client.js"), address], log)
-    client.compressions = (None, "gzip", "snappy", "zstd")  # its lz4 needs a compiler
+    client.compressions = (None, "gzip", "snappy", "zstd")  # lz4 of this client needs a compiler
     client.sends_null_headers = False
     yield client
     client.close()

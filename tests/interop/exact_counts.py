@@ -1,5 +1,6 @@
-"""The input of the Streams applications of `streams_app.py`, and the check that each of their counts and copies is
-exact."""
+"""Writes the input of the Streams applications of `streams_app.py`, and checks that each of their counts and copies is
+exact.
+"""
 
 from __future__ import annotations
 
@@ -17,11 +18,11 @@ LINE_EVERY_SECONDS = 0.04
 WAIT_SECONDS = 90.0
 
 Copies = dict[str, list[str]]
-"""The lines of each key, in order: each key stands for one partition of the source."""
+"""Key -> its lines in order; each key stands for one partition of the source."""
 
 
 class LineWriter:
-    """Writes lines until it is stopped, each once: librdkafka, idempotent, with acks=all."""
+    """Writes each line once until it is stopped, with librdkafka, idempotently and with acks=all."""
 
     def __init__(self, address: str, topic: str, every_seconds: float = LINE_EVERY_SECONDS) -> None:
         self._every_seconds = every_seconds
@@ -32,8 +33,8 @@ class LineWriter:
             {
                 "bootstrap.servers": address,
                 "enable.idempotence": True,
-                # With several under way it begins a new epoch for all partitions because of one, and sends again what
-                # the others had.
+                # With several requests in flight, librdkafka begins a new epoch for all partitions after one error, and
+                # sends again what other partitions already have.
                 "max.in.flight": 1,
                 "delivery.timeout.ms": 110_000,
                 "log_level": 0,
@@ -60,7 +61,7 @@ class LineWriter:
             self.failed.append(str(error))
 
     def stop(self) -> None:
-        """Return when all are acknowledged."""
+        """Stop writing; return when all lines are acknowledged."""
         self.give_up()
         self._thread.join()
         left = self._producer.flush(WAIT_SECONDS)
@@ -76,7 +77,7 @@ class LineWriter:
 
 
 class Reader:
-    """Reads committed records, from the beginning, of all partitions of a topic."""
+    """Reads committed records from the beginning of all partitions of a topic."""
 
     def __init__(self, address: str, topic: str) -> None:
         self.read: Copies = defaultdict(list)
@@ -102,7 +103,7 @@ class Reader:
         return consumer
 
     def read_on(self) -> int:
-        """Read more records. Returns how many there are so far."""
+        """Read more records, and return the total number of records read so far."""
         for message in self._consumer.consume(1000, 0.2):
             if message.error() is not None:
                 assert message.error().code() == KafkaError._PARTITION_EOF, message.error()
@@ -118,7 +119,7 @@ class Reader:
         eventually(lambda: self.read_on() >= wanted, f"{count} more are committed", WAIT_SECONDS)
 
     def to_the_end(self, ends: dict[int, int]) -> None:
-        """Read up to these high watermarks: no transaction is open any more."""
+        """Read up to these high watermarks, when no transaction is open any more."""
 
         def is_there() -> bool:
             self.read_on()
@@ -127,7 +128,7 @@ class Reader:
         eventually(is_there, f"all is read up to {ends}", WAIT_SECONDS)
 
     def read_anew(self) -> None:
-        """Continue from the present position with a new consumer."""
+        """Replace the consumer, and continue from the present position."""
         close_or_leave(self._consumer)
         self._consumer = self._open()
 
@@ -143,7 +144,7 @@ def high_watermarks(address: str, topic: str) -> dict[int, int]:
 
 
 def check(address: str, writer: LineWriter) -> None:
-    """Read anew, from the beginning to the end."""
+    """Read the copies and counts again from the beginning to the end, and check them."""
     for name, expected in (
         ("copies", writer.lines),
         ("counts", {word: [str(n + 1) for n in range(count)] for word, count in writer.counts.items()}),

@@ -1,10 +1,10 @@
-"""The configuration keys of Java's consumer and producer, as Kafka's own classes print them.
+"""Lists the configuration keys of Java's consumer and producer, as Kafka's own classes print them.
 
-python -m tests.interop.kafka_client_keys    writes tests/data/kafka_client_keys.json anew; fetches jars with Maven
+python -m tests.interop.kafka_client_keys writes tests/data/kafka_client_keys.json again; fetches jars with Maven
 
-The table has each key that any of these releases has. After a new release of Kafka add it to RELEASES, run this, and
-give what is new an answer in `oncelog_pipeline/options/connector.py`. `tests/unit/pipeline/options/test_connector.py`
-compares the two.
+The table contains each key that any of these releases has. After a new release of Kafka, add it to RELEASES, run this
+program, and handle each new key in `oncelog_pipeline/options/connector.py`.
+`tests/unit/pipeline/options/test_connector.py` compares the table with that module.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final
 
 RELEASES: Final = ("3.9.1", "4.1.0", "4.3.1")
-"""Releases of kafka-clients: those of Spark's connectors of 4.x, and later ones."""
+"""Releases of kafka-clients: those that Spark's connectors 4.x use, and later ones."""
 CLASSES: Final = {
     "consumer": "org.apache.kafka.clients.consumer.ConsumerConfig",
     "producer": "org.apache.kafka.clients.producer.ProducerConfig",
@@ -29,7 +29,7 @@ KEY: Final = re.compile(r'<h4><a id="(?:consumer|producer)configs_([^"]+)"|<h4><
 
 
 def keys(release: str) -> dict[str, list[str]]:
-    """By the kind of client. Raises Unavailable where Java, Maven or a jar cannot be had."""
+    """Return the keys by the kind of client. Raises Unavailable if Java, Maven or a jar is not available."""
     sys.path[:0] = [str(Path(__file__).parent)]
     from maven import BUILD, fetch, need
 
@@ -45,7 +45,7 @@ def keys(release: str) -> dict[str, list[str]]:
 
 
 def printed(class_path: str, name: str) -> list[str]:
-    """What the class prints of itself as HTML, its keys sorted."""
+    """Return the keys that the class prints as HTML, sorted."""
     shown = subprocess.run(["java", "-cp", class_path, name], capture_output=True, text=True, check=True).stdout
     return sorted({first or second for first, second in KEY.findall(shown)})
 

@@ -1,5 +1,6 @@
-"""A history for comparing brokers: topics of every kind, written to Apache Kafka, and the responses of a broker that
-serves them."""
+"""Writes topics of every kind to Apache Kafka, and reads the responses of a broker that serves them, so that brokers
+can be compared.
+"""
 
 from __future__ import annotations
 
@@ -22,33 +23,38 @@ GROUP: Final = "a group of the history"
 PARTITIONS: Final = 3
 WEEK_MS: Final = "604800000"
 SETTINGS: Final = {"log.flush.start.offset.checkpoint.interval.ms": "200", "log.initial.task.delay.ms": "500"}
-"""Settings of the Apache Kafka to which it is written: by default a kill loses what DeleteRecords did in the last
-minute."""
+"""Settings of the Apache Kafka to which the history is written: with its defaults a kill loses the DeleteRecords of the
+last minute.
+"""
 TINY_SEGMENTS: Final = {"segment.index.bytes": "64", "index.interval.bytes": "0"}
-"""A segment is full when its index is, here after a handful of batches: Kafka 4 has no smaller segments otherwise."""
+"""Settings with which a segment is full when its index is, here after a few batches, because Kafka 4 allows no smaller
+segments otherwise.
+"""
 EARLIEST, LATEST, MAX_TIMESTAMP = -2, -1, -3
 
 
 def compressible(base_ms: int, count: int = 20) -> list[Record]:
-    """Records 10 ms apart; librdkafka compresses a batch only where that makes it smaller."""
+    """Return records 10 ms apart that can be compressed, because librdkafka compresses a batch only if it becomes
+    smaller.
+    """
     return [Record(b"v%d " % index * 40, timestamp_ms=base_ms + 10 * index) for index in range(count)]
 
 
 @dataclass
 class Partition:
-    """All that a broker serves of one partition."""
+    """Everything that a broker returns for one partition."""
 
     begin: int
     end: int
     raw: bytes
-    """The batches, byte for byte, as Fetch gave them."""
+    """The batches, byte for byte, as Fetch returned them."""
     records: list[Received]
     by_time: dict[int, tuple[int, int]]
-    """Timestamp asked for -> (offset, timestamp) found; the negative ones are ListOffsets' special cases."""
+    """Requested timestamp -> (offset, timestamp) found; negative timestamps are ListOffsets' special cases."""
 
 
 def write(address: str) -> list[tuple[str, int]]:
-    """Write the history; the partitions it consists of."""
+    """Write the history, and return its partitions."""
     client = Librdkafka(address)
     try:
         topics = [
@@ -68,7 +74,7 @@ def write(address: str) -> list[tuple[str, int]]:
 
 
 def _codecs(client: Librdkafka) -> list[str]:
-    """Batches compressed by librdkafka and kept, and batches compressed by the broker itself."""
+    """Write batches that librdkafka compresses and the broker keeps, and batches that the broker compresses itself."""
     names = []
     for compression in COMPRESSIONS:
         kept = f"sent-{compression or 'plain'}"
@@ -102,13 +108,15 @@ def _append_time(client: Librdkafka) -> str:
 
 def _idempotent(client: Librdkafka) -> str:
     client.create_topic("idempotent")
-    for _ in range(2):  # two producer ids
+    for _ in range(2):  # two producers, and thus two producer ids
         client.produce("idempotent", timed_records(now_ms()), idempotent=True)
     return "idempotent"
 
 
 def _transactions(client: Librdkafka) -> str:
-    """Transactions that are committed, aborted, concurrent, over several segments; one is left open."""
+    """Write transactions that are committed, aborted, concurrent, or span several segments, and one that
+    remains open.
+    """
     client.create_topic("transactions", configs=TINY_SEGMENTS)
     producers = [
         client.producer(**{"transactional.id": f"writer-{index}", "transaction.timeout.ms": 900_000})
@@ -146,7 +154,7 @@ def _compacted(client: Librdkafka) -> str:
             compression=COMPRESSIONS[batch % 5],
         )
     eventually(lambda: len(_all_records(client, [("compacted", 0)])["compacted", 0]) < 60, "Kafka has compacted")
-    # From now on it must stay as it is, or nothing could be compared with it.
+    # From now on the compacted topic must not change, because nothing could be compared with it otherwise.
     client.alter_configs_incrementally("compacted", [("min.compaction.lag.ms", AlterConfigOpType.SET, WEEK_MS)])
     count, stable_since = 0, time.monotonic()
     while time.monotonic() - stable_since < 1:
@@ -175,7 +183,7 @@ def _committed_offsets(client: Librdkafka) -> None:
 
 
 def served(address: str, partitions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], Partition]:
-    """The responses of the broker about them."""
+    """Return the broker's responses about these partitions."""
     client = Librdkafka(address)
     try:
         records = _all_records(client, partitions)
@@ -196,7 +204,7 @@ def _served(raw: RawClient, topic: str, partition: int, records: list[Received])
 
 
 def _all_bytes(raw: RawClient, topic: str, partition: int, begin: int, end: int) -> bytes:
-    """Fetch one response at a time, each beginning where the last one ended."""
+    """Fetch one response after another, each from the end of the previous one, and return all bytes."""
     parts = []
     while begin < end:
         asked = FetchRequest.FetchTopic
@@ -223,7 +231,7 @@ def _all_bytes(raw: RawClient, topic: str, partition: int, begin: int, end: int)
 def _all_records(
     client: Librdkafka, partitions: Sequence[tuple[str, int]], isolation: str = "read_uncommitted"
 ) -> dict[tuple[str, int], list[Received]]:
-    """From the beginning to the end."""
+    """Return all records of these partitions, from the beginning to the end."""
     consumer: Consumer = client.consumer(
         **{"enable.partition.eof": True, "isolation.level": isolation, "auto.offset.reset": "earliest"}
     )
@@ -245,7 +253,7 @@ def _all_records(
 
 
 def committed_records(address: str, topic: str, partition: int) -> list[Received]:
-    """What a reader with isolation level read_committed gets."""
+    """Return the records that a read_committed consumer gets."""
     client = Librdkafka(address)
     try:
         return _all_records(client, [(topic, partition)], "read_committed")[topic, partition]

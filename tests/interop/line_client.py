@@ -1,7 +1,9 @@
-"""A client in another language: a child process that takes commands as tab-separated lines and answers with lines.
+"""A client in another language: a child process that reads commands as tab-separated lines and writes its results as
+lines.
 
-Bytes travel as base64, "-" is null. The answer to each command ends with the line "done"; a line "error", code, text
-before it is the client's refusal. The children are `java/InteropClient.java` and `node/interop_client.js`.
+Bytes are sent as base64; "-" means null. The result of each command ends with the line "done"; before it, a line with
+"error", code and text means that the client has refused the command. The child programs are `java/InteropClient.java`
+and `node/interop_client.js`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ ANSWER_SECONDS = 60.0
 
 
 class LineClient(ForeignClient):
-    """`command` starts the child; its standard error goes to `log`."""
+    """`command` starts the child, whose standard error is written to `log`."""
 
     def __init__(self, name: str, command: Sequence[str], log: Path) -> None:
         self.name = name
@@ -42,7 +44,7 @@ class LineClient(ForeignClient):
         self._child.stdout.close()
 
     def _ask(self, *words: object, lines: Sequence[str] = ()) -> list[list[str]]:
-        """The answer's lines as words."""
+        """Send a command, and return the lines of the result as words."""
         assert self._child.stdin is not None
         text = "\n".join(["\t".join(map(str, words)), *lines]) + "\n"
         self._child.stdin.write(text.encode())
@@ -129,7 +131,7 @@ class LineClient(ForeignClient):
         return None if offset == "-" else int(offset)
 
     def partition_for(self, key: bytes, partitions: int) -> int:
-        return int((murmur2(key) & 0x7FFFFFFF) % partitions)  # as Java's, which the others follow
+        return int((murmur2(key) & 0x7FFFFFFF) % partitions)  # like Java's partitioner
 
     def create_topic(
         self,

@@ -1,4 +1,6 @@
-"""Java libraries by their Maven coordinates, kept in `build/interop`. The registry is Maven's business."""
+"""Fetches Java libraries by their Maven coordinates into `build/interop`. Maven's own configuration determines the
+registry.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ FETCH_SECONDS = 300
 
 
 class Unavailable(Exception):
-    """A program or a registry is out of reach, so the tests that need it cannot run here. The message says which."""
+    """A program or a registry is not available, so the tests that need it cannot run here. The message says which one
+    is missing.
+    """
 
 
 def need(*programs: str) -> None:
@@ -24,7 +28,9 @@ def need(*programs: str) -> None:
 
 
 def fetch(command: Sequence[str], what: str) -> None:
-    """Run what fetches something. A half-made directory is no harm, the next run goes on. Raises Unavailable."""
+    """Run a command that downloads something. An incomplete directory is harmless, because the next run continues.
+    Raises Unavailable.
+    """
     try:
         result = subprocess.run(command, capture_output=True, text=True, timeout=FETCH_SECONDS, check=False)
     except subprocess.TimeoutExpired:
@@ -35,7 +41,9 @@ def fetch(command: Sequence[str], what: str) -> None:
 
 
 def jars(pom: Path, release: str, what: str) -> Path:
-    """The directory with the jars of `pom`, and all they need, of one release of Kafka. Raises Unavailable."""
+    """Return the directory with the jars that `pom` names, and their dependencies, for one release of Kafka. Raises
+    Unavailable.
+    """
     directory = BUILD / f"{what}-{release}"
     complete = directory / ".complete"
     if not complete.exists():

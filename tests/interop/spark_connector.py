@@ -1,4 +1,6 @@
-"""Spark's own Kafka connector: its jars, by their Maven coordinates, without what PySpark has."""
+"""Fetches the jars of Spark's own Kafka connector by their Maven coordinates, without those that PySpark
+already has.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +10,18 @@ from typing import Final
 from maven import BUILD, Unavailable, fetch, need
 
 RELEASES: Final = ("4.3.0", "4.2.1", "4.2.0", "4.1.4", "4.0.0")
-"""The newest first: not each of them is in every registry. PySpark 4.3 can use them all, but for the stream source of
-older ones."""
+"""Releases of the connector, the newest first, since not every registry has each of them. PySpark 4.3 can use all of
+them, except the stream source of older releases.
+"""
 KAFKA_CLIENTS: Final = "3.9.1"
 POOL: Final = "2.12.0"
 COPY: Final = "org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy"
 
 
 def connector() -> list[Path]:
-    """The jars of a release that was fetched before, else of the newest that there is. Raises Unavailable."""
+    """Return the jars of a release that was fetched before, or else of the newest available release. Raises
+    Unavailable.
+    """
     for release in RELEASES:
         if all(jar.exists() for jar in _jars(release).values()):
             return list(_jars(release).values())
@@ -39,7 +44,7 @@ def _fetched(release: str) -> list[Path]:
 
 
 def _jars(release: str) -> dict[str, Path]:
-    """By their coordinates."""
+    """Return the jars by their Maven coordinates."""
     directory = BUILD / f"spark-connector-{release}"
     coordinates = (
         f"org.apache.spark:spark-sql-kafka-0-10_2.13:{release}",

@@ -1,9 +1,12 @@
-"""Instances of the Kafka Streams applications in `streams/CountAndCopy.java`: processes, started and killed at will."""
+"""Starts and kills instances of the Kafka Streams applications in `streams/CountAndCopy.java`, each of which is a
+process.
+"""
 
 from __future__ import annotations
 
 import signal
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 
 from maven import BUILD, HERE, jars, need
@@ -15,7 +18,9 @@ STOP_SECONDS = 60
 
 
 def class_path(release: str) -> str:
-    """The applications, compiled against one release of Kafka Streams. Raises maven.Unavailable."""
+    """Return the class path of the applications, compiled against one release of Kafka Streams. Raises
+    maven.Unavailable.
+    """
     need("java", "javac", "mvn")
     libraries = jars(HERE / "streams" / "pom.xml", release, "streams")
     classes = BUILD / f"streams-classes-{release}"
@@ -32,11 +37,14 @@ def class_path(release: str) -> str:
 
 
 class StreamsInstance:
-    """One process of both applications. Its state is of the process alone, as after the loss of a machine's disk."""
+    """One process that runs both applications. The state of an instance is lost with its process, as after the loss of
+    a machine's disk. `settings` replace those of the program; a setting with an empty value is removed.
+    """
 
-    def __init__(self, path: str, address: str, prefix: str, directory: Path) -> None:
+    def __init__(self, path: str, address: str, prefix: str, directory: Path, settings: Mapping[str, str] = {}) -> None:
         self.log = directory / "streams.log"
         self._command = ["java", *SMALL_JVM, QUIET, "-cp", path, "CountAndCopy", address, prefix]
+        self._settings = [f"{key}={value}" for key, value in settings.items()]
         self._directory = directory
         self._starts = 0
         self._process: subprocess.Popen[bytes] | None = None
@@ -46,7 +54,7 @@ class StreamsInstance:
         self._directory.mkdir(exist_ok=True)
         state = self._directory / f"state{self._starts}"
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen([*self._command, str(state)], stdout=log, stderr=log)
+            self._process = subprocess.Popen([*self._command, str(state), *self._settings], stdout=log, stderr=log)
 
     @property
     def is_running(self) -> bool:
@@ -59,7 +67,7 @@ class StreamsInstance:
         self._process.wait()
 
     def stop(self) -> None:
-        """In an orderly way: what it has begun it commits or aborts."""
+        """Stop the process in an orderly way: it commits or aborts the transactions that it has begun."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
         try:

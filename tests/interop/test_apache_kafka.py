@@ -1,4 +1,6 @@
-"""Clients against Apache Kafka itself: ours, and librdkafka to see that the contract asks for Kafka's behaviour."""
+"""Runs the client contract against Apache Kafka itself: with oncelog's client, and with librdkafka, which shows that
+the contract requires Kafka's behaviour.
+"""
 
 from __future__ import annotations
 

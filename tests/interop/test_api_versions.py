@@ -1,7 +1,7 @@
-"""The version ranges that we advertise, beside those of a real broker.
+"""Compares the version ranges that oncelog advertises with those of a real broker.
 
-Ours are a 4.3 broker's (semantics, section 3): an older broker's maxima may be lower, and before 4.0 its minima too,
-since 4.0 took the oldest versions away.
+oncelog's ranges are those of a 4.3 broker (semantics, section 3). An older broker's maxima may be lower, and before 4.0
+its minima, too, since 4.0 removed the oldest versions.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest
 
 REMOVED_IN_4 = {"3.9.1": True, "4.1.0": False}
-"""Whether a release still serves what 4.0 removed."""
+"""Release -> whether it still serves the versions that 4.0 removed."""
 
 
 def advertised(port: int) -> dict[int, tuple[int, int]]:

@@ -1,4 +1,4 @@
-"""What librdkafka wrote, Java and kafkajs read, and the other way round, with every codec."""
+"""Tests that Java and kafkajs read the records of librdkafka, and vice versa, with every codec."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def librdkafka(address: str) -> Iterator[Librdkafka]:
 
 def write_and_read(writer: ForeignClient, reader: ForeignClient, topic: str, compression: str | None) -> None:
     writer.create_topic(topic)
-    # What the reader's library cannot hold it cannot be asked to read.
+    # The records must be limited to those that the reader's library supports.
     records = varied_records(writer if not writer.sends_null_headers else reader, 24)
     writer.produce(topic, records, compression=compression)
     received = reader.consume(topic, len(records))

@@ -1,7 +1,8 @@
-"""Apache Kafka's own command line tools against three brokers: the list is `tools.toml`, in its order.
+"""Runs Apache Kafka's own command line tools against three brokers; the list is `tools.toml`, in its order.
 
-One test plays them all, as each finds what those before have left; it names every command that ended otherwise than the
-list says, and keeps what they wrote in `tools.txt` of its directory. Its outcome is docs/reference/tools.md.
+One test runs all commands, because each depends on the results of those before it. The test names every command that
+ended otherwise than the list says, and writes their output to `tools.txt` in its directory. docs/reference/tools.md
+shows its outcome.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from oncelog_protocol.messages.metadata import MetadataRequest
 LIST: dict[str, Any] = tomllib.loads((Path(__file__).parent / "tools.toml").read_text())
 AGAIN_SECONDS = 60.0
 READING = {"--describe", "--list", "describe", "describe-producers", "list"}
-"""Commands with these words only read: they are repeated, as a broker learns of other brokers' changes a moment
+"""Commands with these words only read; they are repeated, because a broker learns of other brokers' changes a moment
 later."""
 SETTINGS = {
     "zookeeper.session.timeout.ms": "18000",  # no broker is killed here, and a busy machine must not cause elections
@@ -44,7 +45,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Replicat
 
 
 def follower_of_orders(cluster: ReplicatedCluster) -> int:
-    """A broker that does not lead the first partition."""
+    """Return a broker that does not lead the first partition."""
     with RawClient(cluster.brokers[1].port) as client:
         topic = MetadataRequest.MetadataRequestTopic(name="orders")
         answer = client.call(MetadataRequest(topics=[topic]), ApiKey.METADATA, 9)
@@ -53,7 +54,7 @@ def follower_of_orders(cluster: ReplicatedCluster) -> int:
 
 
 def fault(command: dict[str, Any], result: Result) -> str | None:
-    """The differences from the list."""
+    """Return the differences from the list; None if there are none."""
     if result.code != command.get("code", 0):
         return f"exit code {result.code}"
     for key in ("says", "also"):

@@ -1,4 +1,6 @@
-"""The console against Apache Kafka: it is an admin client, so each of its pages must show the right contents."""
+"""Tests the console against Apache Kafka: the console is an admin client, so each of its pages must show the right
+contents.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from oncelog_protocol.errors import ErrorCode
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    """Apache Kafka on which transactions may hang."""
+    """Apache Kafka on which transactions can hang."""
     data = tmp_path_factory.mktemp("console") / "data"
     with or_skip(lambda: ApacheKafka(RELEASES[-1], data, UNGUARDED)) as started:
         yield started
@@ -47,7 +49,7 @@ async def browser(kafka: ApacheKafka) -> AsyncIterator[Browser]:
 
 
 async def created(address: str, *topics: str, partitions: int = 1) -> None:
-    """Create the topic and wait until it is led: Kafka answers earlier."""
+    """Create the topic and wait until it has leaders, since Kafka responds before that."""
     async with Admin(address) as admin:
         await admin.create_topics([NewTopic(topic, partitions) for topic in topics])
         await admin.describe_topics(topics)

@@ -1,7 +1,8 @@
-"""Apache Kafka is the oracle: it and our broker are asked the same, and differ only as docs/differences.md says.
+"""Compares oncelog's broker with Apache Kafka as the oracle: both get the same requests, and may differ only as
+docs/differences.md says.
 
-A difference without a row there fails its scenario; so does an entry of the register that did not show itself. Longer
-walks: DIFFERENTIAL_SEEDS=100 (of each kind), DIFFERENTIAL_STEPS=70.
+A difference without a row there fails its scenario, and so does an entry of the register that did not appear. Longer
+walks are possible with DIFFERENTIAL_SEEDS=100 (of each kind) and DIFFERENTIAL_STEPS=70.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SETTINGS = {
     "transaction.state.log.num.partitions": "1",
     "group.initial.rebalance.delay.ms": "0",
 }
-"""As those of the other broker, where answers depend on them."""
+"""Settings that equal those of the other broker, if responses depend on them."""
 
 of_one_release = pytest.mark.parametrize("apache_kafka", [RELEASE], indirect=True)
 
@@ -39,14 +40,14 @@ def our_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProce
 
 @pytest.fixture(scope="module")
 def obliging_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """Ours, with all settings that make it answer as Kafka does."""
+    """oncelog's broker, with all settings that make it respond as Kafka does."""
     with BrokerProcess(tmp_path_factory.mktemp("obliging") / "data", SETTINGS | OBLIGING) as broker:
         yield broker
 
 
 @pytest.fixture(scope="module")
 def outcomes() -> dict[str, Outcome]:
-    """The outcomes of the scenarios that have run so far, by name."""
+    """The outcomes of the scenarios that have run so far, by name of the scenario."""
     return {}
 
 
@@ -86,7 +87,8 @@ def test_settings_take_differences_away(
     assert not there + gone, "\n".join(there + gone)
 
 
-# These two ask for Apache Kafka only to come behind the scenarios: pytest runs what shares a broker in a row.
+# The next two tests use the fixture of Apache Kafka only so that they run after the scenarios: pytest groups tests that
+# share such a fixture.
 
 
 @of_one_release

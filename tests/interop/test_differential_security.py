@@ -1,4 +1,4 @@
-"""As `test_differential.py`, where one has to log in, and may not do everything."""
+"""Like `test_differential.py`, on brokers where clients must log in, and do not have all rights."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
 
 @pytest.fixture(scope="module")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port where one has to log in."""
+    """The port on which clients must log in."""
     with BrokerProcess(tmp_path_factory.mktemp("secured") / "data", {**SETTINGS, **OURS}) as broker:
         plain, sasl = (int(port) for port in re.findall(r"127\.0\.0\.1:(\d+)", broker.start_line))
         LoggedIn.plain_ports[sasl] = plain

@@ -1,4 +1,6 @@
-"""The example in Go: its broker is told over HTTP to lose the answer to an EndTxn, and franz-go bears it."""
+"""Tests the example in Go: its broker is told over HTTP to lose the response to an EndTxn, and franz-go
+survives that.
+"""
 
 from __future__ import annotations
 
@@ -13,12 +15,12 @@ import pytest
 EXAMPLE = Path(__file__).parents[2] / "examples" / "tested_application" / "go"
 FETCH_SECONDS = 120.0
 BUILD_SECONDS = 400.0
-"""On two slow cores, the first time."""
+"""Limit in seconds for the first build, on two slow cores."""
 
 
 @pytest.fixture(scope="module")
 def go() -> str:
-    """The toolchain, where it is and has what the example needs."""
+    """Return the path of the Go toolchain; skip the test if it is missing or lacks what the example needs."""
     path = shutil.which("go")
     if path is None:
         pytest.skip("Go is not installed")

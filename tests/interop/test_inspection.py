@@ -1,4 +1,6 @@
-"""Inspecting transactions (KIP-664): Kafka's own tools with our broker, ours with Apache Kafka."""
+"""Tests the inspection of transactions (KIP-664): Kafka's own tools with oncelog's broker, and oncelog's tools with
+Apache Kafka.
+"""
 
 from __future__ import annotations
 
@@ -28,20 +30,20 @@ TOOL_SECONDS = 120
 
 @pytest.fixture(params=RELEASES)
 def tools(request: pytest.FixtureRequest, tmp_path: Path) -> ApacheKafka:
-    """Never started: only its tools are used."""
+    """An Apache Kafka that is never started: only its tools are used."""
     return or_skip(lambda: ApacheKafka(request.param, tmp_path / "tools"))
 
 
 @pytest.fixture(scope="module", params=RELEASES)
 def unguarded_kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[ApacheKafka]:
-    """Apache Kafka on which transactions may hang."""
+    """Apache Kafka on which transactions can hang."""
     data = tmp_path_factory.mktemp("unguarded") / "data"
     with or_skip(lambda: ApacheKafka(request.param, data, UNGUARDED)) as kafka:
         yield kafka
 
 
 def hung(client: RawClient, topic: str) -> RawTransactions:
-    """The producer of a transaction that hangs at the first offset of `topic`."""
+    """Return the producer of a transaction that hangs at the first offset of `topic`."""
     client.create_topic(topic)
     txn = RawTransactions(client, topic)
     txn.take_over()
@@ -63,7 +65,7 @@ def test_e32_kafkas_tool_finds_and_ends_hanging_transactions_of_our_broker(
     broker = broker_factory(UNGUARDED).start()
 
     def tool(*arguments: str) -> list[list[str]]:
-        """The fields of each line but the headings."""
+        """Run the tool, and return the fields of each line except the headings."""
         shown = tools.tool(TRANSACTIONS, ["--bootstrap-server", broker.address, *arguments])
         return [line.split() for line in shown.splitlines() if "\t" in line][1:]
 
@@ -72,7 +74,7 @@ def test_e32_kafkas_tool_finds_and_ends_hanging_transactions_of_our_broker(
         live = RawTransactions(client, f"{topic}-live")
         live.take_over()
         live.write(topic)
-        # What we add to the description of a transactional id is passed over.
+        # The fields that oncelog adds to the description of a transactional id are ignored.
         (described,) = tool("describe", "--transactional-id", live.transactional_id)
         assert described[:5] == ["1", live.transactional_id, str(live.producer.producer_id), "0", "Ongoing"]
         assert described[-1] == f"{topic}-0"
@@ -113,7 +115,7 @@ def test_e32_hanging_transactions_of_apache_kafka_are_found_explained_and_ended(
 
 
 def test_s57_the_internal_topics_are_shown_as_by_kafkas_tool(tmp_path: Path) -> None:
-    """4.x: before that its tool had words of its own for the transaction log."""
+    """The test uses 4.x, because earlier tools used their own words for the transaction log."""
     tools = or_skip(lambda: ApacheKafka(RELEASES[-1], tmp_path / "tools"))
     data = tmp_path / "data"
     with BrokerProcess(data) as broker, RawClient(broker.port) as client:

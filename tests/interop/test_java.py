@@ -1,4 +1,4 @@
-"""Java's kafka-clients, of a 3.x and of a 4.x release."""
+"""Runs the client contract with Java's kafka-clients, of a 3.x and of a 4.x release."""
 
 from __future__ import annotations
 

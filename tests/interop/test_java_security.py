@@ -1,4 +1,6 @@
-"""Java's client logs in by each mechanism, with TLS and without, and is told by the exceptions that it knows."""
+"""Tests that Java's client logs in by each mechanism, with TLS and without, and raises the exceptions that its users
+expect.
+"""
 
 from __future__ import annotations
 
@@ -34,10 +36,10 @@ SETTINGS = {
 }
 OPEN, CLOSED = "may-be-used", "is-for-others"
 READABLE = "may-be-read"
-"""Topics; alice may do everything with the first one, and nothing with the second."""
+"""Two topics: alice has all rights on the first one, and none on the second."""
 
 Cases = dict[str, tuple[dict[str, str], str]]
-"""By name, the settings of the client and what is to come of it."""
+"""Name of a case -> the settings of the client, and the expected outcome."""
 
 
 def login(mechanism: str, *, is_right: bool = True) -> dict[str, str]:
@@ -123,7 +125,7 @@ def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_logins_succeed_or_fail_as_in_kafka(release: str, secured: SecuredBroker, tmp_path: Path) -> None:
-    """One virtual machine for all."""
+    """All cases run in one JVM."""
     or_skip(lambda: need("java", "javac", "mvn"))
     libraries = or_skip(lambda: jars(HERE / "java" / "security-pom.xml", release, "java-security"))
     wanted = cases(secured, tmp_path)

@@ -1,4 +1,6 @@
-"""Share groups of Java's client (KIP-932), of Kafka's 4.2 on: members that acquire and acknowledge, and an admin."""
+"""Tests share groups with Java's client (KIP-932), from Kafka 4.2 on: members that acquire and acknowledge, and an
+admin client.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Transactions of Java's client: 3.x works by transactions V1, 4.x by V2, since our features say so (T6)."""
+"""Tests transactions of Java's client: 3.x uses transactions V1, and 4.x uses V2, since oncelog's features advertise it
+(T6).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ RECORDS = 20
 
 
 def describe(address: str, transactional_id: str) -> Any:
-    """As its coordinator knows it."""
+    """Describe a transaction as its coordinator knows it."""
     find = FindCoordinatorRequest(key=transactional_id, key_type=CoordinatorType.TRANSACTION)
     with RawClient(int(address.rpartition(":")[2])) as client:
         coordinator = client.call(find, ApiKey.FIND_COORDINATOR, 2)

@@ -1,4 +1,6 @@
-"""A log directory that Apache Kafka wrote is opened and served by our broker, and opened by Kafka again after it."""
+"""Tests that oncelog's broker opens and serves a log directory that Apache Kafka wrote, and that Kafka can open the
+directory again afterwards.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ STOPPED, KILLED = "stopped", "killed"
 
 @dataclass
 class Written:
-    """What Kafka served before it went, and the directory that it left behind."""
+    """The responses of Kafka before it ended, and the directory that it left."""
 
     release: str
     directory: Path
@@ -34,7 +36,9 @@ class Written:
 
 @pytest.fixture(scope="module", params=RELEASES)
 def histories(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Written]:
-    """A history in Kafka's own files, by the way Kafka went: killed, and, started once more, stopped."""
+    """Return a history in Kafka's own files for each way in which Kafka ended: killed, and, after another start,
+    stopped.
+    """
     place = tmp_path_factory.mktemp("written")
     kafka = or_skip(lambda: ApacheKafka(request.param, place / "data", history.SETTINGS))
     found = {}
@@ -58,12 +62,12 @@ def written(request: pytest.FixtureRequest, histories: dict[str, Written]) -> Wr
 
 @pytest.fixture
 def broker(written: Written, tmp_path: Path, broker_factory: BrokerFactory) -> BrokerProcess:
-    """Our broker on a copy of what Kafka left."""
+    """Start oncelog's broker on a copy of the directory that Kafka left."""
     shutil.copytree(written.directory, tmp_path / "data")
     broker = broker_factory({"node.id": str(NODE_ID)}, tmp_path / "data")
     with pytest.raises(AssertionError, match="have no note of their metadata store") as refused:
         broker.start()
-    broker.kill()  # it has ended; its pipe has not
+    broker.kill()  # the process has ended, its pipe is still open
     broker.settings["start.accept"] = re.findall(r"start\.accept=(\S+)", str(refused.value))[-1]
     return broker.start()
 
@@ -87,8 +91,8 @@ def first_not_before(records: list[Received], timestamp_ms: int) -> tuple[int, i
 def test_all_records_of_kafka_are_served(broker: BrokerProcess, written: Written) -> None:
     ours = history.served(broker.address, written.partitions)
     assert_served_alike(ours, written.served)
-    # Kafka takes a segment that compaction has emptied for as new as its file, looks there, and says that nothing is
-    # that new. We look on.
+    # Kafka treats a segment that compaction has emptied as being as new as its file, searches only there, and reports
+    # that no record is that new. oncelog continues the search.
     compacted = ours["compacted", 0]
     for at, found in compacted.by_time.items():
         assert at < 0 or found == first_not_before(compacted.records, at), at
@@ -117,7 +121,9 @@ def test_producing_continues_on_a_kafka_directory(broker: BrokerProcess, written
 
 
 def test_the_directory_goes_back_to_kafka(broker: BrokerProcess, written: Written) -> None:
-    """Its metadata log lies untouched beside our files, and what we appended is for it to serve."""
+    """Kafka's metadata log has remained unchanged beside oncelog's files, and Kafka must serve the records that oncelog
+    has appended.
+    """
     client = Librdkafka(broker.address)
     for topic, partition in written.partitions:
         client.produce(topic, [Record(b"from the other broker", b"key")], partition=partition, compression="lz4")
@@ -139,7 +145,7 @@ def test_committed_records_are_told_apart(broker: BrokerProcess, written: Writte
 
 
 def test_topics_keep_their_settings(broker: BrokerProcess) -> None:
-    """They are in Kafka's metadata log alone; without them compacted topics would be subject to retention."""
+    """Only Kafka's metadata log contains these settings; without them retention would apply to compacted topics."""
     client = Librdkafka(broker.address)
     for topic, name, value in (
         ("compacted", "cleanup.policy", "compact"),

@@ -1,4 +1,4 @@
-"""Kafka's own tools find nothing wrong in a directory that our broker wrote."""
+"""Tests that Kafka's own tools find no fault in a directory that oncelog's broker wrote."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from librdkafka_client import Librdkafka
 DUMP = "kafka.tools.DumpLogSegments"
 COUNT = 40
 WRONG = ("Mismatch", "mismatch", "corrupt", "Non-consecutive", "invalid", "Exception", "Error", "isvalid: false")
-"""What DumpLogSegments prints where something is wrong; it ends with code 0 all the same."""
+"""Words that DumpLogSegments prints if something is wrong; its exit code is 0 all the same."""
 
 
 @pytest.fixture(scope="module", params=RELEASES)
 def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ApacheKafka:
-    """Only its tools are used."""
+    """An Apache Kafka of which only the tools are used."""
     return or_skip(lambda: ApacheKafka(request.param, tmp_path_factory.mktemp("tools") / "data"))
 
 
 @pytest.fixture(scope="module")
 def directory(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Written by our broker, which has been stopped: several segments with every codec, append time, 3 partitions."""
+    """A directory of a stopped oncelog broker: several segments with every codec, append time, 3 partitions."""
     data = tmp_path_factory.mktemp("ours") / "data"
     with BrokerProcess(data) as broker:
         client = Librdkafka(broker.address)

@@ -1,4 +1,6 @@
-"""The examples of tests in Java and JavaScript: the broker is told over HTTP to fail, the judge says what is there."""
+"""Tests the examples of tests in Java and JavaScript: over HTTP the broker is told to fail, and the judge says which
+records exist.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ TEST_SECONDS = 300.0
 
 
 def copied(name: str) -> Path:
-    """The example in build/interop, where its libraries stay for the next run."""
+    """Copy the example to build/interop, where its libraries remain for the next run."""
     directory = BUILD / "examples" / name
     shutil.copytree(EXAMPLES / name, directory, dirs_exist_ok=True)
     return directory

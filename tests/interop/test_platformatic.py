@@ -1,6 +1,8 @@
-"""@platformatic/kafka, a JavaScript client with a protocol of its own: it takes the highest version that a broker has.
+"""Tests @platformatic/kafka, a JavaScript client with its own protocol implementation, which uses the highest version
+that a broker has.
 
-It sends AddPartitionsToTxn v5 for its own transaction, to three brokers that have a listener of their own (S97).
+The client sends AddPartitionsToTxn v5 for its own transaction, to three brokers that have a separate listener for one
+another (S97).
 """
 
 from __future__ import annotations
@@ -29,7 +31,7 @@ SETTINGS = {"zookeeper.session.timeout.ms": "18000"}  # no broker is killed here
 
 @pytest.fixture(scope="module")
 def library() -> Path:
-    """The directory where the library is installed, with our programs."""
+    """Return the directory in which the library is installed, with the test programs."""
     or_skip(lambda: need("node", "npm"))
     directory = BUILD / "platformatic"
     directory.mkdir(parents=True, exist_ok=True)
@@ -51,7 +53,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Replicat
 def test_s97_e58_platformatic_transactions_work_with_an_inter_broker_listener(
     library: Path, cluster: ReplicatedCluster
 ) -> None:
-    address = cluster.brokers[2].address  # it need not be the controller
+    address = cluster.brokers[2].address  # this broker need not be the controller
     done = subprocess.run(
         ["node", "transactions.mjs", address, "orders"],
         cwd=library,
@@ -66,7 +68,9 @@ def test_s97_e58_platformatic_transactions_work_with_an_inter_broker_listener(
 
 
 def committed(cluster: ReplicatedCluster) -> int:
-    """Behind the third committed record: two records, a marker, an aborted one, its marker, and it."""
+    """Return the group's committed offset. After the third committed record it is 6: two records, a marker, an aborted
+    record, its marker, and the third record.
+    """
     group = "orders-readers"
     request = OffsetFetchRequest(
         group_id=group, topics=[OffsetFetchRequest.OffsetFetchRequestTopic(name="orders", partition_indexes=[0])]

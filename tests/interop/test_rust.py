@@ -1,4 +1,4 @@
-"""rskafka, a Rust client that reads zstd and asks with Fetch v4: batches in zstd are sent to it as they are."""
+"""Tests rskafka, a Rust client that reads zstd and sends Fetch v4: the broker sends it zstd batches unchanged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from maven import BUILD, HERE, Unavailable, need
 
 FETCH_SECONDS = 120
 BUILD_SECONDS = 400
-"""On two slow cores, the first time."""
+"""Limit in seconds for the first build, on two slow cores."""
 RUN_SECONDS = 60
 
 

@@ -1,4 +1,6 @@
-"""Kafka Streams with exactly_once_v2 on three brokers: instances and brokers are killed, and every count is exact."""
+"""Tests Kafka Streams with exactly_once_v2 on three brokers: instances and brokers are killed, and every count is
+exact.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def cluster(chroots: object, tmp_path: Path) -> Iterator[ReplicatedCluster]:
 
 
 def topics_of(cluster: ReplicatedCluster) -> list[str]:
-    """All topics, including internal ones and those made by Streams."""
+    """Return all topics, including internal topics and those that Streams creates."""
     return list(AdminClient({"bootstrap.servers": cluster.addresses}).list_topics(timeout=30).topics)
 
 
@@ -34,7 +36,7 @@ def topics_of(cluster: ReplicatedCluster) -> list[str]:
 def test_counts_are_exact_though_instances_and_brokers_are_killed(
     request: pytest.FixtureRequest, release: str, tmp_path: Path
 ) -> None:
-    """3.x works by transactions V1, 4.x by V2."""
+    """Kafka Streams 3.x uses transactions V1, and 4.x uses V2."""
     path = or_skip(lambda: class_path(release))
     cluster: ReplicatedCluster = request.getfixturevalue("cluster")
     for name in ("app-lines", "app-copies", "app-counts"):
@@ -66,7 +68,9 @@ def test_counts_are_exact_though_instances_and_brokers_are_killed(
 def kill_one_after_another(
     cluster: ReplicatedCluster, instances: list[StreamsInstance], copies: Reader, counts: Reader
 ) -> None:
-    """Each broker, and with each an instance. Work goes on meanwhile, and the next blow falls on a whole cluster."""
+    """Kill each broker, and one instance with each broker. The applications continue to work, and each kill happens
+    after the cluster is complete again.
+    """
     copies.more(STEP)
     counts.more(STEP)
     for number, broker in enumerate(BROKERS):

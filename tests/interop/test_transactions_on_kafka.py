@@ -1,5 +1,6 @@
-"""Our client's transactions against Apache Kafka itself: V1 with 3.9, V2 with 4.1; librdkafka beside it, to see that
-the tests ask for Kafka's behaviour."""
+"""Tests transactions of oncelog's client against Apache Kafka itself, V1 with 3.9 and V2 with 4.1; librdkafka runs
+beside it to show that the tests require Kafka's behaviour.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ def library(request: pytest.FixtureRequest) -> type[TransactionalProducer]:
 
 @pytest.fixture
 def level() -> None:
-    """As the cluster has it."""
+    """Use the transaction version that the cluster has."""
 
 
 @pytest.fixture(params=["oncelog"])

@@ -1,4 +1,4 @@
-"""Apache Kafka's command line tools, one after another in one JVM (`java/ToolRunner.java`)."""
+"""Runs Apache Kafka's command line tools one after another in one JVM (`java/ToolRunner.java`)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from maven import BUILD, HERE, jars, need
 RELEASE = "4.3.1"
 COMPILE_SECONDS = 120
 ANSWER_SECONDS = 100.0
-"""The runner gives up a tool by itself before."""
+"""Limit in seconds for the result of a tool; the runner itself gives up a tool earlier."""
 OPTIONS = (
     *("-Xms64m", "-Xmx192m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
@@ -22,15 +22,17 @@ OPTIONS = (
 
 
 class Result(NamedTuple):
-    """What a command ended with. `code` -1: it was given up."""
+    """The result of a command. `code` is the exit code, -1 if the runner gave up the tool."""
 
     code: int
     text: str
-    """All that it wrote, on both outputs."""
+    """Everything that the tool wrote to standard output and standard error."""
 
 
 class ToolRunner:
-    """`with` starts and ends the JVM. Raises maven.Unavailable where there is none, or no registry."""
+    """A context manager that starts and ends the JVM. Raises maven.Unavailable if Java or the registry is not
+    available.
+    """
 
     def __init__(self, log: Path) -> None:
         need("java", "javac", "mvn")
@@ -63,7 +65,7 @@ class ToolRunner:
             stream.close()
 
     def run(self, tool: str, arguments: Sequence[str], standard_input: str = "") -> Result:
-        """`tool` is its class."""
+        """Run a tool; `tool` is its class."""
         assert self._child.stdin is not None
         words = [tool, *(base64.b64encode(word.encode()).decode() for word in (standard_input, *arguments))]
         self._child.stdin.write(("\t".join(words) + "\n").encode())

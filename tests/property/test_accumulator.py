@@ -30,7 +30,7 @@ STEPS = st.lists(
 
 
 class Waiter:
-    """Counts the acknowledgements of its record."""
+    """Counts the acknowledgements of the record that it waits for."""
 
     def __init__(self, number: int) -> None:
         self.number = number

@@ -46,7 +46,7 @@ BROKERS = (1, 2, 3, 4)
 broker_ids = st.sampled_from(BROKERS)
 losses = st.sampled_from(["", "reply", "request"])
 delays = st.integers(0, 2)
-"""How many writes in a row seem lost to the session, and reach the tree later."""
+"""How many consecutive writes seem lost to the session, and reach the tree later."""
 
 
 class Judge:

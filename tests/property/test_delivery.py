@@ -61,7 +61,7 @@ class Connection:
 
 
 class World:
-    """A log, a connection and a producer. The object also replaces the sender's connection pool and metadata."""
+    """A log, a connection and a producer. A `World` also replaces the sender's connection pool and metadata."""
 
     def __init__(self, directory):
         self.directory = directory
@@ -240,7 +240,7 @@ GAP_BEFORE_A_COPY = [
     *[("send", 1), ("serve",), ("answer",)],
     *[("send", 1), ("send", 1), ("serve", ErrorCode.NOT_ENOUGH_REPLICAS, False), ("answer",)],
     *[("cut", True), ("connect",)],  # the request with the third batch is still on the old connection
-    *[("serve", ErrorCode.MESSAGE_TOO_LARGE, False), ("answer",)],  # it fails and frees its sequence number
+    *[("serve", ErrorCode.MESSAGE_TOO_LARGE, False), ("answer",)],  # batch 2 fails and frees its number
     *[("serve",), ("answer",), ("serve",), ("answer",), ("read_late", 1)],
 ]
 """The third batch must not get the second batch's sequence number, because its copy on the old connection would then be

@@ -50,7 +50,7 @@ TURNS: Final = 50
 
 
 class NoLanes(dict[int, Any]):
-    """Takes the place of a connection's lanes and never stores one."""
+    """Replaces a connection's lanes and stores no lane, so that every request takes the usual path."""
 
     def __setitem__(self, key: int, lane: Any) -> None:
         pass

@@ -70,7 +70,8 @@ class Groups(RuleBasedStateMachine):
                 client.leader_of = [member.member_id for member in response.members] if is_leader else None
                 if is_leader:
                     assert response.member_id in client.leader_of
-                    assert all(member.metadata for member in response.members)  # supported by all members
+                    # All members support the chosen protocol.
+                    assert all(member.metadata for member in response.members)
             elif joining.code in FATAL:
                 client.forget()
         if syncing is not None and syncing.is_there:
@@ -255,7 +256,7 @@ class Groups(RuleBasedStateMachine):
 
     @invariant()
     def no_member_is_without_a_timer_unless_somebody_waits_for_it(self) -> None:
-        """Otherwise a dead member would remain in the group permanently."""
+        """If no timer ran for the member, a dead member would remain in the group permanently."""
         group = self.driver.machine.groups.get("g")
         for member_id in group.members if group is not None else ():
             watched = ("session", "g", member_id) in self.driver.timers

@@ -50,7 +50,7 @@ CONFIG: Any = {key: key.default for key in BROKER_KEYS.values()}
 
 
 class NoLanes(dict[int, Any]):
-    """Takes the place of a connection's lanes and never stores one."""
+    """Replaces a connection's lanes and stores no lane, so that every request takes the usual path."""
 
     def __setitem__(self, key: int, lane: Any) -> None:
         pass

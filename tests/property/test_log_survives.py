@@ -80,7 +80,7 @@ class Side:
         self.flushing: PendingFlush | None = None
         self.emptied_at = 0
         """The log start from which the log continued after a power cut lost records: the log start was on disk, the
-        last records below it were not. 0 if that never happened.
+        last records below it were not. The offset is 0 until a power cut has lost such records.
         """
 
     @property

@@ -118,7 +118,8 @@ def a_new_leader_knows_less_than_was_acknowledged(machine: ReplicationMachine) -
     machine.produce(0)
     machine.catch_up(1, 1)
     machine.ask(1)
-    machine.serve(0, again=False, size=1)  # acknowledged; broker 1 is not notified
+    # The record is acknowledged, and broker 1 does not learn the new high watermark.
+    machine.serve(0, again=False, size=1)
     yield
     machine.elect(1)
     machine.see(1)
@@ -228,7 +229,8 @@ def an_answer_of_an_older_leader_comes_late(machine: ReplicationMachine) -> Iter
     machine.serve(0, again=False, size=1)
     machine.take_answer(0, again=False)
     machine.ask(1)
-    machine.serve(0, again=False, size=1)  # on its way until broker 1 has another leader
+    # The response arrives only when broker 1 follows another leader from the same offset.
+    machine.serve(0, again=False, size=1)
     machine.elect(2)
     machine.see(2)
     machine.see(1)

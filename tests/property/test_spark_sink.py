@@ -112,7 +112,9 @@ def test_at_least_once_duplicates_under_the_same_kills() -> None:
 
 
 def test_records_are_lost_without_the_repair(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The timeout aborts a batch that is already decided: without `lost`, its rows are missing permanently."""
+    """The timeout aborts a decided batch. If the state did not record the abort in `lost`, the batch's rows would be
+    missing permanently.
+    """
 
     async def ended_and_forgotten(*arguments: Any) -> frozenset[int]:
         await commit_all(*arguments)

@@ -1,7 +1,7 @@
-"""Fixtures of the tests with a live Spark: one JVM, and one session, for all of them, as a start takes longer than most
-tests do. They run after all others, one at a time.
+"""Fixtures of the tests with a live Spark: one JVM and one session for all of them, because a start takes longer than
+most tests. These tests run after all others, one at a time.
 
-Where PySpark is not installed (the extra `pipeline`) there is nothing to run.
+If PySpark (the extra `pipeline`) is not installed, no test is collected.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from broker_process import BrokerFactory, BrokerProcess  # noqa: E402
 collect_ignore_glob = [] if find_spec("pyspark") else ["test_*.py"]
 LOG_CHARACTERS = 6000
 WARNINGS = ("ResourceWarning", "DeprecationWarning", "FutureWarning", "pytest.PytestUnraisableExceptionWarning")
-"""Warnings of PySpark itself: sockets left to the garbage collector, and its use of pandas."""
+"""Warnings that PySpark itself causes: sockets that are left to the garbage collector, and its use of pandas."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -46,7 +46,7 @@ def pytest_runtest_makereport() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[object]:
-    """The session. Two tasks at a time, each tried three times."""
+    """The session. A Spark session with two tasks at a time, each of which is tried three times."""
     from spark_session import started
 
     from oncelog_pipeline.spark.environment import worker_python
@@ -57,7 +57,7 @@ def spark() -> Iterator[object]:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """One broker for all tests, each of which uses topics of its own."""
+    """One broker for all tests, each of which uses its own topics."""
     with BrokerProcess(tmp_path_factory.mktemp("broker") / "data") as process:
         yield process
     assert "Traceback" not in process.log.read_text()
@@ -70,7 +70,7 @@ def address(broker: BrokerProcess) -> str:
 
 @pytest.fixture
 def broker_factory(tmp_path: Path) -> Iterator[BrokerFactory]:
-    """Brokers of a test's own: `broker_factory(settings)`."""
+    """Yield `broker_factory(settings)`, which creates brokers for one test."""
     started: list[BrokerProcess] = []
 
     def make(settings: dict[str, str] | None = None, data: Path | None = None) -> BrokerProcess:

@@ -1,7 +1,7 @@
-"""Runs Spark's own Kafka connector with one of our brokers, in a process of its own, as its jars must be present when
+"""Runs Spark's own Kafka connector with an oncelog broker in a separate process, because its jars must be present when
 the JVM starts.
 
-python connector_process.py SPEC       (JSON: the fields of `Work`; prints JSON: for each step what it found)
+python connector_process.py SPEC (JSON: the fields of `Work`; prints JSON: the result of each step)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROWS = 500
 
 @dataclass(frozen=True)
 class Work:
-    """`filled` has records, some of them aborted; the others are empty."""
+    """The topics of a run: `filled` has records, some of them aborted; the other topics are empty."""
 
     address: str
     jars: Sequence[str]
@@ -32,7 +32,7 @@ class Work:
 
 
 def run(work: Work) -> dict[str, Any]:
-    """The result of each step. Raises AssertionError where the process fails."""
+    """Run the process, and return the result of each step. Raises AssertionError if the process fails."""
     done = run_file(__file__, asdict(work))
     assert done.returncode == 0, done.stderr[-4000:]
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -54,20 +54,20 @@ class Connector:
         table.write.format("kafka").options(**options).mode("append").save()
 
     def reads(self, level: str) -> list[str]:
-        """Read the values of all records."""
+        """Read all records with this isolation level, and return their values."""
         options = self.servers | {"subscribePattern": f"{self.work.filled}.*", "kafka.isolation.level": level}
         table = self.spark.read.format("kafka").options(**options).option("includeHeaders", "true").load()
         return sorted(row.value for row in table.selectExpr("cast(value as string) as value").collect())
 
     def streams(self) -> None:
-        """Stream from our source to the connector's sink."""
+        """Stream from oncelog's source to the connector's sink."""
         table = self._stream("oncelog").selectExpr("key", "value")
         self._until_done(
             table.writeStream.format("kafka").options(**self.servers, topic=self.work.streamed), "streamed"
         )
 
     def hands_over(self, source: str) -> None:
-        """Stream from the connector's source into our sink, always with the same checkpoint."""
+        """Stream from `source` into oncelog's sink, always with the same checkpoint."""
         table = self._stream(source).selectExpr("key", "value")
         options = self.servers | {"topic": self.work.handed_over}
         self._until_done(table.writeStream.format("oncelog").options(**options), "handed-over")
@@ -99,9 +99,9 @@ def _main() -> None:
 
 
 def _hand_over(connector: Connector) -> str:
-    """Alternate between both sources with new records each time.
+    """Alternate between both sources, with new records each time.
 
-    Returns the reason if the connector's stream source belongs to another Spark.
+    Returns the reason if the connector's stream source requires another version of Spark.
     """
     for turn, source in enumerate(("kafka", "oncelog", "kafka")):
         produce(connector.work.address, connector.work.filled, [b"turn %d" % turn])

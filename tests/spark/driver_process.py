@@ -1,4 +1,4 @@
-"""A whole Spark application, with its driver, in a process of its own, so that a test can kill it.
+"""Runs an entire Spark application, with its driver, in a separate process, so that a test can kill it.
 
 python driver_process.py SPEC       (JSON: the fields of `streams.Stream`, and those of `Application`)
 """
@@ -20,9 +20,10 @@ from streams import Stream
 
 @dataclass(frozen=True)
 class Application:
-    """`foreach_batch`: a file; the batches are written by `df.write` inside foreachBatch, and the driver dies after
-    the first of them, when the file is made. `is_batch_write`: the records are read as a table and written by one
-    `df.write` without a writeId; the driver dies as the stream's options say."""
+    """`foreach_batch` is the path of a file: the batches are written by `df.write` inside foreachBatch, and the driver
+    dies after the first batch, when it creates the file. With `is_batch_write` the records are read as a table and
+    written by one `df.write` without a writeId; the driver dies as the stream's options say.
+    """
 
     stream: Stream
     master: str = "local[2,3]"
@@ -32,7 +33,7 @@ class Application:
 
 
 def dies(application: Application) -> None:
-    """Run the application and check that it does not end well."""
+    """Run the application and check that it fails."""
     done = run_file(__file__, asdict(application))
     assert done.returncode != 0, done.stdout
 
@@ -48,7 +49,7 @@ def _main() -> None:
     told = json.loads(sys.argv[1])
     stream = Stream(**told["stream"])
     with started(told["settings"], told["master"]) as spark:
-        pid = spark.sparkContext._gateway.proc.pid  # the JVM: the launching shell has made way for it
+        pid = spark.sparkContext._gateway.proc.pid  # the process id of the JVM, which has replaced the launching shell
         if told["foreach_batch"]:
             _write_in_foreach_batch(spark, stream, Path(told["foreach_batch"]), pid)
         elif told["is_batch_write"]:

@@ -1,27 +1,32 @@
-"""`format("dying")`: as "oncelog", but that whoever comes to a named point dies there, or raises, so many times.
+"""Defines `format("dying")`, which is like "oncelog", except that a process that reaches a named point dies there, or
+raises, a given number of times.
 
-dieAt       the point:
-            before the rows     a task, before its first row
-            rows sent           a task, before it has flushed
-            rows flushed        a task, before it says so
-            reading             a task, when it has read its first Arrow batch
-            decision            the commit worker, just before it writes the decision
-            decided             the same, before it ends any transaction
-            committing          whoever is to commit a transaction that was decided, the one who aborts among them
-            one ended           the same, after the first of the ends
-            all ended           the same, after the last one
-dieFile     a file that remembers how often it was so
-dieTimes    1
-dieHow      kill      by itself, with -9
-            raise
-            stand     and do nothing, until somebody kills it
-            driver    the JVM, whose process id is diePid, and itself
-            jvm       the JVM that has started it, of the driver or of an executor, and itself
-            executor  the JVM whose daemon has started it, and itself
-            broker    the process diePid, and goes on
-diePart     the task that dies; else the first to come there
+The option dieAt names the point:
 
-Workers import this module by its name: what is sent to them are names.
+- `before the rows`: a task dies before its first row.
+- `rows sent`: a task dies before it has flushed its rows.
+- `rows flushed`: a task dies before it reports its rows.
+- `reading`: a task dies when it has read its first Arrow batch.
+- `decision`: the commit worker dies just before it writes the decision.
+- `decided`: the commit worker dies before it ends any transaction.
+- `committing`: any process dies that is about to commit a decided transaction, also one that aborts the batch.
+- `one ended`: the commit worker dies after it has ended the first transaction.
+- `all ended`: the commit worker dies after it has ended the last transaction.
+
+The option dieHow says what happens there:
+
+- `kill`: the process kills itself with -9.
+- `raise`: the process raises Raised.
+- `stand`: the process does nothing until it is killed.
+- `driver`: the process kills the JVM whose process id is diePid, and itself.
+- `jvm`: the process kills the JVM that has started it, of the driver or of an executor, and itself.
+- `executor`: the process kills the JVM whose daemon has started it, and itself.
+- `broker`: the process kills the process diePid, and continues.
+
+The file dieFile records how often this has happened, up to dieTimes (1 by default). diePart is the task that dies; by
+default it is the first task that reaches the point.
+
+Workers import this module by its name, because Spark sends them only names.
 """
 
 from __future__ import annotations
@@ -50,7 +55,7 @@ STANDS_SECONDS = 600
 
 
 class Raised(Exception):
-    """The exception of `dieHow=raise`."""
+    """The exception that `dieHow=raise` raises."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +68,10 @@ class Death:
     part: int | None = None
 
     def strike(self, point: str) -> None:
-        """Raises Raised, where it comes back at all."""
+        """Die at this point, raise Raised or pause, as `how` says, if the point and the task are the chosen ones."""
         if point != self.at or not self._is_meant():
             return
-        # Appended to under a lock of its own making: two tasks may come here at once.
+        # The file is appended to under a lock, because two tasks may arrive here simultaneously.
         descriptor = os.open(self.file, os.O_CREAT | os.O_APPEND | os.O_RDWR)
         os.lockf(descriptor, os.F_LOCK, 0)
         done = os.fstat(descriptor).st_size
@@ -110,7 +115,7 @@ class DyingOwner:
 
 
 class DyingCluster:
-    """The real cluster, with deaths at the named points."""
+    """The real cluster, in which a process dies at the named points."""
 
     def __init__(self, cluster: Any, death: Death) -> None:
         self._cluster, self._death = cluster, death
@@ -142,7 +147,7 @@ class DyingWriter:
         return DyingCluster(await super().cluster(), self.death)  # type: ignore[misc]
 
     async def send(self, sender: Any, rows: Iterator[Any], task: int, batch: int) -> None:
-        if isinstance(sender, RowCounter):  # the rows of a replay are counted, not sent
+        if isinstance(sender, RowCounter):  # rows of a replay are counted, not sent
             await super().send(sender, rows, task, batch)  # type: ignore[misc]
             return
         self.death.strike("before the rows")
@@ -217,6 +222,6 @@ class DyingDataSource(OncelogDataSource):
 
 
 def has_died(file: str | Path) -> int:
-    """The number of deaths so far."""
+    """Return how many deaths the file records."""
     path = Path(file)
     return path.stat().st_size if path.exists() else 0

@@ -1,5 +1,6 @@
-"""The program of examples/orders as users start it, killed where a test says; and its topics as librdkafka reads
-them."""
+"""Runs the program of examples/orders as users start it, kills it where a test says, and reads its topics with
+librdkafka.
+"""
 
 from __future__ import annotations
 
@@ -23,15 +24,16 @@ from streams import LATE, TRIES
 
 REPOSITORY = HERE.parents[1]
 PYTHON_PATH = os.pathsep.join([str(HERE / "dying_everywhere"), str(HERE)])
-"""A PYTHONPATH with which `format("oncelog")` is the dying one."""
+"""A PYTHONPATH with which `format("oncelog")` is the dying format."""
 SECONDS = 600
 LATE_ROWS = re.compile(r"^revenue: .* (\d+) late$", re.MULTILINE)
 READ_SECONDS = 60.0
 
 
 def environment(directory: Path, settings: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a shell in which no virtual environment is activated. Spark is as small as in other tests;
-    `settings` are further ones of Spark. They are written to a file in `directory`."""
+    """Return the environment of a shell in which no virtual environment is activated. Spark is as small as in other
+    tests; `settings` are additional settings of Spark. The settings are written to a file in `directory`.
+    """
     kept = {name: os.environ[name] for name in ("HOME", "JAVA_HOME", "LANG", "TMPDIR") if name in os.environ}
     defaults = SETTINGS | dict(settings or {})
     (directory / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in defaults.items()))
@@ -41,7 +43,9 @@ def environment(directory: Path, settings: Mapping[str, str] | None = None) -> d
 
 @dataclass(frozen=True)
 class Program:
-    """The pipeline with `--available-now`. `directory` has its checkpoints, and the files by which a test kills it."""
+    """Runs the pipeline with `--available-now`. `directory` contains its checkpoints, and the files with which a test
+    kills it.
+    """
 
     address: str
     directory: Path
@@ -55,15 +59,15 @@ class Program:
         return self.directory / "died"
 
     def dies(self, topic: str, death: Death) -> str:
-        """Run the program and check that the query that writes to the topic has died once. Returns the output."""
+        """Run the program and check that the query that writes to the topic has died once; return the output."""
         self.died.unlink(missing_ok=True)
         code, output = self._run(self._environment(topic, death))
         assert has_died(self.died) == 1, output
-        assert code != 0 or death.how == "broker", output  # which the program may survive
+        assert code != 0 or death.how == "broker", output  # the program may survive the death of a broker
         return output
 
     def succeeds(self, topic: str = "", death: Death = Death()) -> str:  # noqa: B008  frozen
-        """Run the program until it succeeds, again if a Python worker started too late. Returns its output."""
+        """Run the program until it succeeds, again if a Python worker started too late; return the output."""
         for _ in range(TRIES):
             code, output = self._run(self._environment(topic, death))
             if code == 0 or LATE not in output:
@@ -92,7 +96,7 @@ class Program:
         return [sys.executable, "-m", "examples.orders.pipeline", "--available-now", *arguments]
 
     def _run(self, environment: dict[str, str]) -> tuple[int, str]:
-        """Run the program. Returns the exit code and the output."""
+        """Run the program, and return the exit code and the output."""
         with tempfile.TemporaryFile("w+") as output:
             process = subprocess.Popen(
                 self.command(),
@@ -118,8 +122,9 @@ class Program:
         topic: str = "",
         death: Death = Death(),  # noqa: B008  frozen
     ) -> str:
-        """Runs it, and calls `do` once with its process id, when it prints a line that begins with `text`. Returns its
-        output."""
+        """Run the program, and call `do` once with its process id when it prints a line that begins with `text`; return
+        the output.
+        """
         process = subprocess.Popen(
             self.command(),
             cwd=REPOSITORY,
@@ -148,15 +153,15 @@ class Program:
 
 
 def late_rows(output: str) -> int:
-    """The sum of the late rows that the program has printed, as Spark has counted them."""
+    """Return the total of late rows that the program has printed, as Spark has counted them."""
     return sum(map(int, LATE_ROWS.findall(output)))
 
 
-# --- What librdkafka reads
+# --- reading with librdkafka
 
 
 def read(address: str, topic: str) -> list[Record]:
-    """All records of a topic that are committed by now, as librdkafka reads them."""
+    """Return all committed records of a topic, as librdkafka reads them."""
     consumer = Consumer({
         "bootstrap.servers": address,
         "group.id": "judge",
@@ -192,7 +197,7 @@ def verdict(address: str, wanted: Expected) -> Verdict:
 
 
 def check(address: str, form: str = JSON) -> Expected:
-    """Check that every expected record is there once. Returns the expectation."""
+    """Check that every expected record exists once, and return the expectation."""
     known = wanted(address, form)
     found = verdict(address, known)
     assert (found.missing, found.wrong) == ([], []), f"missing: {found.missing[:5]}, wrong: {found.wrong[:5]}"

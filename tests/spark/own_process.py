@@ -1,4 +1,4 @@
-"""A Python file run as a program, in a process of its own: it may be killed, or need jars when its JVM starts."""
+"""Runs a Python file as a program in a separate process, which may be killed, or need jars when its JVM starts."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ SECONDS = 600
 
 
 def run_file(path: str, told: Any) -> subprocess.CompletedProcess[str]:
-    """Run the file with `told`, in JSON, as its argument until it has ended or was killed, with its workers and its
-    JVM.
+    """Run the file with `told`, in JSON, as its argument, until the program has ended or was killed with its workers
+    and its JVM.
     """
     command = [sys.executable, path, json.dumps(told)]
     process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Starts a broker again when it was killed at a point of `format("dying")`."""
+"""Restarts a broker that was killed at a point of `format("dying")`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from dying import has_died
 from foreign_clients import eventually
 
 SECONDS = 300
-"""The time limit for the death: the program must start first, which takes long on a busy machine."""
+"""Limit in seconds for the death, because the program must first start, which is slow on a busy machine."""
 
 
 class reviving:  # noqa: N801  reads as a context
-    """Start the broker again after its death, which the file `died` shows."""
+    """Restart the broker after its death, which the file `died` shows."""
 
     def __init__(self, broker: BrokerProcess, died: Path) -> None:
         self._thread = threading.Thread(target=self._revive, args=(broker, died))

@@ -1,4 +1,4 @@
-"""The small Spark session of all tests and of the processes that they kill."""
+"""Creates the small Spark session of all tests, and of the processes that they kill."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oncelog_pipeline.spark.java import set_java_home
 
 HERE = Path(__file__).parent
 MASTER = "local[2,3]"
-"""Two tasks at a time, each tried three times: plain local[2] tries none again."""
+"""Two tasks run at a time, and each is tried three times, while plain local[2] retries none."""
 MEMORY = "512m"
 SETTINGS = {
     "spark.ui.enabled": "false",
@@ -31,7 +31,9 @@ SETTINGS = {
 def started(
     settings: Mapping[str, str] | None = None, master: str = MASTER, python: str = sys.executable
 ) -> Iterator[SparkSession]:
-    """A session whose workers are of this environment, started by `python`, and find the modules beside this one."""
+    """Start a session whose workers use this environment, are started by `python`, and find the modules of this
+    directory.
+    """
     set_java_home()
     os.environ["PYSPARK_PYTHON"] = python
     os.environ["PYTHONPATH"] = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH")])])
@@ -40,7 +42,7 @@ def started(
     for name, value in (SETTINGS | dict(settings or {})).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # for whatever else a test starts
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # for other processes that a test starts
     session.sparkContext.setLogLevel("ERROR")
     try:
         yield session

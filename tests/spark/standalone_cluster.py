@@ -1,5 +1,6 @@
-"""A standalone cluster of Spark: a master, and two workers on hosts of their own, which are addresses of the loopback
-device."""
+"""Runs a standalone cluster of Spark: a master, and two workers on hosts of their own, which are different loopback
+addresses.
+"""
 
 from __future__ import annotations
 
@@ -20,11 +21,11 @@ from oncelog_pipeline.spark.java import set_java_home
 HOSTS = ("127.0.0.2", "127.0.0.3")
 START_SECONDS = 120
 WHERE = ("--webui-port", "0", "--cores", "2", "--memory", "600m")
-"""Options of each worker."""
+"""Command line options of each worker."""
 
 
 class StandaloneCluster:
-    """`url`: of the master. Executors find the modules of `python_path`."""
+    """`url` is the address of the master. Executors import modules from `python_path`."""
 
     def __init__(self, directory: Path, python_path: str = str(HERE)) -> None:
         set_java_home()
@@ -64,7 +65,9 @@ class StandaloneCluster:
         return log.read_text
 
     def kill_worker(self) -> None:
-        """Kill the last worker: its executors end with it. `spark-class` has been replaced by the JVM."""
+        """Kill the last worker, with which its executors end. The process id is that of the JVM, which has replaced
+        `spark-class`.
+        """
         self._processes[-1].kill()
 
     def __exit__(self, *_: object) -> None:

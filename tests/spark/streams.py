@@ -1,4 +1,4 @@
-"""Topics that are filled and read by our client, and a stream from one to the other."""
+"""Fills and reads topics with oncelog's client, and streams from one topic to another."""
 
 from __future__ import annotations
 
@@ -14,14 +14,17 @@ T = TypeVar("T")
 
 PARTITIONS = 2
 LATE = "connect back"
-"""What Spark says, in two ways, of a Python worker that did not start within ten seconds. That cannot be set, and a
-machine that does much else takes longer."""
+"""Part of the two error texts of Spark for a Python worker that did not start within ten seconds. The limit of ten
+seconds cannot be configured, and a worker on a busy machine takes longer.
+"""
 TRIES = 30
 AVAILABLE_NOW: Mapping[str, Any] = {"availableNow": True}
 
 
 def again_if_late(do: Callable[[], T]) -> T:
-    """Repeat work that may be repeated: a query with a checkpoint, or a write with a writeId."""
+    """Repeat work that may be repeated if a worker started too late: a query with a checkpoint, or a write with a
+    writeId.
+    """
     for left in range(TRIES, 0, -1):
         try:
             return do()
@@ -33,7 +36,7 @@ def again_if_late(do: Callable[[], T]) -> T:
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream from topic to topic, until all existing records are written."""
+    """A stream from topic to topic, which ends when all existing records are written."""
 
     address: str
     source: str
@@ -41,9 +44,11 @@ class Stream:
     checkpoint: str
     reads: Mapping[str, str] = field(default_factory=dict)
     writes: Mapping[str, str] = field(default_factory=dict)
-    """Further options of the sink."""
+    """Additional options of the sink."""
     sums: bool = False
-    """Counts the records by minute, with a watermark of a minute; the number in a value is its second."""
+    """Whether the stream counts the records by minute, with a watermark of a minute; the number in a value is its
+    second.
+    """
 
     def start(self, spark: Any, trigger: Mapping[str, Any] = AVAILABLE_NOW) -> Any:
         from dying import DyingDataSource
@@ -60,7 +65,7 @@ class Stream:
         return rows.writeStream.format("dying").options(**writes).trigger(**trigger).start()
 
     def run(self, spark: Any) -> list[Any]:
-        """Run the query. Returns the progress of each batch. Raises the error of the query."""
+        """Run the query, and return the progress of each batch. Raises the error of the query."""
         return again_if_late(lambda: self._run(spark))
 
     def _run(self, spark: Any) -> list[Any]:
@@ -97,7 +102,7 @@ async def _produce(address: str, topic: str, records: Sequence[bytes], options: 
 
 
 def produce(address: str, topic: str, records: Sequence[bytes], **options: Any) -> None:
-    """Write records with keys to the partitions in turn."""
+    """Write records with keys, to the partitions in turn."""
     asyncio.run(_produce(address, topic, records, options))
 
 
@@ -118,7 +123,7 @@ async def _seen(address: str, topic: str, partitions: int, *, is_over: bool) -> 
 
 
 def committed(address: str, topic: str, partitions: int = PARTITIONS) -> list[Any]:
-    """All records that a read_committed reader sees; no transaction is left open."""
+    """Return all records that a read_committed consumer sees, and check that no transaction is open."""
     return asyncio.run(_seen(address, topic, partitions, is_over=True))
 
 
@@ -127,7 +132,7 @@ def committed_values(address: str, topic: str, partitions: int = PARTITIONS) -> 
 
 
 def seen_values(address: str, topic: str, partitions: int = PARTITIONS) -> Counter[bytes]:
-    """The values that a read_committed reader sees while transactions may be open."""
+    """Return the values that a read_committed consumer sees while transactions may be open."""
     return Counter(record.value for record in asyncio.run(_seen(address, topic, partitions, is_over=False)))
 
 
@@ -138,7 +143,7 @@ async def _is_over(address: str, topic: str, partitions: int) -> bool:
 
 
 def is_over(address: str, topic: str, partitions: int = PARTITIONS) -> bool:
-    """Whether no transaction is open. Apache Kafka says that one is committed before readers may see it."""
+    """Return whether no transaction is open. Apache Kafka reports a commit before consumers may see its records."""
     return asyncio.run(_is_over(address, topic, partitions))
 
 

@@ -1,4 +1,6 @@
-"""Topics to Parquet and back: equal byte by byte, in the same partitions and the same order."""
+"""Tests archiving topics to Parquet and restoring them: records are equal byte by byte, in the same partitions and
+order.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ ODD: list[tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]]]] = [
 
 
 async def fill(address: str, topic: str) -> None:
-    """Partition 1 stays empty. Timestamps neither rise nor fall; what is aborted is not archived."""
+    """Fill a topic; partition 1 remains empty. Timestamps are in no order; aborted records are not archived."""
     async with Producer(address, transactional_id=f"{topic}-writer") as producer:
         for commits in (True, False, True):
             producer.begin_transaction()
@@ -42,7 +44,7 @@ async def fill(address: str, topic: str) -> None:
 
 
 def by_partition(address: str, topic: str) -> dict[int, list[tuple[Any, ...]]]:
-    """All fields of the records but the offset, in order."""
+    """Return all fields of the records except the offset, in order."""
     found: dict[int, list[tuple[Any, ...]]] = {}
     for record in committed(address, topic, PARTITIONS):
         fields = (record.key, record.value, list(record.headers), record.timestamp_ms, record.timestamp_type)

@@ -1,4 +1,6 @@
-"""Topics audited in Spark: correct ones are reported correct, each kind of fault is found and counted."""
+"""Tests audits of topics in Spark: correct topics are reported as correct, and each kind of fault is found and
+counted.
+"""
 
 from __future__ import annotations
 
@@ -35,14 +37,14 @@ async def write_numbers(address: str, topic: str, numbers: list[tuple[bytes | No
 
 
 class Whole(Extent):
-    """An audit that treats the beginning of a topic as if no record had been deleted there."""
+    """The extent of an audit that treats the beginning of a topic as if no record had been deleted there."""
 
     def is_whole(self, topic: str, partition: int) -> bool:
         return True
 
 
 def test_an_audit_by_producer_finds_losses(spark: Any, address: str, topic: str) -> None:
-    """An unread part counts as missing; records without sequences are not called right."""
+    """A part that is not read counts as missing, and records without sequences are not reported as correct."""
     empty, unnumbered = f"{topic}-empty", f"{topic}-unnumbered"
     create(address, topic, empty, unnumbered)
     asyncio.run(write_values(address, topic, batch_size=300))
@@ -65,7 +67,9 @@ def test_an_audit_by_producer_finds_losses(spark: Any, address: str, topic: str)
 
 
 def test_an_audit_by_key_finds_losses(spark: Any, address: str, topic: str) -> None:
-    """The keys are correct; then with a gap of two, a duplicate, a reordering, a non-number; and none begins with 0."""
+    """First the keys are correct; then they have a gap of two, a duplicate, a wrong order and a value that is no
+    number, and no key begins with 0.
+    """
     create(address, topic)
     numbers = [(b"k%d" % (index % 5), 1 + index // 5) for index in range(50)]
     asyncio.run(write_numbers(address, topic, numbers))  # type: ignore[arg-type]

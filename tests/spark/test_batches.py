@@ -1,4 +1,4 @@
-"""Tables written to topics and topics read as tables, through a live Spark."""
+"""Tests writing tables to topics and reading topics as tables, through a live Spark."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def write(table: Any, address: str, **options: str) -> None:
 
 
 def test_every_column_comes_back(spark: Any, address: str, topic: str) -> None:
-    """Keys, headers, tombstones, and a topic and partition for each row; the read columns are those of Spark's
-    connector.
+    """The rows have keys, headers, tombstones, topics and partitions; the columns that are read are those of Spark's
+    own connector.
     """
     other = f"{topic}-other"
     create(address, topic, other)
@@ -76,7 +76,7 @@ def test_a_range_is_read_and_limit_ends_early(spark: Any, address: str, topic: s
 
 
 def test_a_batch_with_a_write_id_is_written_once(spark: Any, address: str, topic: str, tmp_path: Path) -> None:
-    """A dead worker is replaced; a repeated job finds the batch done."""
+    """A dead worker is replaced, and a repeated job finds the batch done."""
     create(address, topic)
     table = spark.range(0, 300, 1, 3).selectExpr("cast(id as string) as value")
     write(

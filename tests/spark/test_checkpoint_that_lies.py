@@ -1,4 +1,6 @@
-"""A checkpoint whose last entries are gone, torn or older, under a live Spark: each row once, or refused."""
+"""Tests checkpoints whose last entries are missing, torn or older, with a live Spark: each row is written once, or the
+start is refused.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ from streams import Stream, committed_values, create, produce, values
 from oncelog import Admin
 
 ROWS = 40
-"""The records of each batch: all that arrived since the previous one."""
+"""The number of records of each batch, which has all records since the previous batch."""
 
 
 class Query:
-    """A query whose every start reads what has come since the last one, as one batch."""
+    """A query that reads all new records as one batch at each start."""
 
     def __init__(self, spark: Any, stream: Stream) -> None:
         self.spark = spark
@@ -43,18 +45,18 @@ class Query:
         return Path(self.stream.checkpoint) / log / str(number)
 
     def lose(self, log: str, number: int) -> None:
-        """Remove an entry of the checkpoint."""
+        """Remove an entry of one of the checkpoint's logs."""
         self.entry(log, number).unlink()
         (Path(self.stream.checkpoint) / log / f".{number}.crc").unlink(missing_ok=True)
 
     @property
     def is_right(self) -> bool:
-        """Whether each row that was produced is seen once."""
+        """Return whether each row that was produced is visible once."""
         return committed_values(self.stream.address, self.stream.target) == Counter(values(self.produced))
 
     def is_refused(self, sentence: str) -> None:
         before = committed_values(self.stream.address, self.stream.target)
-        for _ in range(2):  # at each start
+        for _ in range(2):  # the check must hold at each start
             with pytest.raises(StreamingQueryException, match=sentence):
                 self.run()
         assert committed_values(self.stream.address, self.stream.target) == before
@@ -69,7 +71,7 @@ def query(spark: Any, address: str, topic: str, checkpoint: str) -> Query:
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "exactly-once-per-task"])
 def test_a_checkpoint_without_its_last_entry_loses_nothing(query: Query, delivery: str) -> None:
-    """S1: batch 1 was decided, a power cut has removed its entries, and 100 more records arrive."""
+    """S1: batch 1 was decided, a power cut has removed its checkpoint entries, and 100 more records arrive."""
     query.stream = replace(query.stream, writes={"delivery": delivery})
     query.batches(2)
     query.lose("offsets", 1)
@@ -132,7 +134,7 @@ def test_an_older_checkpoint_loses_nothing(query: Query, tmp_path: Path, back: i
 
 
 def test_a_checkpoint_without_its_first_entry_is_refused(query: Query) -> None:
-    """The id of the stream is lost with it: decided and new records can no longer be distinguished."""
+    """With this entry the id of the stream is lost, so decided and new records can no longer be distinguished."""
     query.batches(1)
     query.lose("offsets", 0)
     query.lose("commits", 0)
@@ -171,7 +173,7 @@ def test_a_delivery_changed_before_the_replay_is_refused(query: Query, first: st
     query.is_refused(f"StateLost: query .*delivery={first}")
     query.stream = before
     query.run()
-    query.stream = changed  # from the next batch on
+    query.stream = changed  # the changed options apply from the next batch on
     query.batches(1)
     assert query.is_right
 

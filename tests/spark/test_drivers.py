@@ -1,6 +1,7 @@
-"""Drivers, executors and brokers are killed at every point; the application is started again: each record once.
+"""Tests drivers, executors and brokers that are killed at every point; the application is started again, and each
+record is written once.
 
-Each test starts a JVM or more of its own: they are for `make spark-tests`.
+Each test starts at least one JVM of its own, so `make spark-tests` runs them.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ BATCH = 300
 
 
 def made(address: str, topic: str, checkpoint: str) -> Stream:
-    """600 records, in batches of 300, which three tasks read and write."""
+    """Return a stream of 600 records in batches of 300, which three tasks read and write."""
     create(address, topic, f"{topic}-out")
     produce(address, topic, values(ROWS))
     reads = {"maxOffsetsPerTrigger": str(BATCH), "minPartitions": "3"}
@@ -65,7 +66,9 @@ def check(stream: Stream) -> None:
     ],
 )
 def test_a_killed_driver_loses_nothing(stream: Stream, died: Path, point: str, seen: int) -> None:
-    """Before the decision the batch is replayed; after it the next driver finishes it, and no task writes."""
+    """If the driver is killed before the decision, the batch is replayed; if it is killed after the decision, the next
+    driver completes the batch, and no task writes.
+    """
     part = {"diePart": "0"} if point == "rows flushed" else {}
     dies(Application(dying(stream, died, dieAt=point, dieHow="driver", **part)))
     assert has_died(died) == 1
@@ -81,7 +84,7 @@ def test_k12_a_driver_killed_between_two_ends_loses_nothing(stream: Stream, died
 
 
 def test_k14_a_decided_timed_out_batch_is_written_again(stream: Stream, died: Path) -> None:
-    """The coordinator has aborted all its transactions: the replay notices that and writes the batch again."""
+    """The coordinator has aborted all transactions of the batch: the replay notices that and writes the batch again."""
     timed = replace(stream, writes={"kafka.transaction.timeout.ms": "30000"})
     dies(Application(dying(timed, died, dieAt="decided", dieHow="driver")))
     assert has_died(died) == 1
@@ -94,7 +97,7 @@ def test_k14_a_decided_timed_out_batch_is_written_again(stream: Stream, died: Pa
 def test_s123_k27_a_driver_away_longer_than_the_timeout_loses_nothing(
     broker_factory: BrokerFactory, topic: str, checkpoint: str, died: Path
 ) -> None:
-    """The broker has two-phase commit: what was decided is still open, and the next driver commits it."""
+    """The broker has two-phase commit: the decided transactions remain open, and the next driver commits them."""
     broker = broker_factory({"transaction.two.phase.commit.enable": "true"}).start()
     stream = made(broker.address, topic, checkpoint)
     timed = replace(stream, writes={"kafka.transaction.timeout.ms": "30000"})
@@ -122,7 +125,9 @@ def test_k24_a_batch_inside_foreach_batch_is_written_once(stream: Stream, tmp_pa
 
 @pytest.mark.parametrize("is_late", [False, True])
 def test_a_batch_write_without_a_write_id_is_retried(stream: Stream, died: Path, is_late: bool) -> None:
-    """S2: the driver is killed between two ends. The second try writes what has timed out, and nothing else."""
+    """S2: the driver is killed between the ends of two transactions. The second attempt writes the rows whose
+    transactions have timed out, and nothing else.
+    """
     writes = {"kafka.transaction.timeout.ms": "30000"} if is_late else {}
     dies(
         Application(
@@ -138,7 +143,7 @@ def test_a_batch_write_without_a_write_id_is_retried(stream: Stream, died: Path,
 
 
 def test_k16_a_killed_executor_loses_nothing(stream: Stream, died: Path) -> None:
-    """The executors are JVMs of their own."""
+    """The executors are separate JVMs."""
     settings = {"spark.executor.memory": "512m", "spark.ui.enabled": "false"}
     told = dying(stream, died, dieAt="rows flushed", dieHow="executor", diePart="0")
     succeeds(Application(told, "local-cluster[2,1,512]", settings))
@@ -165,14 +170,14 @@ def test_k19_a_query_stopped_in_mid_batch_loses_nothing(spark: Any, stream: Stre
 def test_k20_a_killed_broker_loses_nothing(
     spark: Any, broker_factory: BrokerFactory, topic: str, checkpoint: str, died: Path, point: str
 ) -> None:
-    """The broker is started again: the commit continues, or fails and is done by the next start."""
+    """The broker is restarted: the commit either continues, or fails and is completed by the next start."""
     broker = broker_factory(None)
     broker.start()
     stream = made(broker.address, topic, checkpoint)
     with reviving(broker, died):
         try:
             dying(stream, died, dieAt=point, dieHow="broker", diePid=str(broker.pid)).run(spark)
-        except Exception as error:  # whatever it says, the next start knows better
+        except Exception as error:  # the next start handles any error
             print(error)
     assert has_died(died) == 1
     stream.run(spark)
@@ -189,7 +194,7 @@ def test_k20_a_killed_broker_of_three_loses_nothing(
     died: Path,
     point: str,
 ) -> None:
-    """It leads a partition of the target; the others take over, and it returns at the end."""
+    """The killed broker leads a partition of the target; the other brokers take over, and it returns at the end."""
     with ReplicatedCluster(tmp_path_factory.mktemp("replicated"), chroots()) as cluster:
         stream = made(cluster.addresses, topic, checkpoint)
         leader = cluster.until_led(stream.target).leader
@@ -206,8 +211,8 @@ def test_k20_a_killed_broker_of_three_loses_nothing(
 
 
 def test_k18_speculation_on_two_hosts_writes_once(stream: Stream, died: Path, two_hosts: str) -> None:
-    """An attempt hangs with all its rows written; the attempt on the other host wins, and the first one's rows are
-    aborted.
+    """An attempt hangs after all its rows are written; the attempt on the other host wins, and the rows of the first
+    attempt are aborted.
     """
     settings = {
         "spark.executor.memory": "512m",
@@ -224,6 +229,6 @@ def test_k18_speculation_on_two_hosts_writes_once(stream: Stream, died: Path, tw
 
 @pytest.fixture
 def two_hosts(tmp_path: Path) -> Iterator[str]:
-    """A standalone master with two workers, each on a host of its own."""
+    """Start a standalone master with two workers, each on its own host."""
     with StandaloneCluster(tmp_path) as cluster:
         yield cluster.url

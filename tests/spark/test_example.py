@@ -1,4 +1,4 @@
-"""The example of docs/spark.md does what the page says."""
+"""Tests that the example of docs/spark.md does what the page says."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_the_stream_of_the_example_runs(spark: Any, address: str, topic: str, ch
 @pytest.mark.soak
 @pytest.mark.timeout(1500)
 def test_the_example_survives_kill_9_of_its_driver(address: str, tmp_path: Path) -> None:
-    """Like a reader of the page, the test kills it after the first batch and starts it again."""
+    """The test kills the driver after the first batch and starts the example again, as the page tells its reader."""
 
     def command(step: str) -> list[str]:
         options = ["--servers", address, "--records", "20000", "--checkpoint", str(tmp_path / "checkpoint")]

@@ -1,4 +1,4 @@
-"""The first program of docs/spark.md runs as it is written, in a shell whose environment is not activated."""
+"""Tests that the first program of docs/spark.md runs as written, in a shell without an activated environment."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TRIES = 5
 
 
 def program() -> str:
-    """The first program in the guide."""
+    """Return the first program in the guide."""
     found = re.search(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     return found[1]
@@ -55,7 +55,7 @@ def test_the_first_program_of_the_guide_runs(address: str, topic: str, tmp_path:
 
 
 def run_until_written(directory: Path, address: str, target: str) -> str:
-    """The output of the program, which runs until it is stopped."""
+    """Run the program until it has written, stop it, and return its output."""
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
             [sys.executable, "first.py"],

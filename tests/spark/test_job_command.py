@@ -1,4 +1,6 @@
-"""`oncelog pipeline` as processes: a job killed with -9 and started again, then audited, archived and restored."""
+"""Tests `oncelog pipeline` as processes: a job is killed with -9 and started again; then its topics are audited,
+archived and restored.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ async def fill(address: str, topic: str) -> None:
 
 
 def killed_after(path: Path, batches: int) -> None:
-    """Run the job until it has reported this many batches; then kill it and its JVM at once."""
+    """Run the job until it has reported this many batches; then kill the process and its JVM immediately."""
     process = subprocess.Popen(
         [oncelog_path(), "pipeline", "run", str(path)], stdout=subprocess.PIPE, text=True, start_new_session=True
     )
@@ -69,7 +71,7 @@ def killed_after(path: Path, batches: int) -> None:
 
 
 def test_a_job_survives_kill_9(address: str, topic: str, tmp_path: Path) -> None:
-    """Whatever it did when it was killed, each row is there once, and the final audit is correct."""
+    """Whatever the job did when it was killed, each row exists once, and the final audit reports no fault."""
     target = f"{topic}-out"
     create(address, topic, target)
     asyncio.run(fill(address, topic))

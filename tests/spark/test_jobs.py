@@ -1,4 +1,6 @@
-"""Jobs from their files through a live Spark: decoded, transformed, written once, and told in lines."""
+"""Tests jobs from their files through a live Spark: values are decoded, transformed and written once, and batches are
+reported in lines.
+"""
 
 from __future__ import annotations
 
@@ -99,7 +101,7 @@ def orders(count: int, first: int = 0) -> list[bytes]:
 def test_a_json_job_runs_and_continues(
     spark: Any, address: str, topic: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Each row is written once, with a line for each batch; a restarted job reads only newer records."""
+    """Each row is written once, each batch is reported in a line, and a restarted job reads only newer records."""
     create(address, topic, f"{topic}-out")
     send(address, topic, orders(ROWS))
     bills = job(tmp_path, ORDERS_TO_BILLS, address=address, topic=topic, batch=BATCH)
@@ -150,7 +152,7 @@ def test_an_avro_job_writes_parquet_through_a_function(spark: Any, address: str,
 
 
 def test_avro_columns_are_written_and_read_back(spark: Any) -> None:
-    """The columns are record values and are read from them; a tombstone is null."""
+    """Columns are written as Avro values and read back; a tombstone becomes null."""
     form = ValueFormat("avro", json.dumps(RATE))
     rows = [("EUR", 1.5, datetime(2026, 1, 1, tzinfo=UTC)), ("CHF", 0.9, datetime(2026, 2, 1, tzinfo=UTC))]
     table = spark.createDataFrame(rows, "currency string, rate double, at timestamp").withColumn("key", lit("k"))
@@ -164,7 +166,7 @@ def test_avro_columns_are_written_and_read_back(spark: Any) -> None:
 
 @pytest.mark.soak
 def test_common_failures_are_explained(spark: Any, address: str, topic: str, tmp_path: Path) -> None:
-    """The command line shows the same text, however Spark has wrapped the error."""
+    """The command line shows this text, however Spark has wrapped the error."""
     create(address, topic, f"{topic}-out")
     send(address, topic, [b"no JSON"])
     names = {"address": address, "topic": topic, "batch": BATCH}

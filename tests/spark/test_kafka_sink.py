@@ -1,6 +1,8 @@
-"""The sink on Apache Kafka, 3.9 (transactions of KIP-98) and 4.1 (KIP-890): whoever dies, each record once.
+"""Tests the sink on Apache Kafka, 3.9 (transactions of KIP-98) and 4.1 (KIP-890): whichever process dies, each record
+is written once.
 
-Each release is a JVM more: for `make spark-tests`. They are skipped where Maven's registry is out of reach.
+Each release needs another JVM, so `make spark-tests` runs these tests. The tests are skipped if Maven's registry is not
+reachable.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture
 def stream(kafka: ApacheKafka, topic: str, checkpoint: str) -> Stream:
-    """600 records, in batches of 300, which three tasks read and write."""
+    """A stream of 600 records in batches of 300, which three tasks read and write."""
     create(kafka.address, topic, f"{topic}-out")
     produce(kafka.address, topic, values(ROWS))
     reads = {"maxOffsetsPerTrigger": str(BATCH), "minPartitions": "3"}
@@ -63,7 +65,7 @@ def test_a_killed_task_loses_nothing(spark: Any, stream: Stream, tmp_path: Path)
 
 @pytest.mark.parametrize("point", ["decision", "decided", "one ended"])
 def test_a_killed_committer_loses_nothing(spark: Any, stream: Stream, tmp_path: Path, point: str) -> None:
-    """The batch is visible as a whole or not at all; the restarted query continues."""
+    """Either the entire batch is visible or none of it, and the restarted query continues."""
     with pytest.raises(StreamingQueryException):
         dying(stream, tmp_path / "died", dieAt=point).run(spark)
     assert has_died(tmp_path / "died") == 1
@@ -73,8 +75,8 @@ def test_a_killed_committer_loses_nothing(spark: Any, stream: Stream, tmp_path: 
 
 
 def test_a_decided_timed_out_batch_is_written_again(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """Neither committer nor aborter ends the decided transactions until Kafka has aborted them: the replay writes the
-    batch again.
+    """Neither the process that commits nor the one that aborts ends the decided transactions before Kafka has aborted
+    them: the replay writes the batch again.
     """
     told = {"kafka.transaction.timeout.ms": "60000"}
     died = tmp_path / "died"
@@ -88,7 +90,7 @@ def test_a_decided_timed_out_batch_is_written_again(spark: Any, stream: Stream, 
 
 
 def test_at_least_once_writes_duplicates(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """The same kill without a decision makes duplicates, which proves that these tests can fail."""
+    """Without a decision the same kill causes duplicates, which proves that these tests can fail."""
     dying(stream, tmp_path / "died", dieAt="rows flushed", diePart="0", delivery="at-least-once").run(spark)
     seen = settled(stream)
     assert set(seen) == set(values(ROWS))

@@ -1,7 +1,7 @@
-"""The pipeline of examples/orders, killed at every step: each window and each dead letter is there once, as librdkafka
-reads them, and late orders are counted.
+"""Tests the pipeline of examples/orders, killed at every step: librdkafka reads each window and each dead letter once,
+and late orders are counted.
 
-Those that kill drivers, brokers and machines start a Spark of their own each time: they are for `make spark-tests`.
+Tests that kill drivers, brokers and machines start their own Spark each time, so `make spark-tests` runs them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LATE = 2
 
 
 def mortal(called: str, deaths: dict[str, Death]) -> type[DyingDataSource]:
-    """A source and sink named `called`: a query that writes to one of these topics dies."""
+    """Return a source and sink named `called`; a query that writes to one of the topics in `deaths` dies."""
 
     class Mortal(DyingDataSource):
         def __init__(self, options: Any) -> None:
@@ -46,7 +46,7 @@ def mortal(called: str, deaths: dict[str, Death]) -> type[DyingDataSource]:
 
 @pytest.fixture
 def own_broker(broker_factory: BrokerFactory) -> BrokerProcess:
-    """The example's topics have fixed names: a broker of the test's own."""
+    """A separate broker, because the example's topics have fixed names."""
     broker = broker_factory(None)
     broker.start()
     return broker
@@ -59,8 +59,9 @@ def address(own_broker: BrokerProcess) -> str:
 
 @pytest.fixture
 def own_session(spark: Any) -> Iterator[Any]:
-    """A session of the same context with settings of its own. Spark takes the newest for the active one, in which it
-    looks for data sources: so the old one is made active again."""
+    """A session of the same Spark context with its own settings. Spark makes the newest session the active one, in
+    which it searches for data sources, so the old session is made active again at the end.
+    """
     yield spark.newSession()
     of_jvm = spark._jvm.org.apache.spark.sql.classic.SparkSession
     of_jvm.setActiveSession(spark._jsparkSession)
@@ -72,8 +73,9 @@ def own_session(spark: Any) -> Iterator[Any]:
 def test_a_killed_task_and_a_killed_commit_lose_nothing(
     own_session: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
-    """The task that writes dead letters is killed with its rows flushed, and tried again; the process that commits
-    windows is killed when it has decided, which ends the query, and the next start finishes it. Then late orders come.
+    """The task that writes dead letters is killed after its rows are flushed, and is retried. The process that commits
+    windows is killed after its decision, which ends the query; the next start completes the batch. After that late
+    orders arrive.
     """
     asyncio.run(send(address, 0, ORDERS, LATE, form))
     task, commit = tmp_path / "task", tmp_path / "commit"
@@ -108,14 +110,16 @@ def test_a_killed_task_and_a_killed_commit_lose_nothing(
 
 
 POINTS = ("before the rows", "rows sent", "rows flushed", "decision", "decided", "one ended", "all ended")
-"""All steps of a batch: after the last one Spark writes its commit log entry."""
+"""All steps of a batch; after the last one Spark writes its commit log entry."""
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3000)
 @pytest.mark.parametrize("topic", [REVENUE, DEAD_LETTERS])
 def test_a_driver_killed_at_any_step_loses_nothing(address: str, tmp_path: Path, topic: str) -> None:
-    """The pipeline dies at one step after another. Its output is correct each time, and complete in the end."""
+    """The pipeline dies at one step after another. The pipeline's output is correct each time, and complete at
+    the end.
+    """
     asyncio.run(send(address, 0, 200 * (len(POINTS) + 2), LATE))
     program, known = Program(address, tmp_path, batch=200), wanted(address)
     for point in POINTS:
@@ -131,8 +135,9 @@ def test_a_driver_killed_at_any_step_loses_nothing(address: str, tmp_path: Path,
 @pytest.mark.soak
 @pytest.mark.timeout(3000)
 def test_a_killed_broker_loses_nothing(own_broker: BrokerProcess, tmp_path: Path) -> None:
-    """While tasks write, and while a batch that is decided is committed; it comes back at once. Whether the program
-    survives that or ends, everything is once in the end."""
+    """The broker is killed while tasks write, and while a decided batch is committed; it is restarted immediately.
+    Whether the program survives the kill or ends, every record is written once at the end.
+    """
     address = own_broker.address
     program = Program(address, tmp_path, batch=200)
     steps = ((REVENUE, "rows flushed"), (DEAD_LETTERS, "decided"), (REVENUE, "one ended"))
@@ -149,8 +154,9 @@ def test_a_killed_broker_loses_nothing(own_broker: BrokerProcess, tmp_path: Path
 @pytest.mark.soak
 @pytest.mark.timeout(3000)
 def test_the_pipeline_runs_on_two_machines(address: str, tmp_path: Path) -> None:
-    """The same program with another master. Its driver dies when it has decided; started again, it goes on although an
-    executor dies while it writes, and one of the two machines is lost after that."""
+    """The test runs the same program with another master. The driver dies after its decision and is started again; then
+    an executor dies while it writes, and after that one of the two machines is lost.
+    """
     asyncio.run(send(address, 0, 1000, LATE))
     known = wanted(address)
     with StandaloneCluster(tmp_path, PYTHON_PATH) as cluster:

@@ -1,7 +1,7 @@
-"""docs/guides/orders-pipeline.md works: who does what it says, in that order and in a shell whose environment is not
-activated, sees what it shows.
+"""Tests docs/guides/orders-pipeline.md: a reader who follows it in order, in a shell without an activated environment,
+sees the output that it shows.
 
-Only the addresses are others, and what is installed is there.
+Only the addresses are changed, and what the page installs is already installed.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Follower:
             case Block("text", "", _):
                 pass  # a picture
             case Block("sh", "install", text):
-                assert text.startswith("make pipeline")  # what this environment has
+                assert text.startswith("make pipeline")  # `make pipeline` has installed this environment, too
             case Block("sh", "docker", text):
                 assert set(re.findall(r"-f (\S+)", text)) == {"docker-compose.spark.yml"}
             case Block("sh", "broker", text):
@@ -83,7 +83,7 @@ class Follower:
         return f"--port {MASTER.partition(':')[2]}", f"--port {self.master.partition(':')[2]}"
 
     def exports(self, line: str) -> dict[str, str]:
-        """The variables that a shell exports after this code."""
+        """Return the variables that a shell exports after this code."""
         shell = [*self._shell(), f"{line}; env -0"]
         done = subprocess.run(
             shell, cwd=self.directory, env=self.environment, capture_output=True, text=True, check=True
@@ -96,7 +96,7 @@ class Follower:
         return ["bash", "-eo", "pipefail", "-c"]
 
     def starts(self, command: str, ready: str) -> None:
-        """Start a command in a terminal of its own, until it has said that it is ready."""
+        """Start a command in a separate terminal, and wait until it says that it is ready."""
         output = tempfile.NamedTemporaryFile("w+", dir=self.directory, delete=False)  # noqa: SIM115
         process = subprocess.Popen(
             [*self._shell(), f"exec {command}"],
@@ -113,11 +113,11 @@ class Follower:
         assert process.poll() is None, self.printed()
 
     def printed(self) -> str:
-        """The output of the last started command."""
+        """Return the output of the last started command."""
         return Path(self.others[-1][1].name).read_text()
 
     def kills(self, text: str) -> None:
-        """Kill the driver after it has done a batch."""
+        """Kill the driver after it has completed a batch."""
         process, _ = self.others[-1]
         eventually(lambda: "revenue: batch" in self.printed() or process.poll() is not None, "a batch", SECONDS)
         command = re.sub(r"\b\d{4,}\b", DRIVER.findall(self.printed())[-1], text)
@@ -142,13 +142,15 @@ class Follower:
         self.shown = done.stdout
 
     def sees(self, text: str) -> None:
-        """These lines, in this order; there may be others between."""
+        """Check that the output has these lines in this order; other lines may be between them."""
         lines = iter(line.strip() for line in self.shown.splitlines())
         for line in text.splitlines():
             assert line in lines, f"{line!r} is not, or not in its place, in {self.shown!r}"
 
     def end_others(self) -> None:
-        """End the commands, the last first; one that does not end at once is killed with all its processes."""
+        """End the commands, the last one first; a command that does not end immediately is killed with all its
+        processes.
+        """
         for process, output in reversed(self.others):
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)

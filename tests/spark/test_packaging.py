@@ -1,7 +1,7 @@
-"""The commands of docs/spark.md bring the package to executors. They run with this checkout in place of the release,
-and use nothing of the environment of the tests.
+"""Tests the commands of docs/spark.md that bring the package to executors. The commands use this checkout in place of
+the release, and nothing of the tests' environment.
 
-It installs from a package registry, and packs some hundred megabytes: for `make spark-tests`.
+The test installs from a package registry, and packs some hundred megabytes, so `make spark-tests` runs it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ spark.stop()
 
 
 def commands() -> list[str]:
-    """The commands on the page that make the archive, and submit a job with it."""
+    """Return the commands on the page that create the archive, and submit a job with it."""
     (block,) = (each for each in re.findall(r"```sh\n(.*?)```", PAGE.read_text(), re.S) if "venv-pack" in each)
     lines = [line.partition("  #")[0].strip() for line in block.splitlines()]
     assert lines[-1].endswith(" job.py")
@@ -66,7 +66,7 @@ def commands() -> list[str]:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Iterator[Path]:
-    """A directory for the archive and its unpacked copies; removed after the test, as they are large."""
+    """A directory for the archive and its unpacked copies, which is removed after the test because they are large."""
     made = tmp_path / "packaging"
     made.mkdir()
     yield made

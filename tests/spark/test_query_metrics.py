@@ -1,4 +1,6 @@
-"""The metrics of a live query with a window and a watermark: they say what the query did, and fill our dashboard."""
+"""Tests the metrics of a live query with a window and a watermark: they report what the query did, and fill oncelog's
+dashboard.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ START_MS = 1_700_000_000_000
 
 
 def produce_at(address: str, topic: str, minutes: list[int]) -> None:
-    """A record for each of these minutes, as their timestamps."""
+    """Produce one record for each of these minutes, as its timestamp."""
 
     async def run() -> None:
         async with Producer(address) as producer:
@@ -59,10 +61,10 @@ def test_a_query_is_measured_and_its_dashboard_fills(spark: Any, address: str, t
     try:
         produce_at(address, topic, [0, 1, 10])
         again_if_late(run)
-        produce_at(address, topic, [2, 11])  # minute 2 is behind the watermark of minute 9
+        produce_at(address, topic, [2, 11])  # minute 2 is behind the watermark, which follows minute 9
         again_if_late(run)
         ended = re.compile(r'oncelog_query_running{query="minutes",.*} 0.0')
-        while not ended.search(text := metrics_of(server.url)):  # Spark calls its listeners some time after the end
+        while not ended.search(text := metrics_of(server.url)):  # Spark calls listeners some time later
             pass
     finally:
         server.close()
@@ -78,12 +80,13 @@ def test_a_query_is_measured_and_its_dashboard_fills(spark: Any, address: str, t
     assert value("running") == 0
     assert value("failed") == 0
     assert value("batches_total") >= 2
-    # A minute behind the newest event before the last batch, or in it: Spark may end with a batch without rows.
+    # The watermark is a minute behind the newest event before the last batch, or of the last batch, because Spark may
+    # end with a batch without rows.
     assert (value("watermark_timestamp_seconds") - START_MS / 1000) / 60 in (9, 10)
     dashboard = json.loads((DEPLOY / "grafana" / "oncelog-spark.json").read_text())
     metrics = told(text)
     lacking = {reason for panel in panels(dashboard) for query in panel.queries for reason in missing(query, metrics)}
-    # What is open is told of running queries only.
+    # Only running queries report open transactions.
     assert {each.partition("{")[0] for each in lacking} <= {"oncelog_query_open_transactions"}
     labels = {label for samples in metrics.values() for sample in samples for label in sample}
     assert {label for panel in panels(dashboard) for query in panel.queries for label in grouping(query)} <= labels

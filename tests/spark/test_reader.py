@@ -1,4 +1,4 @@
-"""The answers of the source to Spark, without a Spark: the limits of batches, and the ranges of tasks."""
+"""Tests what the source returns to Spark, without a Spark: the limits of batches, and the ranges of tasks."""
 
 from __future__ import annotations
 
@@ -39,20 +39,20 @@ def stream(address: str, **options: str) -> Any:
 
 @pytest.fixture
 def filled(address: str, topic: str) -> str:
-    """Ten records in each of two partitions."""
+    """Return a topic with ten records in each of two partitions."""
     create(address, topic)
     produce(address, topic, values(20))
     return topic
 
 
 def without_ids(offsets: dict[str, Any]) -> dict[str, Any]:
-    """What each offset tells beside the ids of its topics, of which each is 16 bytes, and that of the stream."""
+    """Return the offsets without the ids of topics, each of which has 16 bytes, and without the id of the stream."""
     assert all(len(each) == 22 for each in offsets["_ids"].values())
     return {key: value for key, value in offsets.items() if key not in ("_ids", "_stream")}
 
 
 def through(offsets: Any) -> Any:
-    """The offsets as they return from Spark's log."""
+    """Return the offsets as Spark's log returns them."""
     return json.loads(json.dumps(offsets))
 
 
@@ -101,7 +101,7 @@ def test_available_now_reads_existing_records(address: str, filled: str) -> None
 def test_an_idle_query_learns_of_a_record_from_the_broker(
     address: str, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It does not learn of it by the clock: no look is due before the test's limit."""
+    """The query does not learn of the record by the clock: no lookup is due before the test's limit."""
     monkeypatch.setattr(ends, "FRESH_SECONDS", 1000)
     monkeypatch.setattr(ends, "LONGEST_SECONDS", 1000)
     monkeypatch.setattr(stream_reader, "WAIT_SECONDS", 1000)
@@ -126,7 +126,7 @@ def test_a_topic_that_comes_later_is_read_from_its_beginning(address: str, fille
 
 
 def test_a_pattern_never_means_the_states_of_sinks(address: str, filled: str) -> None:
-    """Otherwise a query would read its own state."""
+    """Otherwise a query would read its own sink's state."""
     create(address, f"{filled}-state")
     told = {"subscribePattern": f"{filled}.*", "startingOffsets": "earliest"}
     assert set(stream(address, **told).initialOffset()) == {
@@ -145,7 +145,7 @@ def test_deleted_offsets_fail_the_query_or_are_skipped(address: str, filled: str
 
 
 def test_a_re_created_topic_is_never_read_on_at_the_old_offset(address: str, filled: str) -> None:
-    """It has more records than its predecessor: offsets alone do not reveal the change."""
+    """The new topic has more records than its predecessor, so offsets alone do not reveal the change."""
     reader = stream(address, subscribe=filled, startingOffsets="earliest")
     planned = reader.latestOffset(through(reader.initialOffset()), ReadAllAvailable())
     make_anew(address, filled)
@@ -153,7 +153,7 @@ def test_a_re_created_topic_is_never_read_on_at_the_old_offset(address: str, fil
     for again in (stream(address, subscribe=filled), stream(address, subscribe=filled)):
         with pytest.raises(DataLoss, match="of a topic that was deleted"):
             again.latestOffset(through(planned), ReadAllAvailable())
-        with pytest.raises(DataLoss, match="of a topic that was deleted"):  # a batch that is replayed
+        with pytest.raises(DataLoss, match="of a topic that was deleted"):  # Spark replays a planned batch
             ranges(again, planned, planned)
     lenient = stream(address, subscribe=filled, failOnDataLoss="false")
     end = lenient.latestOffset(through(planned), ReadAllAvailable())
@@ -172,13 +172,15 @@ def test_offsets_of_an_older_release_have_no_ids_and_are_read(address: str, fill
 
 
 class Checkpoint:
-    """What Spark's log has of a stream: the ends of its batches, read one after another by readers that may change."""
+    """The entries that Spark's log has of a stream: the ends of its batches, which are read one after another by
+    readers that may change.
+    """
 
     def __init__(self, reader: Any) -> None:
         self.offsets = [through(reader.initialOffset())]
 
     def next_batch(self, reader: Any) -> list[tuple[Any, ...]]:
-        """Plan a batch and have its ranges. No batch where nothing is new."""
+        """Plan a batch, and return its ranges. Returns an empty list if there is nothing new."""
         start = self.offsets[-1]
         end = through(reader.latestOffset(start, reader.getDefaultReadLimit()))
         if end == start:
@@ -188,8 +190,9 @@ class Checkpoint:
 
 
 def lost_entries(address: str, topic: str, lost: int, **options: str) -> tuple[Any, Checkpoint, list[Any]]:
-    """Five batches of four records; then more records come, and the last entries of the checkpoint are gone. Returns
-    a reader that has started since, the checkpoint and the batches whose entries are lost."""
+    """Plan five batches of four records, write more records, and remove the last entries of the checkpoint. Returns a
+    newly started reader, the checkpoint, and the batches whose entries are lost.
+    """
     told = {"subscribe": topic, "startingOffsets": "earliest"} | options
     reader = stream(address, **told)
     checkpoint = Checkpoint(reader)
@@ -212,7 +215,7 @@ def test_batches_whose_entries_the_checkpoint_has_lost_are_planned_as_they_were(
     assert [checkpoint.next_batch(reader) for _ in range(lost)] == batches
     assert checkpoint.next_batch(reader) == [(topic, 0, 10, 30), (topic, 1, 10, 30)]
     assert checkpoint.next_batch(reader) == []
-    del checkpoint.offsets[-lost - 1 :]  # another reader repeats this
+    del checkpoint.offsets[-lost - 1 :]  # another reader must plan the same batch
     reader = stream(address, subscribe=topic)
     assert [checkpoint.next_batch(reader) for _ in range(lost)] == batches
 
@@ -238,7 +241,9 @@ def test_the_last_plan_is_shown_with_where_a_new_checkpoint_begins(address: str,
 
 
 def test_a_batch_that_may_not_be_as_large_any_more_is_planned_anew(address: str, topic: str) -> None:
-    """How a user makes a batch smaller that takes too long: by its entry in the checkpoint, and the option."""
+    """A user can make a batch smaller that takes too long: the user removes its checkpoint entry and sets the
+    option.
+    """
     create(address, topic)
     _, checkpoint, _ = lost_entries(address, topic, 1)
     smaller = stream(address, subscribe=topic, maxOffsetsPerTrigger="2")
@@ -273,7 +278,7 @@ def test_a_checkpoint_of_an_older_release_gets_an_id_with_its_next_batch(address
     assert wide == [(topic, 0, 6, 30), (topic, 1, 6, 30)]
     del checkpoint.offsets[-1]
     produce(address, topic, values(4))
-    assert checkpoint.next_batch(stream(address, subscribe=topic)) != wide  # the plan names no stream
+    assert checkpoint.next_batch(stream(address, subscribe=topic)) != wide  # another stream, without this plan
 
 
 def test_where_the_group_is_refused_batches_continue_with_a_warning(
@@ -323,7 +328,7 @@ def test_missing_topics_are_reported(address: str, filled: str) -> None:
 
 def test_a_batch_is_bounded_by_about_so_many_bytes(address: str, topic: str) -> None:
     create(address, topic)
-    for _ in range(10):  # batches of their own, so that compression and headers of batches do not blur the mean
+    for _ in range(10):  # separate batches, so that compression and batch headers do not affect the mean
         produce(address, topic, [b"x" * 1000] * 2)
     reader = stream(address, subscribe=topic, startingOffsets="earliest", maxBytesPerTrigger="5500")
     assert reader.getDefaultReadLimit() == ReadMaxBytes(5500)
@@ -334,7 +339,7 @@ def test_a_batch_is_bounded_by_about_so_many_bytes(address: str, topic: str) -> 
 def test_a_task_that_begins_while_its_broker_is_away_waits_for_it(
     broker_factory: BrokerFactory, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The reader connects for the first time, as each task of each batch does."""
+    """The reader connects for the first time, as in each task of each batch."""
     broker = broker_factory().start()
     create(broker.address, topic)
     produce(broker.address, topic, values(20))

@@ -1,4 +1,4 @@
-"""A stream from topic to topic of a cluster that lets in nobody without TLS and a login, with Kafka's own options."""
+"""Tests a stream from topic to topic of a cluster that requires TLS and a login, with Kafka's own options."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ JAAS = f'org.apache.kafka.common.security.scram.ScramLoginModule required userna
 
 
 def options(broker: SecuredBroker) -> dict[str, str]:
-    """As a user of Spark's connector has them, the option that switches TLS on in their place."""
+    """Return the options of a user of Spark's own connector, including the one that enables TLS."""
     return {
         "kafka.bootstrap.servers": broker.address("SASL_SSL"),
         "kafka.security.protocol": "SASL_SSL",
@@ -62,7 +62,7 @@ async def written(broker: SecuredBroker, target: str) -> Counter[bytes]:
 
 
 class TokenEndpoint:
-    """Gives a client that knows its secret tokens of the broker's user, one for each request."""
+    """Returns a token of the broker's user for each request of a client that knows the secret."""
 
     CLIENT, SECRET, SCOPE = "pipeline", "of the pipeline", "orders"
 
@@ -73,7 +73,7 @@ class TokenEndpoint:
         self.url = ""
 
     def answer(self, authorization: str, form: dict[str, list[str]]) -> str | None:
-        """A token; None for a client that is unknown, or asks for something else."""
+        """Return a token; None for an unknown client, or a request for something else."""
         credentials = base64.b64encode(f"{self.CLIENT}:{self.SECRET}".encode()).decode()
         wanted = {"grant_type": ["client_credentials"], "scope": [self.SCOPE]}
         if authorization != f"Basic {credentials}" or form != wanted:
@@ -95,7 +95,7 @@ class TokenEndpoint:
                 self.wfile.write(json.dumps({"access_token": token, "expires_in": 600}).encode())
 
             def log_message(self, *_: object) -> None:
-                """Print no message."""
+                """Log nothing."""
 
         with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
             self.url = f"http://127.0.0.1:{server.server_port}/token"
@@ -116,7 +116,9 @@ def oauth_options(broker: SecuredBroker, endpoint: TokenEndpoint, secret: str = 
 
 
 def java_truststore(broker: SecuredBroker) -> dict[str, str]:
-    """The authority in a store of Java's own making, where there is a keytool."""
+    """Create a truststore with the authority by Java's keytool, and return its options; empty if there is no
+    keytool.
+    """
     keytool = shutil.which("keytool")
     if keytool is None:
         return {}
@@ -132,7 +134,7 @@ def java_truststore(broker: SecuredBroker) -> dict[str, str]:
 
 
 def stream(spark: Any, secured: dict[str, str], topic: str, target: str, checkpoint: str) -> None:
-    """From topic to topic, until everything is read."""
+    """Stream from topic to topic until all records are read."""
 
     def run() -> None:
         reads = secured | {"subscribe": topic, "startingOffsets": "earliest"}
@@ -156,7 +158,7 @@ def test_a_stream_runs_over_sasl_ssl(spark: Any, topic: str, checkpoint: str, tm
 
 @pytest.mark.timeout(300)
 def test_a_stream_uses_tokens_of_an_endpoint(spark: Any, topic: str, checkpoint: str, tmp_path: Path) -> None:
-    """OAUTHBEARER with client credentials, which tasks ask for as the driver does; a wrong secret is told."""
+    """The driver and the tasks request OAUTHBEARER tokens with client credentials; a wrong secret is reported."""
     target = f"{topic}-out"
     with SecuredBroker(tmp_path) as broker, TokenEndpoint(broker).serving() as endpoint:
         asyncio.run(fill(broker, topic, target))

@@ -1,4 +1,4 @@
-"""The soak with Spark: its judge finds each kind of violation, its plan is a function of the seed, and it runs."""
+"""Tests the soak with Spark: its judge finds each kind of violation, its plan depends only on the seed, and it runs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ROUNDS = 3 * WINDOW_MS // ROUND_MS
 
 
 def orders() -> list[Order]:
-    """Orders of three windows, with late and closing ones."""
+    """Return orders of three windows, including late and closing orders."""
     dice, found = Random(7), list[Order]()
     for number in range(ROUNDS):
         found += round_of_orders(number, len(found), dice, with_late=True)

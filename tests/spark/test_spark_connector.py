@@ -1,6 +1,6 @@
-"""Spark's own Kafka connector writes to our broker and reads from it, in batches and as a stream.
+"""Tests Spark's own Kafka connector with oncelog's broker: it writes and reads, in batches and as a stream.
 
-It is fetched with Maven, and a JVM more: for `make spark-tests`.
+The connector is fetched with Maven and needs another JVM, so `make spark-tests` runs this test.
 """
 
 from __future__ import annotations
@@ -44,7 +44,9 @@ async def _abort(address: str, topic: str) -> None:
 
 
 def test_the_connector_writes_and_reads(jars: list[str], address: str, topic: str, tmp_path: Path) -> None:
-    """Tables, patterns, headers, either isolation level; after our source, and before our sink."""
+    """The test covers tables, patterns, headers, both isolation levels, and the connector after oncelog's source and
+    before oncelog's sink.
+    """
     work = Work(
         address, jars, f"{topic}-filled", f"{topic}-written", f"{topic}-streamed", f"{topic}-handed-over", str(tmp_path)
     )

@@ -1,4 +1,4 @@
-"""Streams from topic to topic through a live Spark, whoever is killed: each record once."""
+"""Tests streams from topic to topic through a live Spark: whichever process is killed, each record is written once."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from streams import Stream, committed, committed_values, create, produce, seen_v
 ROWS = 600
 BATCH = 300
 PIECE = 75
-"""The first task's share: half of the 150 offsets of partition 0."""
+"""The first task's share of the offsets: half of the 150 offsets of partition 0."""
 
 
 @pytest.fixture
 def stream(address: str, topic: str, checkpoint: str) -> Stream:
-    """600 records, in batches of 300, which three tasks read and write."""
+    """A stream of 600 records in batches of 300, which three tasks read and write."""
     target = f"{topic}-out"
     create(address, topic, target)
     produce(address, topic, values(ROWS))
@@ -27,13 +27,13 @@ def stream(address: str, topic: str, checkpoint: str) -> Stream:
 
 
 def dying(stream: Stream, tmp_path: Path, **options: str) -> Stream:
-    """The options of a stream with a death in the sink."""
+    """Return the stream with options for a death in the sink."""
     writes = dict(stream.writes) | {"dieFile": str(tmp_path / "died")} | options
     return Stream(stream.address, stream.source, stream.target, stream.checkpoint, stream.reads, writes)
 
 
 def test_a_stream_continues_where_it_was(spark: Any, stream: Stream) -> None:
-    """The restarted stream reads the newer records. Keys are passed on."""
+    """The restarted stream reads the newer records, and keys are copied."""
     assert [progress["numInputRows"] for progress in stream.run(spark)][:2] == [BATCH, BATCH]
     assert committed_values(stream.address, stream.target) == Counter(values(ROWS))
     produce(stream.address, stream.source, values(10, ROWS))
@@ -67,7 +67,7 @@ def test_k3_a_task_that_raises_once_loses_nothing(spark: Any, stream: Stream, tm
 
 @pytest.mark.soak
 def test_k3_a_task_that_always_raises_fails_the_query(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """The query fails without a visible row of its batch; after a restart it writes."""
+    """The query fails before any row of its batch is visible; after a restart it writes the batch."""
     with pytest.raises(StreamingQueryException, match="rows flushed"):
         dying(stream, tmp_path, dieAt="rows flushed", dieHow="raise", dieTimes="99", diePart="0").run(spark)
     assert has_died(tmp_path / "died") == 3
@@ -88,7 +88,7 @@ def test_k3_a_task_that_always_raises_fails_the_query(spark: Any, stream: Stream
     ],
 )
 def test_a_killed_committer_loses_nothing(spark: Any, stream: Stream, tmp_path: Path, point: str, how: str) -> None:
-    """The query fails, with its batch visible as a whole or not at all; after a restart it continues."""
+    """The query fails; either its entire batch is visible or none of it, and a restarted query continues."""
     with pytest.raises(StreamingQueryException):
         dying(stream, tmp_path, dieAt=point, dieHow=how).run(spark)
     assert has_died(tmp_path / "died") == 1
@@ -99,7 +99,7 @@ def test_a_killed_committer_loses_nothing(spark: Any, stream: Stream, tmp_path: 
 
 
 def test_k22_at_least_once_writes_duplicates(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """The same kill without a decision makes duplicates, which proves that these tests can fail."""
+    """Without a decision the same kill causes duplicates, which proves that these tests can fail."""
     options = {"dieAt": "rows flushed", "diePart": "0", "delivery": "at-least-once"}
     dying(stream, tmp_path, **options).run(spark)
     assert has_died(tmp_path / "died") == 1
@@ -109,7 +109,7 @@ def test_k22_at_least_once_writes_duplicates(spark: Any, stream: Stream, tmp_pat
 
 
 def test_k21_a_killed_reader_loses_nothing(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """Its records in the sink are aborted with the attempt, and read again."""
+    """The records of the killed reader are aborted in the sink with its attempt, and read again."""
     reads = dict(stream.reads) | {"dieAt": "reading", "dieFile": str(tmp_path / "died")}
     Stream(stream.address, stream.source, stream.target, stream.checkpoint, reads).run(spark)
     assert has_died(tmp_path / "died") == 1
@@ -118,7 +118,9 @@ def test_k21_a_killed_reader_loses_nothing(spark: Any, stream: Stream, tmp_path:
 
 @pytest.mark.soak
 def test_k21_a_first_batch_is_replayed_from_where_it_began(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """A query that begins at "latest" fails in its first batch; what comes before it is started again is read."""
+    """A query that begins at "latest" fails in its first batch; records that arrive before it is started again are
+    read.
+    """
     reads = dict(stream.reads) | {"startingOffsets": "latest"}
     latest = Stream(stream.address, stream.source, stream.target, stream.checkpoint, reads)
     with pytest.raises(Exception, match=r"before the rows"):

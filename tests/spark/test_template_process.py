@@ -1,5 +1,6 @@
-"""The launcher `oncelog-spark-python`: what Spark starts in place of Python is to it what Python would be, and most of
-its imports are done."""
+"""Tests the launcher `oncelog-spark-python`: to Spark the process behaves as Python would, and most of its imports are
+already done.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +78,7 @@ print(subprocess.run([sys.argv[1], "-m", "program"], stdout=subprocess.PIPE, tex
 
 @pytest.fixture
 def program(tmp_path: Path) -> Iterator[Path]:
-    """A module named program, in the directory in which the tests start processes."""
+    """Yield the path of a module named program, in the directory in which the tests start processes."""
     yield tmp_path / "program.py"
 
 
@@ -123,7 +124,7 @@ def test_a_forked_process_is_what_python_would_be(program: Path) -> None:
 
 
 def test_an_exception_ends_a_forked_process_as_it_ends_python(program: Path) -> None:
-    """The exception is an OSError, which the template process itself handles, too."""
+    """The exception is an OSError, which the template process also handles itself."""
     done = run(program, RAISES)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == "OSError: of the program"
@@ -168,7 +169,7 @@ def test_a_forked_process_has_the_time_zone_of_its_environment(program: Path) ->
 
 
 def test_numpy_does_not_draw_the_same_numbers_in_each_process() -> None:
-    """As all of them have the generator of the template process, where something has imported it there."""
+    """All forked processes have the generator of the template process, if numpy was imported there."""
     numpy.random.seed(1)
     expected = numpy.random.random()
     numpy.random.seed(1)
@@ -191,7 +192,7 @@ def test_modules_of_the_environment_come_before_the_archive_of_pyspark(program: 
 
 
 def test_ending_the_launcher_ends_its_process(program: Path) -> None:
-    """Its output ends, which nobody else has."""
+    """The output of the process ends, because no other process has it open."""
     program.write_text(WAITS)
     command = [worker_python(), "-m", "program"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=program.parent) as process:
@@ -202,7 +203,9 @@ def test_ending_the_launcher_ends_its_process(program: Path) -> None:
 
 
 def test_where_the_template_process_is_killed_its_processes_end_with_their_launchers(program: Path) -> None:
-    """As after the OOM killer: Spark takes the launcher for the process, and starts another one."""
+    """The OOM killer may kill the template process: Spark considers the launcher the process, and starts
+    another one.
+    """
     program.write_text(TELLS_ITS_PARENT)
     command = [worker_python(), "-m", "program"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=program.parent) as process:
@@ -233,7 +236,7 @@ def test_a_directory_that_is_gone_is_given_to_python_itself(tmp_path: Path) -> N
 
 @pytest.fixture
 def template() -> Iterator[tuple[TemplateProcess, str]]:
-    """A template process in a thread that has imported no module, and its address; its JVM is a `cat`."""
+    """A template process in a thread that has imported no module, and its address; a `cat` stands for its JVM."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener:
         listener.bind("")
         listener.listen(8)
@@ -257,7 +260,7 @@ def ask(address: str) -> bytes:
 def test_where_no_process_can_be_made_only_that_one_is_refused(
     template: tuple[TemplateProcess, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """All other launchers depend on the template process."""
+    """The template process must survive, because all other launchers depend on it."""
 
     def fails() -> int:
         raise BlockingIOError(errno.EAGAIN, "no process left")
@@ -277,7 +280,7 @@ def test_launchers_beyond_the_limit_are_sent_away(
 
 
 def test_the_number_of_a_closed_descriptor_does_not_have_it_wait_for_a_process() -> None:
-    """An event that was found before the descriptor was closed, and its number given to another process."""
+    """An event was found before its descriptor was closed, and the descriptor's number was given to another process."""
     with (
         socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
         subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process,
@@ -310,7 +313,7 @@ def test_another_user_is_refused(program: Path) -> None:
     started = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()[19]
     address = f"\0{LAUNCHER}-{os.getuid()}-{os.getpid()}-{started}"
     asked = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    asked.connect(address)  # it is there
+    asked.connect(address)  # the template process still accepts
     asked.close()
     pid = os.fork()
     if pid == 0:
@@ -327,8 +330,9 @@ def test_another_user_is_refused(program: Path) -> None:
 
 
 def test_the_processes_of_a_session_are_forks_of_one(spark: Any) -> None:
-    """The workers of tasks have modules that nobody asked them for, also where Spark has asked a planner first, whose
-    environment has no OMP_NUM_THREADS."""
+    """The workers of tasks have imported modules in advance, even if Spark first asked for a planner, whose environment
+    has no OMP_NUM_THREADS.
+    """
     spark.read.format("oncelog").options(**{"kafka.bootstrap.servers": "a:1", "subscribe": "t"}).load()
 
     def is_warm(batches: Iterator[Any]) -> Iterator[Any]:
@@ -346,7 +350,7 @@ def test_the_processes_of_a_session_are_forks_of_one(spark: Any) -> None:
     parents = {
         each.pid: each.info["ppid"]
         for each in every
-        if {module, jvm} <= set(each.info["cmdline"] or [])  # a fork has the command line of what it was forked from
+        if {module, jvm} <= set(each.info["cmdline"] or [])  # a fork keeps its parent's command line
     }
     assert len([pid for pid, parent in parents.items() if parent not in parents]) == 1
 

@@ -1,6 +1,7 @@
-"""What every supported PySpark must do: `make test-sparks` runs this with each of them.
+"""Tests what every supported PySpark must do: `make test-sparks` runs this module with each version.
 
-Nothing here limits a batch, and AvailableNow may run a single one: before 4.2 Spark lets a Python source do no more.
+No test here limits a batch, and AvailableNow may run a single batch, because before 4.2 Spark lets a Python source do
+no more.
 """
 
 from __future__ import annotations
@@ -32,26 +33,26 @@ WAIT_SECONDS = 90.0
 
 @pytest.fixture
 def stream(address: str, topic: str, checkpoint: str) -> Stream:
-    """300 records, which three tasks read and write."""
+    """A stream of 300 records, which three tasks read and write."""
     create(address, topic, f"{topic}-out")
     produce(address, topic, values(ROWS))
     return Stream(address, topic, f"{topic}-out", checkpoint, {"minPartitions": "3"})
 
 
 def dying(stream: Stream, died: Path, **options: str) -> Stream:
-    """The options of a stream with a death in the sink."""
+    """Return the stream with options for a death in the sink."""
     return replace(stream, writes={"dieFile": str(died)} | options)
 
 
 def run_until_all_is_read(spark: Any, stream: Stream) -> None:
-    """Run twice: a start that finishes an older batch may end with it."""
+    """Run the query twice, because a start that completes an older batch may end after that batch."""
     stream.run(spark)
     stream.run(spark)
 
 
 @contextmanager
 def going_on(spark: Any, stream: Stream) -> Iterator[Callable[[int], None]]:
-    """The query as it runs for ever; yields a function that waits for so many rows in its target."""
+    """Run the query continuously; yield a function that waits for this many rows in its target."""
     query = stream.start(spark, trigger={"processingTime": "0 seconds"})
 
     def until(rows: int) -> None:
@@ -68,7 +69,9 @@ def going_on(spark: Any, stream: Stream) -> Iterator[Callable[[int], None]]:
 
 
 def test_a_query_goes_on_and_is_started_again(spark: Any, stream: Stream) -> None:
-    """It reads batch after batch, and after a restart the records that arrived meanwhile. Keys are passed on."""
+    """The query reads batch after batch, and after a restart also the records that arrived meanwhile; keys are
+    copied.
+    """
     with going_on(spark, stream) as until:
         until(ROWS)
         produce(stream.address, stream.source, values(10, ROWS))
@@ -99,7 +102,7 @@ def test_a_killed_task_loses_nothing(spark: Any, stream: Stream, tmp_path: Path)
 
 @pytest.mark.parametrize(("point", "seen"), [("decision", 0), ("decided", ROWS)])
 def test_a_killed_committer_loses_nothing(spark: Any, stream: Stream, tmp_path: Path, point: str, seen: int) -> None:
-    """The query fails; after a restart it continues with the same batch, and then with newer records."""
+    """The query fails; after a restart it continues with the same batch, then with newer records."""
     with pytest.raises(StreamingQueryException):
         dying(stream, tmp_path / "died", dieAt=point).run(spark)
     assert has_died(tmp_path / "died") == 1
@@ -119,7 +122,9 @@ def test_a_killed_driver_loses_nothing(stream: Stream, tmp_path: Path) -> None:
 
 
 def test_a_first_batch_is_replayed_from_where_it_began(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """A query that begins at "latest" fails in its first batch; what comes before it is started again is read."""
+    """A query that begins at "latest" fails in its first batch; records that arrive before it is started again are
+    read.
+    """
     latest = replace(stream, reads={"startingOffsets": "latest"})
     with pytest.raises(Exception, match=r"before the rows"):
         dying(latest, tmp_path / "died", dieAt="before the rows", dieHow="raise", dieTimes="99").run(spark)
@@ -157,7 +162,7 @@ def test_sql_reads_a_topic(spark: Any, stream: Stream) -> None:
 
 
 def test_foreach_batch_writes_once(spark: Any, stream: Stream) -> None:
-    """Spark says which batch of which query it is, and describes the job as that of a stream."""
+    """Spark reports the batch and the query, and describes the job as that of a stream."""
     described: list[str] = []
 
     def write(table: Any, number: int) -> None:
@@ -179,17 +184,19 @@ def test_foreach_batch_writes_once(spark: Any, stream: Stream) -> None:
 
 
 def test_windows_with_a_watermark_are_written(spark: Any, stream: Stream) -> None:
-    """Records are seconds of event time; each is counted in its minute once the watermark has passed that."""
+    """Each record is one second of event time, and is counted in its minute after the watermark has passed that
+    minute.
+    """
     counted = replace(stream, sums=True)
     with going_on(spark, counted) as until:
         until(3)
         produce(stream.address, stream.source, values(120, ROWS))
         until(5)
-    # Seconds 0 to 419: the watermark is 60 s behind 419, so that minutes 0 to 4 have ended.
+    # The records are seconds 0 to 419: the watermark is 60 s behind 419, so minutes 0 to 4 have ended.
     assert committed_values(stream.address, stream.target) == Counter(b"%d: 60" % minute for minute in range(5))
 
 
-# --- what 4.0 and 4.1 say, asked without a Spark
+# --- calls of 4.0 and 4.1, made without a Spark
 
 
 def older(address: str, topic: str, **options: str) -> OlderStreamReader:
@@ -212,7 +219,7 @@ def test_limits_are_refused_before_4_2(address: str, topic: str, option: str) ->
 def test_a_new_query_begins_where_its_options_say(
     address: str, topic: str, where: str, first: list[tuple[int, int, int]]
 ) -> None:
-    """The offsets at the first question, though Spark asks where the query begins only after it."""
+    """The query begins at the offsets of the first call, although Spark requests the beginning only after it."""
     create(address, topic)
     produce(address, topic, values(20))
     reader = older(address, topic, startingOffsets=where)
@@ -225,7 +232,7 @@ def test_a_new_query_begins_where_its_options_say(
 
 
 def test_a_continued_query_gets_its_position(address: str, topic: str) -> None:
-    """Spark plans an empty batch first, at the end of its log."""
+    """Spark first plans an empty batch, at the end of its log."""
     create(address, topic)
     produce(address, topic, values(20))
     position = older(address, topic).latestOffset()

@@ -1,4 +1,4 @@
-"""The sink's handling of task rows, without a Spark: the tests call the writers as Spark does."""
+"""Tests how the sink handles the rows of tasks, without a Spark: the tests call the writers as Spark does."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ ARROW = pa.schema(
 
 
 class Spark:
-    """Tells tasks their query, run, batch and attempt."""
+    """Simulates Spark for tasks: it tells them their query, run, batch and attempt."""
 
     def __init__(self, address: str, topic: str | None) -> None:
         self.options = {"kafka.bootstrap.servers": address} | ({"topic": topic} if topic else {})
@@ -68,7 +68,7 @@ class Spark:
         self.attempt = Attempt(0, 0, 0)
 
     def writer(self, schema: StructType = VALUES) -> Any:
-        """A new writer, as it arrives in another process."""
+        """Return a new writer as another process receives it."""
         return pickle.loads(pickle.dumps(OncelogDataSource(dict(self.options)).streamWriter(schema, False)))
 
     def task(self, partition: int, *batches: pa.RecordBatch, attempt: int = 0, schema: StructType = VALUES) -> Any:
@@ -104,10 +104,10 @@ def test_a_write_is_invisible_before_the_commit_and_complete_afterwards(
     spark = spark_of(topic)
     messages = [spark.task(0, rows(b"a", b"b"), rows(b"c")), spark.task(1, rows(b"d")), spark.task(2)]
     assert len(open_transactions(address)) == 2
-    spark.task(1, rows(b"not this"), attempt=1)  # a speculative attempt whose result is dropped
+    spark.task(1, rows(b"not this"), attempt=1)  # a speculative attempt, whose result is dropped
     spark.writer().commit(messages, 0)
     assert committed_values(address, topic) == Counter([b"a", b"b", b"c", b"d"])
-    spark.run = str(uuid.uuid4())  # started again, and the batch replayed
+    spark.run = str(uuid.uuid4())  # the query is started again, and the batch is replayed
     again = [spark.task(0, rows(b"a", b"b", b"c")), spark.task(1, rows(b"d")), spark.task(2)]
     spark.writer().commit(again, 0)
     assert committed_values(address, topic) == Counter([b"a", b"b", b"c", b"d"])
@@ -127,7 +127,9 @@ def test_an_abort_leaves_nothing(spark_of: Any, address: str, topic: str) -> Non
 def test_a_write_without_a_name_that_is_retried_is_there_once(
     patched: list[Spark], address: str, topic: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """S2: the driver died between two ends; what it has decided is whole before the next one writes a row."""
+    """S2: the driver died between the ends of two transactions. The transactions that the dead driver has decided are
+    completed before the next driver writes a row.
+    """
     monkeypatch.setattr(unnamed, "LOOK_SECONDS", 0.02)
     create(address, topic)
     patched.append(Spark(address, topic))
@@ -149,7 +151,7 @@ def test_a_write_without_a_name_that_is_retried_is_there_once(
 
     async def end_one(cluster: KafkaCluster, transactions: Any, *, commits: bool) -> list[bool]:
         await end(cluster, transactions[:1], commits=commits)
-        raise ConnectionError  # here the driver dies
+        raise ConnectionError  # the driver dies at this point
 
     with monkeypatch.context() as patch:
         patch.setattr(KafkaCluster, "end", end_one)
@@ -161,7 +163,7 @@ def test_a_write_without_a_name_that_is_retried_is_there_once(
     second.commit(messages_of(second))
     assert committed_values(address, topic) == Counter([b"0", b"1", b"2"])
     third = planned()
-    third.commit(messages_of(third))  # the second write is done, so this is another one
+    third.commit(messages_of(third))  # the second write is complete, so this is a separate write
     assert committed_values(address, topic) == Counter({b"0": 2, b"1": 2, b"2": 2})
     warned = [record for record in caplog.records if "this write has no writeId" in record.message]
     assert len(warned) == 3
@@ -185,7 +187,9 @@ def test_an_older_run_learns_that_it_was_replaced(spark_of: Any, address: str, t
 
 
 def test_each_row_goes_to_its_topic_and_partition(spark_of: Any, address: str, topic: str) -> None:
-    """By the column of the topic, that of the partition, else the key; without either all of a batch together."""
+    """The topic column, the partition column, or else the key decides; rows without either go to one partition together
+    with the rest of their Arrow batch.
+    """
     other = f"{topic}-b"
     create(address, topic, other)
     spark = spark_of(None)
@@ -257,7 +261,7 @@ def test_inside_foreach_batch_a_write_needs_a_name(monkeypatch: pytest.MonkeyPat
     ],
 )
 def test_a_pyspark_with_other_names_is_found_out(monkeypatch: pytest.MonkeyPatch, told: dict[str, str]) -> None:
-    """A write inside foreachBatch must not be mistaken for one outside a stream."""
+    """A write inside foreachBatch must not be treated as a write outside a stream."""
     monkeypatch.setattr(identity, "_property", told.get)
     for asked in (identity.stream_batch, lambda: identity.batch_of(identity.BatchWrite("w", "own"))):
         with pytest.raises(identity.UnknownQuery, match=rf"PySpark {pyspark.__version__}\) does not tell"):

@@ -4,12 +4,11 @@ content that a real disk could have.
 A kill leaves all completed writes, and any part of the write that it interrupted. A power cut leaves everything that
 was synced; of the rest it leaves what a journaling file system may leave:
 
-    appended bytes              none, some, all, or all of their length with zeros in place of the last bytes
-    truncated bytes             lost or restored
-    created, renamed and        in each directory, the first few of these changes since the directory's last sync
-      removed names
-    created directories         kept, or lost with all of their content
-    renamed directories         the first few renames are kept, the other directories have their old names
+- Of appended bytes: none, some, all, or all of their length with zeros in place of the last bytes.
+- Truncated bytes are lost or restored.
+- Of created, renamed and removed names in a directory: the first few of these changes since the directory's last sync.
+- Created directories are kept, or lost with all of their content.
+- Of renamed directories: the first few renames are kept, and the other directories have their old names.
 """
 
 from __future__ import annotations
@@ -29,8 +28,8 @@ removed.
 
 
 class Killed(BaseException):
-    """The simulated process is killed. It is no `Exception`, so code that runs in the process cannot catch it by
-    accident.
+    """The simulated process is killed. Killed derives from BaseException, so that code in the process cannot catch it
+    by accident.
     """
 
 
@@ -157,7 +156,7 @@ class CrashingDisk:
         self._names = self._durable_names
         moves, self._unsynced_moves = self._unsynced_moves, []
         for source, target in reversed(moves[self.random.randint(0, len(moves)) :]):
-            self._forget_directory(source)  # another directory that got the old name after the rename
+            self._forget_directory(source)  # the directory that got the old name after the rename
             self._rename_directory(target, source)
         for directory in sorted(self._unsynced_directories):
             if self.random.random() < 0.5:

@@ -1,7 +1,7 @@
 """What a Kafka broker knows of producers and transactions, in a model that is small enough to be checked by reading.
 
-The model serves tests of the client, beside the fake broker. It is written from Kafka's rules and shares no code with
-the oncelog broker.
+The model serves tests of the client, beside the fake broker. The model is written from Kafka's rules and shares no code
+with the oncelog broker.
 """
 
 from __future__ import annotations
@@ -200,7 +200,7 @@ class FakeCoordinator:
             found = self.transactions[request.transactional_id] = Transaction(self.broker.producer_ids)
         shown = (request.producer_id, request.producer_epoch)
         if found.epoch < 0:
-            shown = (-1, -1)  # for an unknown id Apache Kafka ignores the producer id and epoch of the request
+            shown = (-1, -1)  # for an unknown id Apache Kafka accepts any producer id and epoch
         if shown != (-1, -1) and shown not in ((found.producer_id, found.epoch), (found.producer_id, found.last_epoch)):
             return InitProducerIdResponse(error_code=ErrorCode.PRODUCER_FENCED, producer_epoch=-1)
         found.has_timeout = not request.enable2_pc
@@ -348,7 +348,8 @@ class FakeCoordinator:
         code, offset = checks.check(batch, is_v2=is_v2 and transactional_id is not None)
         if code or offset is not None:
             return code, -1 if offset is None else offset
-        if transactional_id is not None and found is None:  # the coordinator's verification (KIP-890)
+        # The leader learns this from the coordinator's verification (KIP-890).
+        if transactional_id is not None and found is None:
             return ErrorCode.INVALID_PRODUCER_ID_MAPPING, -1
         if found is not None:
             if (batch.producer_id, batch.producer_epoch) != (found.producer_id, found.epoch):

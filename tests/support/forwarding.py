@@ -1,4 +1,6 @@
-"""Two brokers that share one metadata tree in memory. One broker is the controller; function calls connect them."""
+"""Two brokers that share one metadata tree in memory. One of the brokers is the controller; function calls connect the
+brokers.
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """Calls a request handler without connection, broker or disk; provides the request's context, and coordinators that
 need no event loop.
 
-`asked` creates the context. A coordinator is one state machine (`MachineRuntime`) whose records are replayed
+`asked` creates the context of a request. A coordinator is one state machine (`MachineRuntime`) whose records are
+replayed
 immediately.
 """
 

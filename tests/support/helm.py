@@ -33,7 +33,7 @@ def needed() -> str:
 
 
 def build() -> str | None:
-    """Build helm into the cache. Returns the reason if that is not possible, and None after success."""
+    """Build helm into the cache. Returns None after success, or the reason why helm could not be built."""
     go = shutil.which("go")
     if go is None:
         return "there is no Go to build it with; install helm by your package manager"

@@ -2,7 +2,7 @@
 
 `tests/data/kafka-messages.tsv` has these facts, so that a test in every checkout can compare the project's declarations
 with Kafka's. The table is generated from Kafka's own JSON definitions, which are not part of the project. If a machine
-has the definitions, a test checks the table against them:
+has the definitions, a test checks the table against them. This command writes the table:
 
     python -m tests.support.kafka_facts [DIRECTORY]     # writes the table; ../shared/kafka-messages by default
 
@@ -98,6 +98,18 @@ def table_of(directory: Path) -> str:
 
 def _definition(path: Path) -> dict[str, Any]:
     definition: dict[str, Any] = json.loads(re.sub(r"^\s*//.*$", "", path.read_text(), flags=re.MULTILINE))
+    return _with_kind_as_version(definition)
+
+
+def _with_kind_as_version(definition: dict[str, Any]) -> dict[str, Any]:
+    """The definition of a coordinator's record as Kafka wrote it before 4.1: the kind of the record is the version of
+    its key. Newer definitions have it as an API key."""
+    if definition["type"] not in ("coordinator-key", "coordinator-value"):
+        return definition
+    kind = str(definition.pop("apiKey"))
+    if definition["type"] == "coordinator-key":
+        definition["validVersions"] = kind
+        definition["fields"] = [{**field, "versions": kind} for field in definition["fields"]]
     return definition
 
 

@@ -112,7 +112,9 @@ def _quoted(value: str) -> str:
 
 
 def fetch() -> str | None:
-    """Unpack Debian's package into the cache. Returns the reason if that is not possible, and None after success."""
+    """Unpack Debian's package into the cache. Returns None after success, or the reason why the package could not be
+    unpacked.
+    """
     if shutil.which("apt-get") is None or shutil.which("dpkg-deb") is None:
         return "there is no apt-get; install Prometheus, with promtool, by your package manager"
     CACHE.parent.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ ROOT: Final = Path(__file__).parents[2]
 ENVIRONMENTS: Final = ROOT / ".venvs"
 OLDEST: Final = (3, 11)
 EXPECTED: Final = ("3.11", "3.12", "3.13", "3.14")
-"""The Python versions that the project supports; the report names an expected version that was not found. Later
+"""The Python versions that the project supports; the report names an expected version that was not found. Later Python
 versions are tested, too.
 """
 NAME: Final = re.compile(r"python3\.(\d+)")
@@ -60,7 +60,9 @@ class Interpreter(NamedTuple):
     version: tuple[int, int, int]
     path: Path
     makes_environments: bool = True
-    """False if ensurepip is missing, as in some of Debian's Python packages."""
+    """Whether the interpreter can create environments; False if ensurepip is missing, as in some of Debian's Python
+    packages.
+    """
 
     @property
     def name(self) -> str:

@@ -1,7 +1,8 @@
 """Several replicas of one partition, with arbitrary events between them, lose no acknowledged record.
 
 The replicas are real objects over logs in memory. The messages between the replicas may be delivered late, twice, or
-never. The controller is a model of its rules. Brokers die with or without losing the end of their logs, and learn of
+never. The controller is replaced by a model of its rules. Brokers die with or without losing the end of their logs, and
+learn of
 new partition states late or never. The disks of followers fail, and the followers later reopen their logs.
 
 If all brokers die at the same time, the real controller decides: every acknowledged record that some ISR member has
@@ -423,7 +424,7 @@ class ReplicationMachine(RuleBasedStateMachine):
     @rule(broker=BROKER, kept=st.floats(0, 1))
     def begin_again(self, broker: int, kept: float) -> None:
         """Reopen a log after its disk failed, without the unsynced records, if no broker counts on the log and the
-        leader responds. Otherwise request a leader epoch in which reopening is allowed.
+        leader responds. If reopening is not allowed yet, request a leader epoch in which it is allowed.
         """
         here, seen = self.alive(broker), self.seen[broker]
         role = role_of(seen, broker)
@@ -581,7 +582,8 @@ class ReplicationMachine(RuleBasedStateMachine):
             self._log_fails(broker)
         key, view = PartitionKey("orders", 0), ClusterView()
         view.put_topic("orders", TopicAssignment(bytes(16), {0: ReplicaAssignment(BROKERS)}))
-        view.put_brokers(KnownBroker(each, 1) for each in BROKERS)  # dead brokers' sessions still exist
+        # The sessions of the dead brokers have not expired yet.
+        view.put_brokers(KnownBroker(each, 1) for each in BROKERS)
         view.put_state(key, KnownState(self._stored_state(), self.state.partition_epoch, WRITTEN))
         members = [Member(member) for member in self.state.isr]
         asked = AskedChange(broker, self.state.leader_epoch, self.state.partition_epoch, members, is_log_offline=True)

@@ -1,7 +1,7 @@
 """A GroupMachine and members of share groups (KIP-932) that send it heartbeats as clients do; extends `ConsumerDriver`.
 
 The driver records what the machine requests from share coordinators: `begun` has the share partitions whose state is to
-be initialized. `begin_states` tells the machine that the share coordinators have initialized them.
+be initialized. `begin_states` tells the machine that the share coordinators have initialized these states.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """One broker's share partitions with real logs: members send ShareFetch and ShareAcknowledge requests to the handlers,
-without a connection. The share coordinator is one state machine. The test can let its responses be errors, or delay
-them.
+without a connection. The share coordinator is one state machine. The test can replace the share coordinator's responses
+with errors, or delay the responses.
 """
 
 from __future__ import annotations

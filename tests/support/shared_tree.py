@@ -1,5 +1,5 @@
 """The metadata store in memory with faults: a test may lose the requests or replies of a session's writes, delay its
-writes, cut it off, or let it expire while its broker believes that the session lives.
+writes, cut the session off, or let the session expire while its broker believes that it lives.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class TreeSession(MemorySession):
                 super()._commit(operations, outcome, session_id)
                 return
             self._shared.write(operations, session_id)
-        except (MetadataError, AssertionError) as error:  # the AssertionError of a judge, too
+        except (MetadataError, AssertionError) as error:  # a judge raises AssertionError
             fail(outcome, error)
         else:
             self.lose_replies -= 1

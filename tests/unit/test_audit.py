@@ -61,7 +61,7 @@ def test_a_missing_pip_audit_is_reported() -> None:
 
 
 def test_every_pinned_package_has_an_exact_version() -> None:
-    """Otherwise pip-audit would check another version than the installed one."""
+    """If a version were not exact, pip-audit would check another release than the installed one."""
     for line in (ROOT / "constraints.txt").read_text().splitlines():
         name, equals, version = line.partition("==")
         assert name and equals and version, line

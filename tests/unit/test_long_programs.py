@@ -1,6 +1,6 @@
 """The programs of long-running make targets start, so all of their imports exist.
 
-Otherwise such an error could stay unnoticed for weeks.
+A failing import could otherwise stay unnoticed for weeks.
 """
 
 import os

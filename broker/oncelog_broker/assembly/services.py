@@ -28,6 +28,7 @@ from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.slices import Slices
 from oncelog_broker.runtime.tasks import Deadlines, Tasks
 from oncelog_broker.security.authorizer.authorizer import StandardAuthorizer
+from oncelog_broker.server.groups.internal_topic_creations import InternalTopicCreations
 from oncelog_broker.server.kept.fetch_sessions import FetchSessions
 from oncelog_broker.server.kept.refused_batches import RefusedBatches
 from oncelog_broker.sharing.share_partitions import SharePartitions
@@ -69,6 +70,7 @@ class Services:
     fetch_sessions: FetchSessions
     create_topic: Callable[[str], Awaitable[None]]
     """Creates a topic without a CreateTopics request (auto-creation, internal topics); see `TopicCreation.create`."""
+    internal_topics: InternalTopicCreations
     refused_batches: RefusedBatches
     authorizer: StandardAuthorizer | None
     """Checks the rights of clients; with None every client may do everything."""

@@ -20,6 +20,7 @@ from oncelog_broker.security.authorizer.configured import configured_authorizer
 from oncelog_broker.security.weak_settings import warn_of_weak_settings
 from oncelog_broker.server.dispatch.dispatcher import Dispatcher, follow_quotas
 from oncelog_broker.server.dispatch.throttling import Throttling
+from oncelog_broker.server.groups.internal_topic_creations import InternalTopicCreations
 from oncelog_broker.server.kept.fetch_sessions import FetchSessions
 from oncelog_broker.server.kept.refused_batches import RefusedBatches
 from oncelog_broker.server.topics.topic_creation import TopicCreation
@@ -76,6 +77,13 @@ class Serving:
             producer_ids=replication.producer_ids,
             fetch_sessions=FetchSessions(config[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]),
             create_topic=creation.create,
+            internal_topics=InternalTopicCreations(
+                lambda topic: creation.create_as_asked(
+                    topic.name, topic.partitions, topic.replication_factor, topic.configs
+                ),
+                host.clock,
+                host.tasks,
+            ),
             refused_batches=RefusedBatches(),
             authorizer=configured_authorizer(config, membership.metadata),
             key_ages=socket_server.securities.key_ages,

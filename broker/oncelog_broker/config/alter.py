@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.broker_keys import BROKER_KEYS
 from oncelog_broker.config.declared import ConfigKey, ConfigType, InvalidConfig, UpdateMode, unknown_key
-from oncelog_broker.config.group_keys import GROUP_KEYS
+from oncelog_broker.config.group_keys import GROUP_KEYS, GroupBounds
 from oncelog_broker.config.overrides import override_key
 from oncelog_broker.config.stored import readable_topic_overrides
 from oncelog_broker.config.topic_keys import TOPIC_KEYS
@@ -116,14 +116,8 @@ def alter_group_overrides(current: Mapping[str, str], changes: Changes, broker: 
         _apply(altered, group_key.key, change)
         if group_key.bounds is None:
             continue
-        bounds = group_key.bounds
-        value, least, most = group_key.key.parse(altered[name]), broker[bounds.least], broker[bounds.most]
-        if not least <= value <= most:
-            raise KafkaError(
-                ErrorCode.INVALID_CONFIG,
-                f"{name}={value}: must be from {least} to {most} ({bounds.least.name}, {bounds.most.name})",
-            )
-    for protocol in ("consumer", "share"):
+        _check_bounds(name, group_key.key.parse(altered[name]), group_key.bounds, broker)
+    for protocol in ("consumer", "share", "streams"):
         session, heartbeat = (
             _of_group(f"{protocol}.{name}", altered, broker) for name in ("session.timeout.ms", "heartbeat.interval.ms")
         )
@@ -133,6 +127,23 @@ def alter_group_overrides(current: Mapping[str, str], changes: Changes, broker: 
                 f"{protocol}.heartbeat.interval.ms={heartbeat}: must be below {protocol}.session.timeout.ms={session}",
             )
     return altered
+
+
+def _check_bounds(name: str, value: int, bounds: GroupBounds, broker: BrokerConfig) -> None:
+    """Raises KafkaError INVALID_CONFIG for a value that is not between the broker's bounds."""
+    if bounds.most is None:
+        return
+    most = broker[bounds.most]
+    if bounds.least is None:
+        if value > most:
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"{name}={value}: must be at most {most} ({bounds.most.name})")
+        return
+    least = broker[bounds.least]
+    if not least <= value <= most:
+        raise KafkaError(
+            ErrorCode.INVALID_CONFIG,
+            f"{name}={value}: must be from {least} to {most} ({bounds.least.name}, {bounds.most.name})",
+        )
 
 
 def _of_group(name: str, overrides: Mapping[str, str], broker: BrokerConfig) -> int:

@@ -1,7 +1,7 @@
 """The broker's configuration keys with an effect. The names are Kafka's; so are the defaults, unless the doc of a key
 says otherwise. `BROKER_KEYS` also includes the keys of `topic_defaults` (inherited by topics), `zookeeper_keys`,
-`leadership_keys`, `security_keys`, `authorizer_keys`, `group_keys`, `share_keys` and `http_keys`. Most other defaults
-are limits where Kafka has no limit, so that no client can exhaust memory or file descriptors."""
+`leadership_keys`, `security_keys`, `authorizer_keys`, `group_keys`, `share_keys`, `streams_keys` and `http_keys`. Most
+other defaults are limits where Kafka has no limit, so that no client can exhaust memory or file descriptors."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from oncelog_broker.config import (
     quota_keys,
     security_keys,
     share_keys,
+    streams_keys,
     throttle_keys,
     topic_defaults,
     zookeeper_keys,
@@ -612,6 +613,7 @@ KEY_MODULES: Final = (
     authorizer_keys,
     group_keys,
     share_keys,
+    streams_keys,
     http_keys,
 )
 BROKER_KEYS: Final[Mapping[str, ConfigKey[Any]]] = {

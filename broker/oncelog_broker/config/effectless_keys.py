@@ -30,8 +30,7 @@ _DYNAMIC: Final = {
     """,
     ConfigType.INT: """
         background.threads compression.gzip.level compression.lz4.level compression.zstd.level
-        group.coordinator.cached.buffer.max.bytes
-        group.streams.assignment.interval.ms log.cleaner.io.buffer.size
+        group.coordinator.cached.buffer.max.bytes log.cleaner.io.buffer.size
         log.cleaner.threads num.io.threads num.network.threads num.recovery.threads.per.data.dir
         num.replica.fetchers remote.fetch.max.wait.ms remote.log.manager.copier.thread.pool.size
         remote.log.manager.expiration.thread.pool.size remote.log.manager.follower.thread.pool.size
@@ -64,11 +63,6 @@ delegation.token.secret.key delete.records.purgatory.purge.interval.requests ear
 fetch.purgatory.purge.interval.requests group.coordinator.append.linger.ms
 group.coordinator.background.threads group.coordinator.rebalance.protocols group.coordinator.threads
 group.share.assignors
-group.streams.heartbeat.interval.ms
-group.streams.initial.rebalance.delay.ms group.streams.max.assignment.interval.ms
-group.streams.max.heartbeat.interval.ms group.streams.max.session.timeout.ms group.streams.max.size
-group.streams.max.standby.replicas group.streams.min.assignment.interval.ms group.streams.min.heartbeat.interval.ms
-group.streams.min.session.timeout.ms group.streams.num.standby.replicas group.streams.session.timeout.ms
 initial.broker.registration.timeout.ms kafka.metrics.polling.interval.secs kafka.metrics.reporters
 log.dir.failure.timeout.ms max.request.partition.size.limit metadata.log.dir
 metadata.log.max.record.bytes.between.snapshots metadata.log.max.snapshot.interval.ms metadata.log.segment.bytes

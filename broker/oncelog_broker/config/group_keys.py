@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from oncelog_broker.config import share_keys
+from oncelog_broker.config import share_keys, streams_keys
 from oncelog_broker.config.declared import ConfigKey, ConfigType, at_least, each_of, one_of
 
 BOOLEAN, INT, LIST, STRING = ConfigType.BOOLEAN, ConfigType.INT, ConfigType.LIST, ConfigType.STRING
@@ -117,11 +117,11 @@ CONSUMER_REGEX_REFRESH_INTERVAL_MS = ConfigKey[int](
 
 class GroupBounds(NamedTuple):
     """The broker keys of a group key: `broker` has the value for groups without an override, `least` and `most` have
-    the limits for overrides."""
+    the limits for overrides; None means that the broker sets no such limit."""
 
     broker: ConfigKey[int]
-    least: ConfigKey[int]
-    most: ConfigKey[int]
+    least: ConfigKey[int] | None = None
+    most: ConfigKey[int] | None = None
 
 
 class GroupKey(NamedTuple):
@@ -190,6 +190,34 @@ GROUP_KEYS: Final[Mapping[str, GroupKey]] = {
             "share.partition.max.record.locks",
             GroupBounds(*share_keys.PARTITION_MAX_RECORD_LOCKS),
             "How many records of a share partition of this group may be in flight at a time.",
+        ),
+        _of_broker(
+            "streams.session.timeout.ms",
+            GroupBounds(*streams_keys.SESSION_TIMEOUT),
+            "How long a member of this streams group may be silent before it is removed.",
+        ),
+        _of_broker(
+            "streams.heartbeat.interval.ms",
+            GroupBounds(*streams_keys.HEARTBEAT_INTERVAL),
+            "How often members of this streams group send heartbeats.",
+        ),
+        _of_broker(
+            "streams.assignment.interval.ms",
+            GroupBounds(*streams_keys.ASSIGNMENT_INTERVAL),
+            "The least time between two assignments of this streams group.",
+            minimum=0,
+        ),
+        _of_broker(
+            "streams.num.standby.replicas",
+            GroupBounds(streams_keys.STREAMS_NUM_STANDBY_REPLICAS, most=streams_keys.STREAMS_MAX_STANDBY_REPLICAS),
+            "How many standby tasks each stateful task of this streams group has.",
+            minimum=0,
+        ),
+        _of_broker(
+            "streams.initial.rebalance.delay.ms",
+            GroupBounds(streams_keys.STREAMS_INITIAL_REBALANCE_DELAY_MS),
+            "How long the first member of this streams group waits for others before tasks are assigned.",
+            minimum=0,
         ),
         GroupKey(
             ConfigKey(

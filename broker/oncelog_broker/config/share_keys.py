@@ -7,42 +7,24 @@ coordinator uses the keys about `__share_group_state`.
 from __future__ import annotations
 
 import re
-from typing import Final, NamedTuple
+from typing import Final
 
+from oncelog_broker.config.bounded_keys import bounded
 from oncelog_broker.config.declared import Allowed, ConfigKey, ConfigType, at_least, between
 
 INT, SHORT = ConfigType.INT, ConfigType.SHORT
 
 
-class Bounded(NamedTuple):
-    """A broker key for share groups, with the broker keys for the minimum and maximum of a group's override."""
-
-    key: ConfigKey[int]
-    least: ConfigKey[int]
-    most: ConfigKey[int]
-
-
-def _bounded(name: str, default: int, least: int, most: int, doc: str, minimum: int = 1) -> Bounded:
-    """Declare three keys: `group.share.X`, `group.share.min.X` and `group.share.max.X`."""
-
-    def key(prefix: str, value: int, text: str) -> ConfigKey[int]:
-        return ConfigKey[int](f"group.share.{prefix}{name}", INT, value, text, at_least(minimum))
-
-    return Bounded(
-        key("", default, doc),
-        key("min.", least, f"The smallest allowed value of a group's share.{name}."),
-        key("max.", most, f"The largest allowed value of a group's share.{name}."),
-    )
-
-
-SESSION_TIMEOUT: Final = _bounded(
+SESSION_TIMEOUT: Final = bounded(
+    "share",
     "session.timeout.ms",
     45_000,
     45_000,
     60_000,
     "The time without a heartbeat after which a member of a share group is removed. Clients cannot set it.",
 )
-HEARTBEAT_INTERVAL: Final = _bounded(
+HEARTBEAT_INTERVAL: Final = bounded(
+    "share",
     "heartbeat.interval.ms",
     5_000,
     5_000,
@@ -50,7 +32,8 @@ HEARTBEAT_INTERVAL: Final = _bounded(
     "How often members of share groups send heartbeats. From members that wait for an assignment, the "
     "coordinator requests more frequent heartbeats.",
 )
-ASSIGNMENT_INTERVAL: Final = _bounded(
+ASSIGNMENT_INTERVAL: Final = bounded(
+    "share",
     "assignment.interval.ms",
     1_000,
     0,
@@ -58,14 +41,16 @@ ASSIGNMENT_INTERVAL: Final = _bounded(
     "The shortest time between two assignments of a share group. 0 means no minimum (KIP-1263).",
     minimum=0,
 )
-RECORD_LOCK_DURATION: Final = _bounded(
+RECORD_LOCK_DURATION: Final = bounded(
+    "share",
     "record.lock.duration.ms",
     30_000,
     15_000,
     60_000,
     "How long a member of a share group owns an acquired record. Afterwards the record may be delivered again.",
 )
-DELIVERY_COUNT_LIMIT: Final = _bounded(
+DELIVERY_COUNT_LIMIT: Final = bounded(
+    "share",
     "delivery.count.limit",
     5,
     2,
@@ -73,7 +58,8 @@ DELIVERY_COUNT_LIMIT: Final = _bounded(
     "The largest number of deliveries of a record to a share group. A record that is not accepted after the "
     "last delivery is archived.",
 )
-PARTITION_MAX_RECORD_LOCKS: Final = _bounded(
+PARTITION_MAX_RECORD_LOCKS: Final = bounded(
+    "share",
     "partition.max.record.locks",
     2_000,
     100,

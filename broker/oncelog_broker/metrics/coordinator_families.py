@@ -9,6 +9,7 @@ from oncelog_broker.coordinator.group.classic_group import ClassicGroup
 from oncelog_broker.coordinator.group.consumer.consumer_group import ConsumerGroup, ConsumerGroupState
 from oncelog_broker.coordinator.group.share.share_group import ShareGroup, ShareGroupState
 from oncelog_broker.coordinator.group.states import GroupState
+from oncelog_broker.coordinator.group.streams.streams_group import StreamsGroup, StreamsGroupState
 from oncelog_broker.metrics.family import NO_LABELS, Families, Sample, Samples
 from oncelog_broker.metrics.source import Source
 
@@ -22,7 +23,9 @@ OF_STATES: Final = (
     ("completingrebalance", GroupState.COMPLETING_REBALANCE),
     ("dead", GroupState.DEAD),
 )
-PROTOCOLS: Final = ("classic", "consumer", "share")
+STREAMS_STATE_NAMES: Final = {StreamsGroupState.NOT_READY: "not_ready"}
+"""Kafka's names of states in metrics that are not those on the wire in lower case."""
+PROTOCOLS: Final = ("classic", "consumer", "share", "streams")
 
 
 @families.gauge(
@@ -85,6 +88,18 @@ def share_groups(source: Source) -> Samples:
         yield None
     for state in ShareGroupState:
         yield Sample({"state": state.value.lower()}, found[state])
+
+
+@families.gauge("kafka_server_group_coordinator_metrics_streams_group_count", "Streams groups in each state.", "state")
+def streams_groups(source: Source) -> Samples:
+    found: Counter[StreamsGroupState] = Counter()
+    for machine in list(source.services.groups.runtime.machines()):
+        for group in list(machine.groups.values()):
+            if isinstance(group, StreamsGroup):
+                found[group.state] += 1
+                yield None
+    for state in StreamsGroupState:
+        yield Sample({"state": STREAMS_STATE_NAMES.get(state, state.value.lower())}, found[state])
 
 
 @families.gauge(

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from oncelog_broker.config import share_keys as keys
+from oncelog_broker.config.bounded_keys import Bounded
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.group_keys import GROUP_KEYS
 
@@ -30,7 +31,7 @@ class ShareGroupSettings(NamedTuple):
         """The settings of a group with these overrides. The broker's limits may have changed; values outside of these
         limits are limited to them."""
 
-        def bounded(name: str, of_broker: keys.Bounded) -> int:
+        def bounded(name: str, of_broker: Bounded) -> int:
             value = int(overrides.get(name, config[of_broker.key]))
             return max(config[of_broker.least], min(value, config[of_broker.most])) if name in overrides else value
 

@@ -1,8 +1,8 @@
-"""Administration. Programs import its public names from here.
+"""Administration. Programs import the public names of this package from here.
 
 resources.py     arguments and results: new topics, configuration, the cluster
 hanging.py       (pure) combines coordinator and partition state; finds hanging transactions
-items.py         calls for several items, each of which succeeds or fails by itself
+items.py         calls for several items, each of which succeeds or fails independently
 calls.py         sends requests to one broker, the controller, leaders, a coordinator
 coordinators.py  requests to the coordinators of groups and transactional ids
 configs.py       the configuration of topics and brokers
@@ -13,6 +13,7 @@ reassignments.py partition reassignments
 users.py         SCRAM users
 quotas.py        quotas of users, client ids and addresses
 groups.py        consumer groups: `admin.groups`
+streams_groups.py descriptions of streams groups
 shares.py        share groups: `admin.shares`
 pending_offsets.py pending offsets of open transactions
 transactions.py  transactions: `admin.transactions`

@@ -29,13 +29,15 @@ E = TypeVar("E", ResourceType, PatternType, AclOperation, AclPermission)
 
 
 class AclAdmin:
-    """Each call goes to any broker. A broker without an authorizer answers SECURITY_DISABLED, a KafkaError."""
+    """Each call is sent to an arbitrary broker. A broker without an authorizer responds with SECURITY_DISABLED, which
+    raises KafkaError.
+    """
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
 
     async def describe(self, which: AclFilter = EVERY_ACL) -> list[AclBinding]:
-        """The ACLs that the filter matches, sorted. Raises KafkaError."""
+        """Return the ACLs that the filter matches, sorted. Raises KafkaError."""
         from oncelog_protocol.messages.describe_acls import DescribeAclsRequest
 
         answer = await self._calls.send_to(
@@ -59,7 +61,7 @@ class AclAdmin:
         )
 
     async def create(self, acls: Iterable[AclBinding]) -> None:
-        """Add ACLs; existing ones stay. Raises KafkaError, PartialFailure."""
+        """Add ACLs; existing ACLs are kept. Raises KafkaError, PartialFailure."""
         from oncelog_protocol.messages.create_acls import CreateAclsRequest
 
         async def ask(some: list[AclBinding]) -> Outcomes[AclBinding, None]:
@@ -84,7 +86,8 @@ class AclAdmin:
         await self._calls.each(acls, ask, None)
 
     async def delete(self, filters: Iterable[AclFilter]) -> dict[AclFilter, list[AclBinding]]:
-        """Delete the ACLs that the filters match, and return them; one that several filters match is reported once.
+        """Delete the ACLs that the filters match, and return the deleted ACLs by filter; an ACL that several filters
+        match is reported once.
 
         Raises KafkaError, PartialFailure.
         """
@@ -128,7 +131,7 @@ class AclAdmin:
 
 
 class _Entry(Protocol):
-    """An ACL of an answer: the fields that DescribeAcls and DeleteAcls have in common."""
+    """An ACL in a response: the fields that DescribeAcls and DeleteAcls have in common."""
 
     principal: str
     host: str
@@ -137,7 +140,7 @@ class _Entry(Protocol):
 
 
 def _binding(kind: int, name: str, pattern: int, acl: _Entry) -> AclBinding:
-    """The ACL in a response; unknown values of a newer broker become UNKNOWN."""
+    """Return the ACL in a response; unknown values of a newer broker become UNKNOWN."""
     return AclBinding(
         ResourcePattern(_of(ResourceType, kind), name, _of(PatternType, pattern)),
         AclEntry(acl.principal, acl.host, _of(AclOperation, acl.operation), _of(AclPermission, acl.permission_type)),

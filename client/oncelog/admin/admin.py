@@ -1,7 +1,7 @@
 """Administration: topics, partitions, configuration, offsets; groups, transactions and ACLs in their own modules.
 
-A call for several items processes each one. The failure of a single requested item raises its error; with several items
-PartialFailure is raised, with `errors` and `results`.
+A call for several items processes each item independently. If a single item was requested, the call raises the error of
+that item. If several items were requested, the call raises PartialFailure, which has `errors` and `results`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Admin(Lifecycle):
         await self._calls.start()
 
     async def close(self) -> None:
-        """Close the connections. The second call does nothing."""
+        """Close the connections. A second call does nothing."""
         await self._calls.close()
 
     # topics
@@ -83,7 +83,7 @@ class Admin(Lifecycle):
     async def create_topics(
         self, topics: Iterable[NewTopic], *, validate_only: bool = False, timeout_ms: int | None = None
     ) -> dict[str, CreatedTopic]:
-        """Create topics, or with `validate_only` find out whether that would work.
+        """Create topics; with `validate_only`, only check whether the creation would succeed.
 
         Raises TopicAlreadyExists, InvalidTopic and other KafkaErrors, PartialFailure.
         """
@@ -135,12 +135,14 @@ class Admin(Lifecycle):
         await self._calls.each(names, ask, timeout_ms)
 
     async def list_topics(self, *, include_internal: bool = False) -> list[str]:
-        """The names of all topics, sorted. Raises KafkaError."""
+        """Return the names of all topics, sorted. Raises KafkaError."""
         cluster = await self._calls.described(None)
         return sorted(name for name, topic in cluster.topics.items() if include_internal or not topic.is_internal)
 
     async def describe_topics(self, names: Iterable[str]) -> dict[str, Topic]:
-        """Partitions, leaders, replicas. Raises StaleMetadata for a topic that does not exist, PartialFailure."""
+        """Return the partitions, leaders and replicas of these topics. Raises StaleMetadata for a topic that does not
+        exist, PartialFailure.
+        """
         return await self._calls.describe_topics(names)
 
     async def create_partitions(
@@ -150,7 +152,9 @@ class Admin(Lifecycle):
         validate_only: bool = False,
         timeout_ms: int | None = None,
     ) -> None:
-        """Give topics more partitions: `{"orders": 12}` for twelve altogether. Raises KafkaError, PartialFailure."""
+        """Increase the number of partitions of topics: `{"orders": 12}` means twelve partitions in total. Raises
+        KafkaError, PartialFailure.
+        """
         from oncelog_protocol.messages.create_partitions import CreatePartitionsRequest
 
         request_topic = CreatePartitionsRequest.CreatePartitionsTopic
@@ -185,10 +189,11 @@ class Admin(Lifecycle):
         allow_replication_factor_change: bool = True,
         timeout_ms: int | None = None,
     ) -> None:
-        """Move partitions to other brokers, the preferred leader first; None: cancel the reassignment.
+        """Move partitions to other brokers, listed with the preferred leader first; None cancels the reassignment of a
+        partition.
 
-        Returns when that has started; `list_partition_reassignments` shows when it is done. Raises KafkaError,
-        PartialFailure.
+        Returns when the reassignment has started; `list_partition_reassignments` shows when the reassignment is done.
+        Raises KafkaError, PartialFailure.
         """
         await of_reassignments.alter_partition_reassignments(
             self._calls,
@@ -200,7 +205,7 @@ class Admin(Lifecycle):
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None, *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, Reassignment]:
-        """The ongoing reassignments of these partitions, by default of all. Raises KafkaError."""
+        """Return the ongoing reassignments of these partitions, by default of all partitions. Raises KafkaError."""
         return await of_reassignments.list_partition_reassignments(self._calls, partitions, timeout_ms=timeout_ms)
 
     # configuration
@@ -213,7 +218,7 @@ class Admin(Lifecycle):
         include_synonyms: bool = False,
         include_documentation: bool = False,
     ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-        """Return the keys of each resource: all, or the named ones. Raises KafkaError, PartialFailure."""
+        """Return the settings of each resource: all keys, or only the named keys. Raises KafkaError, PartialFailure."""
         return await of_configs.describe_configs(
             self._calls,
             resources,
@@ -225,13 +230,14 @@ class Admin(Lifecycle):
     async def incremental_alter_configs(
         self, changes: Mapping[ConfigResource, Iterable[AlterConfig]], *, validate_only: bool = False
     ) -> None:
-        """Change the keys named and no others. Raises KafkaError, PartialFailure."""
+        """Change only the named keys; all other keys keep their values. Raises KafkaError, PartialFailure."""
         await of_configs.incremental_alter_configs(self._calls, changes, validate_only=validate_only)
 
     async def alter_configs(
         self, configs: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
     ) -> None:
-        """Set these keys and *reset all others* of each resource: mostly `incremental_alter_configs` is the right call.
+        """Set these keys and *reset all other keys* of each resource. In most cases `incremental_alter_configs` is the
+        right call.
 
         Raises KafkaError, PartialFailure.
         """
@@ -246,12 +252,12 @@ class Admin(Lifecycle):
         *,
         timeout_ms: int | None = None,
     ) -> list[TopicPartition]:
-        """Elect preferred leaders, or with UNCLEAN any replica for partitions without an in-sync one (records are lost
-        then).
+        """Elect preferred leaders. With UNCLEAN, elect any replica for partitions without an in-sync replica; records
+        may be lost then.
 
-        By default for all partitions. Returns the partitions that have another leader now; partitions that need no
-        election are omitted. Raises KafkaError (PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE),
-        PartialFailure.
+        By default the election includes all partitions. Returns the partitions whose leader has changed; partitions
+        that need no election are omitted. Raises KafkaError (PREFERRED_LEADER_NOT_AVAILABLE,
+        ELIGIBLE_LEADERS_NOT_AVAILABLE), PartialFailure.
         """
         from oncelog.admin.elections import elect_leaders
 
@@ -293,21 +299,22 @@ class Admin(Lifecycle):
         *,
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
-        """The first record not older than a timestamp (ms), or `offsets.EARLIEST_TIMESTAMP`, `LATEST_TIMESTAMP`.
+        """Return the first record that is not older than a timestamp (ms); `offsets.EARLIEST_TIMESTAMP` and
+        `LATEST_TIMESTAMP` select the ends of the partition.
 
         Raises KafkaError, PartialFailure.
         """
         return await self._calls.list_offsets(timestamps, isolation_level=isolation_level)
 
     async def describe_cluster(self) -> ClusterDescription:
-        """Brokers and controller. Raises KafkaError."""
+        """Return the brokers and the controller. Raises KafkaError."""
         cluster = await self._calls.described([])
         return ClusterDescription(cluster.cluster_id, cluster.controller_id, tuple(brokers_of(cluster)))
 
     async def describe_user_scram_credentials(
         self, users: Iterable[str] | None = None
     ) -> dict[str, list[of_users.ScramCredentialInfo]]:
-        """The SCRAM credentials of these users, or of all. Raises KafkaError, PartialFailure."""
+        """Return the SCRAM credentials of these users, or of all users. Raises KafkaError, PartialFailure."""
         return await of_users.describe_user_scram_credentials(self._calls, users)
 
     async def alter_user_scram_credentials(
@@ -317,7 +324,7 @@ class Admin(Lifecycle):
         await of_users.alter_user_scram_credentials(self._calls, changes)
 
     async def describe_client_quotas(self, which: QuotaFilter = EVERY_QUOTA) -> dict[QuotaEntity, dict[str, float]]:
-        """The quotas that were set, by the names of QuotaKey, of the entities that the filter matches. Raises
+        """Return the configured quotas of the entities that the filter matches, by the names of QuotaKey. Raises
         KafkaError."""
         return await of_quotas.describe_client_quotas(self._calls, which)
 
@@ -329,8 +336,9 @@ class Admin(Lifecycle):
     async def describe_log_dirs(
         self, broker_ids: Iterable[int] | None = None
     ) -> dict[int, dict[str, LogDirectory | KafkaError]]:
-        """The data directories of these brokers, or of all brokers, by path: replicas and free space. An error applies
-        to one directory. Raises KafkaError, PartialFailure."""
+        """Return the data directories of these brokers (by default of all brokers) by path, with their replicas and
+        free space. An error in the result concerns one directory. Raises KafkaError, PartialFailure.
+        """
         return await of_log_dirs.describe_log_dirs(self._calls, broker_ids)
 
     async def read_log(
@@ -343,12 +351,12 @@ class Admin(Lifecycle):
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
         timeout_ms: int | None = None,
     ) -> dict[TopicPartition, LogPart]:
-        """Raw batches of each partition from its offset on, from the leader's log: markers and aborted batches
-        included. For programs that inspect a log; a `Consumer` reads records.
+        """Return raw batches of each partition from its offset on, read from the leader's log, including markers and
+        aborted batches. This call is for programs that inspect a log; a `Consumer` reads records.
 
-        `max_bytes` limits a response, and by default each partition; a larger first batch is returned all the same.
-        Without data each leader waits `max_wait_ms`. Raises OffsetOutOfRange, CorruptRecords and other KafkaErrors,
-        PartialFailure.
+        `max_bytes` limits a response, and by default also each partition; a first batch above the limit is still
+        returned. A leader without data waits up to `max_wait_ms` before it responds. Raises OffsetOutOfRange,
+        CorruptRecords and other KafkaErrors, PartialFailure.
         """
         return await read_log(
             self._calls,

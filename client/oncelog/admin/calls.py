@@ -1,6 +1,6 @@
-"""Sends the requests of the admin client: to one broker, the controller, leaders, a coordinator.
+"""Sends the requests of the admin client to one broker, the controller, partition leaders or a coordinator.
 
-`Calls` owns the connections. Groups and transactions use it instead of the whole `Admin`.
+`Calls` owns the connections. The calls for groups and transactions use `Calls` instead of the entire `Admin`.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ R = TypeVar("R")
 V = TypeVar("V")
 
 COORDINATORS_KEPT: Final = 10_000
-"""How many coordinators are cached, by group or transactional id; when it is full, the cache is cleared."""
+"""Maximum number of cached coordinators, by group or transactional id; a full cache is cleared."""
 
 
 class Calls:
-    """Open from `start` to `close`; before and after that, each call raises ClientClosed.
+    """A `Calls` object is open from `start` to `close`; before `start` and after `close`, each call raises
+    ClientClosed.
 
     `timeout_ms` of a call defaults to default_api_timeout_ms.
     """
@@ -56,7 +57,7 @@ class Calls:
             raise
 
     async def close(self) -> None:
-        """Close the connections. The second call does nothing."""
+        """Close the connections. A second call does nothing."""
         if self._is_closed:
             return
         self._is_closed = True
@@ -68,7 +69,8 @@ class Calls:
         return self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
 
     async def send_to(self, node_id: int, request: Request[R], *, at_most: int | None = None) -> R:
-        """Send a request to one broker, unchanged; to any broker with NO_NODE. `at_most`: the highest version to use.
+        """Send a request to one broker, unchanged; NO_NODE selects an arbitrary broker. `at_most` is the highest API
+        version to use.
 
         Raises KafkaError.
         """
@@ -82,12 +84,13 @@ class Calls:
         return await pool.send(node_id, request)
 
     async def send_to_controller(self, request: Request[R]) -> R:
-        """Send a request to the controller; to any broker if it is unknown. Raises KafkaError."""
+        """Send a request to the controller, or to an arbitrary broker if the controller is unknown. Raises
+        KafkaError."""
         self._open_pool()
         return await self.send_to(self._metadata.cluster.controller_id, request)
 
     async def version_at(self, node_id: int, kind: type[Request[Any]]) -> int:
-        """The version that requests of one API to one broker use. Raises KafkaError."""
+        """Return the version that requests of one API to one broker use. Raises KafkaError."""
         connection = await self._open_pool().connection(node_id)
         assert connection.versions is not None, "a connection that is open has negotiated"
         return connection.versions.choose(kind)
@@ -95,8 +98,8 @@ class Calls:
     async def ask_leaders(
         self, wanted: Mapping[TopicPartition, V], ask: Ask[V, R], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, R]:
-        """Ask the leader of each partition, again if it has moved (see `metadata.leaders`). Raises KafkaError,
-        PartialFailure."""
+        """Send a request to the leader of each partition; retry if the leader has moved (see `metadata.leaders`).
+        Raises KafkaError, PartialFailure."""
         self._open_pool()
         timeout_s = self.timeout_ms(timeout_ms) / 1000
         return settled(
@@ -104,10 +107,10 @@ class Calls:
         )
 
     async def coordinator(self, key: str, key_type: CoordinatorType, *, elsewhere: bool = False) -> int:
-        """The node id of the coordinator of a group or transactional id, from the cache if possible.
+        """Return the node id of the coordinator of a group or transactional id, from the cache if possible.
 
-        `elsewhere`: the cached node is no longer the coordinator, or did not answer; look it up again, at another
-        broker than before. Raises KafkaError, retriable while no coordinator is available.
+        `elsewhere` says that the cached node is no longer the coordinator or did not respond; the coordinator is then
+        looked up again, at another broker than before. Raises KafkaError, retriable while no coordinator is available.
         """
         pool = self._open_pool()
         known = self._coordinators.get((key, key_type))
@@ -139,7 +142,7 @@ class Calls:
         return settled(results, errors)
 
     async def described(self, names: list[str] | None) -> Cluster:
-        """Fresh metadata of these topics (None: all) from a broker. Raises KafkaError."""
+        """Fetch the metadata of these topics (None means all topics) from a broker. Raises KafkaError."""
         from oncelog_protocol.messages.metadata import MetadataRequest
 
         topics = None if names is None else [MetadataRequest.MetadataRequestTopic(name=name) for name in names]
@@ -156,7 +159,7 @@ class Calls:
         async def ask(names: list[str]) -> Outcomes[str, Topic]:
             known = (await self.described(names)).topics
             missing = Topic(name="", error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            no_topic = "unknown topic"  # the code alone says "this broker does not host this partition"
+            no_topic = "unknown topic"  # the error code's own message is "this broker does not host this partition"
             described = [(name, known.get(name, missing)) for name in names]
             return sorted_out(
                 (
@@ -171,7 +174,7 @@ class Calls:
         return await self.each(names, ask)
 
     async def brokers(self) -> list[Broker]:
-        """All brokers of the cluster, by id, asked now. Raises KafkaError."""
+        """Request the brokers of the cluster, and return them sorted by id. Raises KafkaError."""
         return brokers_of(await self.described([]))
 
     async def each(
@@ -180,7 +183,7 @@ class Calls:
         ask: Callable[[list[K]], Awaitable[Outcomes[K, V]]],
         timeout_ms: int | None = None,
     ) -> dict[K, V]:
-        """`items.each_item` with the timeout of this call. Raises KafkaError, PartialFailure."""
+        """Call `items.each_item` with the timeout of this call. Raises KafkaError, PartialFailure."""
         self._open_pool()
         return await each_item(
             items, ask, metadata=self._metadata, config=self.config, timeout_s=self.timeout_ms(timeout_ms) / 1000
@@ -193,7 +196,7 @@ class Calls:
 
 
 def brokers_of(cluster: Cluster) -> list[Broker]:
-    """The brokers, sorted by id."""
+    """Return the brokers, sorted by id."""
     return sorted(cluster.brokers.values(), key=_node_id)
 
 

@@ -18,7 +18,7 @@ async def describe_configs(
     include_synonyms: bool = False,
     include_documentation: bool = False,
 ) -> dict[ConfigResource, dict[str, ConfigEntry]]:
-    """Return the keys of each resource: all, or the named ones. Raises KafkaError, PartialFailure."""
+    """Return the settings of each resource: all keys, or only the named keys. Raises KafkaError, PartialFailure."""
     from oncelog_protocol.messages.describe_configs import DescribeConfigsRequest
 
     async def ask(resources: list[ConfigResource]) -> Outcomes[ConfigResource, dict[str, ConfigEntry]]:
@@ -53,7 +53,7 @@ async def describe_configs(
 async def incremental_alter_configs(
     calls: Calls, changes: Mapping[ConfigResource, Iterable[AlterConfig]], *, validate_only: bool = False
 ) -> None:
-    """Change the keys named and no others. Raises KafkaError, PartialFailure."""
+    """Change only the named keys; all other keys keep their values. Raises KafkaError, PartialFailure."""
     from oncelog_protocol.messages.incremental_alter_configs import IncrementalAlterConfigsRequest
 
     wanted = IncrementalAlterConfigsRequest.AlterConfigsResource
@@ -84,7 +84,8 @@ async def incremental_alter_configs(
 async def alter_configs(
     calls: Calls, configs: Mapping[ConfigResource, Mapping[str, str | None]], *, validate_only: bool = False
 ) -> None:
-    """Set these keys and *reset all others* of each resource: mostly `incremental_alter_configs` is the right call.
+    """Set these keys and *reset all other keys* of each resource. In most cases `incremental_alter_configs` is the
+    right call.
 
     Raises KafkaError, PartialFailure.
     """

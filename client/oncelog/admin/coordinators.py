@@ -1,5 +1,6 @@
-"""Finds the coordinator of a group or transactional id for the admin client, and sends it requests, also after a
-move."""
+"""Finds the coordinator of a group or transactional id for the admin client and sends requests to it, also after the
+coordinator has moved.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ R = TypeVar("R")
 MOVED: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
-"""Errors after which the request is sent again: to another broker, or to the same one a little later."""
+"""Errors after which the request is sent again, either to another broker or to the same broker a little later."""
 
 
 class Coordinators:
@@ -40,7 +41,7 @@ class Coordinators:
         ask: Callable[[str, int], Awaitable[R]],
         passing: frozenset[ErrorCode] = MOVED,
     ) -> dict[str, R]:
-        """The results of `ask(key, node id of its coordinator)` by key. Raises KafkaError, PartialFailure."""
+        """Return the results of `ask(key, node id of its coordinator)` by key. Raises KafkaError, PartialFailure."""
         results: dict[str, R] = {}
         errors: dict[str, KafkaError] = {}
 
@@ -61,8 +62,10 @@ class Coordinators:
         return settled(results, errors)
 
     async def of_all_brokers(self, ask: Callable[[int], Awaitable[R]]) -> dict[int, R]:
-        """The results of `ask(node id)` for each broker, asked concurrently. If one broker does not answer, all present
-        brokers are asked again: once it is gone, others coordinate its keys. Raises KafkaError."""
+        """Return the results of `ask(node id)` for each broker; the calls run concurrently. If one broker does not
+        respond, all present brokers are queried again, because other brokers coordinate the keys of a broker that has
+        left. Raises KafkaError.
+        """
 
         async def attempt() -> dict[int, R]:
             nodes = [broker.node_id for broker in await self._calls.brokers()]
@@ -71,7 +74,7 @@ class Coordinators:
         return await self.until_answered(attempt)
 
     async def until_answered(self, attempt: Callable[[], Awaitable[R]], passing: frozenset[ErrorCode] = MOVED) -> R:
-        """Try again while the error is one of `passing`. Raises the last error when the time is over."""
+        """Repeat `attempt` while its error is one of `passing`. Raises the last error when the timeout has expired."""
         config = self._calls.config
         loop = asyncio.get_running_loop()
         deadline = loop.time() + config.default_api_timeout_ms / 1000

@@ -1,7 +1,7 @@
 """Administration of consumer groups: `admin.groups`.
 
-Each group is requested from its coordinator, again if that has moved or is loading. Like `admin`: a call for a single
-item raises its error, a call for several raises PartialFailure.
+Requests for a group are sent to its coordinator, and sent again if the coordinator has moved or is loading. As in
+`admin`, a call for a single item raises the error of that item, and a call for several items raises PartialFailure.
 """
 
 from __future__ import annotations
@@ -25,13 +25,17 @@ DEAD: Final = "Dead"
 """The state of a group that does not exist, in responses of brokers before DescribeGroups 6."""
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
+STREAMS: Final = "streams"
+STICKY: Final = "sticky"
+"""The only assignor of streams groups."""
 UNSTABLE: Final = MOVED | {ErrorCode.UNSTABLE_OFFSET_COMMIT}
 
 
 @dataclass(frozen=True, slots=True)
 class ListedGroup:
     """`protocol_type` is "consumer", or "" for a group that only commits offsets; `state` is "" from old brokers.
-    `group_type`: the protocol of the group, "classic" or "consumer" (KIP-848); "" from old brokers."""
+    `group_type`: the protocol of the group, "classic", "consumer" (KIP-848), "share" (KIP-932) or "streams" (KIP-1071);
+    "" from old brokers."""
 
     group_id: str
     protocol_type: str
@@ -41,9 +45,10 @@ class ListedGroup:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """One member; `assignment` is empty while a classic group rebalances, and for members that are not consumers. In a
-    group of the consumer protocol `assignment` is the current one, and `target` the target assignment; `epoch` is the
-    member's.
+    """A group member; `assignment` is empty while a classic group rebalances, and for members that are not consumers.
+    In a group of the consumer protocol, `assignment` is the current assignment, `target` the target assignment, and
+    `epoch` the epoch of the member. In a streams group, both have the partitions that the active tasks of the member
+    read; `active_tasks` and `standby_tasks` name the tasks, such as "0_3": subtopology 0, partition 3.
     """
 
     member_id: str
@@ -53,16 +58,19 @@ class GroupMember:
     assignment: tuple[TopicPartition, ...]
     target: tuple[TopicPartition, ...] | None = None
     epoch: int | None = None
+    active_tasks: tuple[str, ...] | None = None
+    standby_tasks: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DescribedGroup:
     """A consumer group as its coordinator describes it.
 
-    `state` is PreparingRebalance, CompletingRebalance, Stable, Empty or Dead; of a group of the consumer protocol
-    Assigning, Reconciling, Stable or Empty. `protocol` is the assignor that the group chose, or that the broker uses.
-    `coordinator_id` is the id of the broker that answered. `group_type` is "classic" or "consumer"; of a group of the
-    consumer protocol `epoch` says how often something has changed that its assignment depends on.
+    `state` of a classic group is PreparingRebalance, CompletingRebalance, Stable, Empty or Dead; `state` of a group of
+    the consumer protocol is Assigning, Reconciling, Stable or Empty. A streams group may also be NotReady: topics of
+    its topology are missing. `protocol` is the assignor that the group chose, or that the broker uses. `coordinator_id`
+    is the id of the broker that responded. `group_type` is "classic", "consumer" or "streams". In a group of the
+    consumer or streams protocol, `epoch` is the group epoch: it grows with each change that can affect the assignment.
     """
 
     group_id: str
@@ -85,14 +93,14 @@ class CommittedOffset:
 
 
 class GroupAdmin:
-    """Use it as `admin.groups`."""
+    """Programs use this class as `admin.groups`."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
         self._coordinators = Coordinators(calls, CoordinatorType.GROUP)
 
     async def list(self) -> list[ListedGroup]:
-        """The groups of all brokers, by id. Raises KafkaError."""
+        """Return the groups of all brokers, sorted by id. Raises KafkaError."""
         from oncelog_protocol.messages.list_groups import ListGroupsRequest
 
         async def ask(node_id: int) -> Any:
@@ -109,14 +117,16 @@ class GroupAdmin:
         return [found[group_id] for group_id in sorted(found)]
 
     async def describe(self, group_ids: Iterable[str]) -> dict[str, DescribedGroup]:
-        """State and members. A group that does not exist raises (v6+) or is Dead. Raises KafkaError, PartialFailure."""
+        """Return the state and the members of groups. For a group that does not exist, brokers with DescribeGroups v6
+        or later raise an error; older brokers report the state Dead. Raises KafkaError, PartialFailure.
+        """
         from oncelog_protocol.messages.describe_groups import DescribeGroupsRequest
 
         async def ask(group_id: str, node_id: int) -> DescribedGroup:
             response = await self._calls.send_to(node_id, DescribeGroupsRequest(groups=[group_id]))
             group = the_one(response.groups, group_id)
             if group.error_code == ErrorCode.GROUP_ID_NOT_FOUND or group.group_state == DEAD:
-                found = await self._of_consumer_protocol(group_id, node_id)
+                found = await self._of_newer_protocol(group_id, node_id)
                 if found is not None:
                     return found
             if group.error_code:
@@ -137,8 +147,42 @@ class GroupAdmin:
 
         return await self._coordinators.each(group_ids, ask)
 
-    async def _of_consumer_protocol(self, group_id: str, node_id: int) -> DescribedGroup | None:
+    async def _of_newer_protocol(self, group_id: str, node_id: int) -> DescribedGroup | None:
+        """A group of the consumer or the streams protocol; None where the broker knows no such group. Raises
+        KafkaError."""
+        found = await self._of_consumer_protocol(group_id, node_id)
+        return found or await self._of_streams_protocol(group_id, node_id)
+
+    async def _of_streams_protocol(self, group_id: str, node_id: int) -> DescribedGroup | None:
         """None where the broker knows no such group, or no such protocol. Raises KafkaError."""
+        from oncelog.admin import streams_groups
+
+        found = await streams_groups.ask(self._calls, group_id, node_id)
+        if found is None:
+            return None
+        group, sources = found
+        members = tuple(
+            GroupMember(
+                member.member_id,
+                member.instance_id,
+                member.client_id,
+                member.client_host,
+                streams_groups.partitions_of(member.assignment.active_tasks, sources),
+                streams_groups.partitions_of(member.target_assignment.active_tasks, sources),
+                member.member_epoch,
+                streams_groups.names_of(member.assignment.active_tasks),
+                streams_groups.names_of(member.assignment.standby_tasks),
+            )
+            for member in group.members
+        )
+        return DescribedGroup(
+            group_id, group.group_state, STREAMS, STICKY, members, node_id, STREAMS, group.group_epoch
+        )
+
+    async def _of_consumer_protocol(self, group_id: str, node_id: int) -> DescribedGroup | None:
+        """Return the group as the consumer protocol describes it; None if the broker does not know the group or the
+        protocol. Raises KafkaError.
+        """
         from oncelog_protocol.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 
         request = ConsumerGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
@@ -185,8 +229,10 @@ class GroupAdmin:
         await self._coordinators.each(group_ids, ask)
 
     async def offsets(self, group_id: str, *, require_stable: bool = False) -> dict[TopicPartition, CommittedOffset]:
-        """All committed offsets of the group. `require_stable`: wait for transactions with pending offsets to end
-        (KIP-447, S37). Raises KafkaError; UNSTABLE_OFFSET_COMMIT if they do not end within default.api.timeout.ms."""
+        """Return all committed offsets of the group. `require_stable` waits until transactions with pending offsets
+        have ended (KIP-447, S37). Raises KafkaError, for example UNSTABLE_OFFSET_COMMIT if these transactions do not
+        end within default.api.timeout.ms.
+        """
         from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
 
         async def ask(group_id: str, node_id: int) -> dict[TopicPartition, CommittedOffset]:
@@ -209,8 +255,10 @@ class GroupAdmin:
         return (await self._coordinators.each([group_id], ask, UNSTABLE))[group_id]
 
     async def unstable_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> frozenset[TopicPartition]:
-        """The partitions with a pending offset of an open transaction: members that fetch it wait (KIP-447, S37).
-        `admin.pending_offsets` finds the transaction. Empty with brokers before Kafka 2.5. Raises KafkaError."""
+        """Return the partitions with a pending offset of an open transaction; members that fetch a pending offset wait
+        (KIP-447, S37). `admin.pending_offsets` finds the transaction. The result is empty with brokers older than Kafka
+        2.5. Raises KafkaError.
+        """
         from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
 
         group_type = OffsetFetchRequest.OffsetFetchRequestGroup
@@ -272,7 +320,8 @@ class GroupAdmin:
             except KafkaError as error:
                 if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
                     raise
-                # A commit without membership gets this error, which does not mention the group's members.
+                # The broker rejects a commit from outside the group with this error, whose message does not mention the
+                # group's members.
                 why = "the group has members, and its offsets can only be set while it has none"
                 raise error_for(error.code, f"{group_id}: {why}") from error
 
@@ -280,7 +329,7 @@ class GroupAdmin:
             await self._coordinators.each([group_id], ask)
 
     async def delete_offsets(self, group_id: str, partitions: Iterable[TopicPartition]) -> None:
-        """Forget committed offsets, of topics that the group does not read at present. Raises KafkaError."""
+        """Delete committed offsets of topics that the group does not read at present. Raises KafkaError."""
         from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest
 
         topic_type = OffsetDeleteRequest.OffsetDeleteRequestTopic
@@ -305,7 +354,7 @@ def _check(error_code: int, subject: str) -> None:
 
 
 def _check_partitions(response: Any) -> None:
-    """Raises the first error among the partitions of an answer."""
+    """Raises the first error among the partitions of a response."""
     for topic in response.topics:
         for partition in topic.partitions:
             _check(partition.error_code, f"{topic.name}-{partition.partition_index}")
@@ -318,8 +367,9 @@ def _partitions(assignment: Any) -> tuple[TopicPartition, ...]:
 
 
 def _assignment(data: bytes) -> tuple[TopicPartition, ...]:
-    """The partitions of a member's assignment (version, then partitions). Empty if the assignment is missing or
-    unreadable."""
+    """Return the partitions of a member's assignment (version, then partitions). The result is empty if the assignment
+    is missing or unreadable.
+    """
     try:
         assigned = decode_versioned(ConsumerProtocolAssignment, data)
     except MalformedMessage:

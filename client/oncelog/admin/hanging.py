@@ -1,9 +1,9 @@
 """Combines the state of transactions at coordinators and in partitions, to find hanging transactions. Pure.
 
-A transaction is *open* in a partition from its first record there until its marker. Its coordinator writes the marker
-to each partition that it lists for the transaction. So an open transaction *hangs* if no coordinator knows it, or its
-coordinator does not list this partition: nothing will end it, and read_committed readers of the partition are stuck at
-its first record until an operator ends it (E32, KIP-664).
+A transaction is *open* in a partition from its first record there until its marker. The coordinator of a transaction
+writes the marker to each partition that it lists for the transaction. An open transaction *hangs* if no coordinator
+knows the transaction, or if its coordinator does not list this partition. Nothing ends a hanging transaction, so
+read_committed readers of the partition are stuck at its first record until an operator ends it (E32, KIP-664).
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from oncelog.cluster import NO_LEADER_EPOCH, TopicPartition
 ONGOING: Final = "Ongoing"
 PREPARE_ABORT: Final = "PrepareAbort"
 PREPARED: Final = ("PrepareCommit", PREPARE_ABORT)
-"""The outcome is decided, and markers are on their way."""
+"""States in which the coordinator has decided the outcome and is sending the markers."""
 NO_TIMEOUT_MS: Final = 2**31 - 1
-"""The timeout of transactions that are never aborted for their age: two-phase commit (KIP-939)."""
+"""The timeout of two-phase-commit transactions, which are never aborted because of their age (KIP-939)."""
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
-"""How long above the longest timeout a transaction is open before Kafka's PartitionsWithLateTransactions counts it."""
+"""Milliseconds beyond the longest timeout for which a transaction is open before Kafka's PartitionsWithLateTransactions
+counts it.
+"""
 
 
 class PartitionEnds(NamedTuple):
-    """The start of a partition, and its end for read_committed and other readers."""
+    """The start offset of a partition, and its end offsets for read_committed and for other readers."""
 
     log_start_offset: int
     last_stable_offset: int
@@ -48,9 +50,9 @@ class DescribedTransaction:
     """The coordinator's state of a transactional id.
 
     `state` is Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort; `start_time_ms` is None
-    without an open transaction. `partitions` have no marker of the open transaction yet. `client_id` and `client_host`
-    are the producer's, None if unknown: Apache Kafka never reports them, our broker does after the producer's first
-    request to it.
+    without an open transaction. `partitions` are the partitions that have no marker of the open transaction yet.
+    `client_id` and `client_host` are those of the producer, None if unknown. Apache Kafka never reports the two fields;
+    an oncelog broker reports them after the producer's first request to it.
     """
 
     transactional_id: str
@@ -66,17 +68,19 @@ class DescribedTransaction:
 
     @property
     def has_timeout(self) -> bool:
-        """Whether its coordinator aborts an open transaction after `timeout_ms`. If not, only its owner, the next
-        producer with this transactional id, or an operator ends it (KIP-939)."""
+        """Whether the coordinator aborts this transaction after `timeout_ms`. A transaction without a timeout is ended
+        only by its owner, by the next producer with this transactional id, or by an operator (KIP-939).
+        """
         return self.timeout_ms != NO_TIMEOUT_MS
 
 
 @dataclass(frozen=True, slots=True)
 class ProducerState:
-    """The state of a producer id in a partition. Missing values are -1, or None without an open transaction.
+    """The state of a producer id in a partition. Unknown values are -1; fields of an open transaction are None if no
+    transaction is open.
 
-    `last_timestamp` (ms) is the timestamp of its newest records, which producers may set freely; `coordinator_epoch`
-    the epoch of the last marker.
+    `last_timestamp` (ms) is the timestamp of the producer's newest records, which producers may set freely;
+    `coordinator_epoch` is the coordinator epoch of the last marker.
     """
 
     producer_id: int
@@ -89,32 +93,39 @@ class ProducerState:
 
 @dataclass(frozen=True, slots=True)
 class TransactionLimits:
-    """The brokers' transaction.max.timeout.ms, and how often they check for timed out transactions
-    (transaction.abort.timed.out.transaction.cleanup.interval.ms)."""
+    """The brokers' setting transaction.max.timeout.ms, and the interval at which brokers check for timed-out
+    transactions (transaction.abort.timed.out.transaction.cleanup.interval.ms).
+    """
 
     max_timeout_ms: int = 900_000
     abort_interval_ms: int = 10_000
 
 
 class Hang(Enum):
-    """Why an open transaction will not end by itself."""
+    """The reason why an open transaction will not end without an operator."""
 
     UNKNOWN = "unknown"
-    """No coordinator knows its producer id."""
+    """No coordinator knows the producer id of the transaction."""
     NOT_HELD = "not held"
-    """Its coordinator has ended that transaction, or never learned that the transaction writes to this partition."""
+    """The coordinator has already ended the transaction, or never learned that the transaction writes to this
+    partition.
+    """
     OVERDUE = "overdue"
-    """Its coordinator holds it, for longer than any timeout allows."""
+    """The coordinator still lists the transaction, but the transaction has been open for longer than any timeout
+    allows.
+    """
     FENCED = "fenced"
-    """Its coordinator has decided the outcome, and this log refuses the marker: an earlier marker had a higher
-    coordinator epoch than exists (S40)."""
+    """The coordinator has decided the outcome, but this log refuses the marker, because an earlier marker had a
+    coordinator epoch higher than any that exists (S40).
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class OpenTransaction:
-    """An open transaction in `partition`; `held` is its transactional id, None if no coordinator knows it.
+    """An open transaction in `partition`. `held` is the state of its transactional id at the coordinator, None if no
+    coordinator knows the transaction.
 
-    `coordinator_epoch` is the present coordinator's, -1 if unknown.
+    `coordinator_epoch` is the epoch of the present coordinator, -1 if unknown.
     """
 
     partition: TopicPartition
@@ -125,13 +136,14 @@ class OpenTransaction:
 
     @property
     def is_held(self) -> bool:
-        """Whether its coordinator is going to write a marker to this partition."""
+        """Whether the coordinator is going to write a marker to this partition."""
         return self.held is not None and self.partition in self.held.partitions
 
     def hang(self, now_ms: int, limits: TransactionLimits) -> Hang | None:
-        """Why it hangs; None if its coordinator is going to end it.
+        """Return the reason why the transaction hangs; None if its coordinator is going to end the transaction.
 
-        The epoch does not matter: a marker of a later epoch of this producer id ends it too.
+        The producer epoch is not compared, because a marker with a later epoch of this producer id ends the transaction
+        too.
         """
         if self.held is None:
             return Hang.UNKNOWN
@@ -146,27 +158,32 @@ class OpenTransaction:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether this partition's log refuses the marker that the coordinator has decided on, because the log has a
-        marker of a later coordinator epoch, which never existed."""
+        """Whether this partition's log refuses the marker that the coordinator has decided on. The log refuses the
+        marker if it has a marker of a later coordinator epoch, which never existed.
+        """
         is_decided = self.held is not None and self.held.state in PREPARED
         return is_decided and NO_LEADER_EPOCH < self.coordinator_epoch < self.producer.coordinator_epoch
 
     @property
     def may_be_aborted_here(self) -> bool:
-        """Whether an abort marker in this partition alone tears nothing: its coordinator writes none, and has not
-        decided to commit."""
+        """Whether an abort marker in this partition alone cannot split a transaction: the coordinator writes no marker
+        here and has not decided to commit.
+        """
         if self.held is None or not self.is_held:
             return True
         return self.is_fenced and self.held.state == PREPARE_ABORT
 
     def is_late(self, now_ms: int, limits: TransactionLimits) -> bool:
-        """Whether Kafka's metric PartitionsWithLateTransactions counts this partition for it."""
+        """Return whether Kafka's metric PartitionsWithLateTransactions counts this partition because of this
+        transaction.
+        """
         age_ms = now_ms - self.producer.last_timestamp
         return self.producer.last_timestamp > 0 and age_ms > limits.max_timeout_ms + LATE_TRANSACTION_BUFFER_MS
 
     def ends_by_ms(self, limits: TransactionLimits) -> int | None:
-        """When its coordinator aborts it at the latest, if its producer does not end it before. None: not known, or it
-        has no timeout."""
+        """Return the time (ms) by which the coordinator aborts the transaction, unless its producer ends it earlier.
+        None means that the time is unknown or that the transaction has no timeout.
+        """
         held = self.held
         if held is None or not self.is_held or held.state != ONGOING or held.start_time_ms is None:
             return None
@@ -176,13 +193,15 @@ class OpenTransaction:
 
     @property
     def identity(self) -> tuple[TopicPartition, int, int, int]:
-        """Identifies the transaction between two queries."""
+        """The key by which two queries recognise the same transaction."""
         return self.partition, self.start_offset, self.producer.producer_id, self.producer.producer_epoch
 
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """An open transaction that nothing will end; `is_late` as in Kafka's PartitionsWithLateTransactions."""
+    """An open transaction that nothing will end. `is_late` says whether Kafka's PartitionsWithLateTransactions counts
+    the transaction.
+    """
 
     transaction: OpenTransaction
     hang: Hang
@@ -191,11 +210,13 @@ class HangingTransaction:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why the last stable offset of a partition is where it is.
+    """The reason for the position of a partition's last stable offset (LSO).
 
-    `pinned_by` is the transaction that starts there, and `hang` why it hangs, or None. None if no transaction holds
-    back readers, and while a marker is only in the leader's log. `first_timestamp_ms` is the timestamp of its first
-    record in this partition. `later` are the other open transactions, by start: they hold readers back after it.
+    `pinned_by` is the transaction that starts at the last stable offset; `hang` is the reason why that transaction
+    hangs, None if it does not hang. `pinned_by` is None if no transaction holds back readers, and also while a marker
+    is only in the leader's log. `first_timestamp_ms` is the timestamp of the first record of `pinned_by` in this
+    partition. `later` are the other open transactions, sorted by start offset; they hold back readers after `pinned_by`
+    has ended.
     """
 
     partition: TopicPartition
@@ -214,7 +235,7 @@ class Explanation:
 
     @property
     def held_back(self) -> int:
-        """The offsets that read_committed readers cannot see yet: records, and markers among them."""
+        """Number of offsets, including markers, that read_committed readers cannot see yet."""
         return max(0, self.high_watermark - self.last_stable_offset)
 
 
@@ -226,11 +247,12 @@ def explanation(
     limits: TransactionLimits,
     first_timestamp_ms: int | None = None,
 ) -> Explanation:
-    """The explanation for `partition`, from its open transactions and its end offsets, which are read a little
-    later."""
+    """Explain the last stable offset of `partition` from its open transactions and its end offsets; the end offsets are
+    read a little later than the transactions.
+    """
     by_start = sorted(open_here, key=_start_offset)
     pinned_by = None
-    # DeleteRecords may have taken the first records of a transaction away.
+    # DeleteRecords may have deleted the first records of a transaction.
     if by_start and max(by_start[0].start_offset, ends.log_start_offset) == ends.last_stable_offset:
         pinned_by = by_start.pop(0)
     return Explanation(

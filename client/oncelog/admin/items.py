@@ -1,4 +1,4 @@
-"""Calls about several items, each of which succeeds or fails by itself."""
+"""Processes calls for several items; each item succeeds or fails independently of the others."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 Outcomes = tuple[dict[K, V], dict[K, KafkaError]]
-"""Results and errors by item."""
+"""Results by item, and errors by item."""
 
 
 async def each_item(
@@ -38,9 +38,10 @@ async def each_item(
     config: AdminConfig,
     timeout_s: float,
 ) -> dict[K, V]:
-    """Process all items; retry the items that reached the wrong broker, or none, until the timeout.
+    """Process all items; retry the items whose request reached the wrong broker or no broker, until the timeout.
 
-    Raises TypeError for a str, whose letters would be the items: `delete_topics("abc")` must not delete three topics.
+    Raises TypeError for a str, because its letters would become the items: `delete_topics("abc")` must not delete three
+    topics.
     """
     if isinstance(items, str):
         raise TypeError(f"a list of names, such as [{items!r}], is needed, not a single name")
@@ -78,12 +79,13 @@ async def each_item(
 
 
 def _may_be_elsewhere(error: KafkaError) -> bool:
-    """Whether the request was not carried out, and may be by another broker or on another connection."""
+    """Return whether the request was not carried out, but may succeed at another broker or on another connection."""
     return isinstance(error, ConnectionFailed) or error.code is ErrorCode.NOT_CONTROLLER
 
 
 def the_one(answers: Sequence[A], subject: object) -> A:
-    """The response for the single requested item. Raises KafkaError if the response does not contain the item."""
+    """Return the response for the single requested item. Raises KafkaError if the response does not contain the
+    item."""
     if not answers:
         raise answer_lacks(subject)
     return answers[0]
@@ -94,7 +96,7 @@ def answer_lacks(subject: object) -> KafkaError:
 
 
 def sorted_out(answers: Iterable[tuple[K, int, str | None, V]]) -> Outcomes[K, V]:
-    """(item, error code, error message, result) of each, as results and errors."""
+    """Split (item, error code, error message, result) tuples into results and errors."""
     results: dict[K, V] = {}
     errors: dict[K, KafkaError] = {}
     for item, error_code, message, result in answers:
@@ -106,8 +108,9 @@ def sorted_out(answers: Iterable[tuple[K, int, str | None, V]]) -> Outcomes[K, V
 
 
 def settled(results: dict[K, V], errors: dict[K, KafkaError]) -> dict[K, V]:
-    """The results if there are no errors; otherwise raises them. Raises the error of the only item, or
-    PartialFailure."""
+    """Return the results if there are no errors. Otherwise raises the error of the only item, or PartialFailure if
+    there are several items.
+    """
     if not errors:
         return results
     if len(errors) == 1 and not results:

@@ -20,9 +20,11 @@ class StoredReplica:
     """A replica in a data directory."""
 
     size: int
-    """Bytes of its segments."""
+    """Total bytes of the replica's segments."""
     offset_lag: int
-    """Its lag in records behind the high watermark; of a future replica, behind the present one."""
+    """Number of records by which the replica is behind the high watermark; a future replica is compared with the
+    present replica instead.
+    """
     is_future: bool
     """Whether the replica is being copied from another directory of the same broker, and will replace the replica
     there."""
@@ -30,7 +32,7 @@ class StoredReplica:
 
 @dataclass(frozen=True, slots=True)
 class LogDirectory:
-    """A data directory. Sizes are those of the directory's file system, None if unknown."""
+    """A data directory. Sizes are in bytes and describe the file system of the directory; None means unknown."""
 
     replicas: Mapping[TopicPartition, StoredReplica]
     total_bytes: int | None
@@ -38,7 +40,7 @@ class LogDirectory:
 
     @property
     def size(self) -> int:
-        """Bytes of all replicas."""
+        """Total bytes of all replicas."""
         return sum(replica.size for replica in self.replicas.values())
 
 

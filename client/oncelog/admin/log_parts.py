@@ -1,4 +1,6 @@
-"""Raw batches of a log, markers and aborted ones included: for programs that inspect a log, not for consumers."""
+"""Reads raw batches of a log, including markers and aborted batches, for programs that inspect a log rather than for
+consumers.
+"""
 
 from __future__ import annotations
 
@@ -17,8 +19,9 @@ AbortedTransaction = FetchResponse.FetchableTopicResponse.PartitionData.AbortedT
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """Complete batches; the first may start below the requested offset. `aborted`, with READ_COMMITTED only, are the
-    overlapping aborted transactions; their batches are included."""
+    """Complete batches; the first may start below the requested offset. `aborted` contains the aborted transactions
+    that overlap these batches; it is filled with READ_COMMITTED only. The batches of aborted transactions are included.
+    """
 
     log_start_offset: int
     last_stable_offset: int

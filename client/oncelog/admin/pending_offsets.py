@@ -1,9 +1,11 @@
-"""Pending offsets of groups: group and partition, the open transaction, and when it ends.
+"""Finds pending offsets of groups: the group and partition, the open transaction, and the time at which the transaction
+ends.
 
-A transaction commits the offsets of its input together with its output (KIP-447). While it is open, members that fetch
-these offsets wait: a process that takes over the partitions of a dead one reads nothing until the dead one's
-transaction has ended, by transaction.timeout.ms at the latest. Neither the group nor its topics show the reason for the
-wait. The reason is in __consumer_offsets: open transactions there, and their records.
+A transaction commits the offsets of its input together with its output (KIP-447). While the transaction is open,
+members that fetch these offsets wait. A process that takes over the partitions of a dead process reads nothing until
+the transaction of the dead process has ended, which happens by transaction.timeout.ms at the latest. Neither the group
+nor its topics show the reason for the wait. The reason is found in __consumer_offsets: in the open transactions there
+and their records.
 """
 
 from __future__ import annotations
@@ -33,14 +35,16 @@ if TYPE_CHECKING:
 CONSUMER_OFFSETS: Final = "__consumer_offsets"
 FETCH_BYTES: Final = 1024 * 1024
 MAX_READ_BYTES: Final = 16 * 1024 * 1024
-"""The most bytes to read from one partition of __consumer_offsets, starting at its first open transaction. A busy
-partition after an old transaction may have more: pending offsets after this are not found."""
+"""Maximum bytes that are read from one partition of __consumer_offsets, starting at its first open transaction. A busy
+partition with an old transaction may have more bytes; pending offsets beyond this limit are not found.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class PendingOffset:
-    """An offset that is committed when `transaction` commits. `explained` describes that transaction as one that holds
-    back its partition of __consumer_offsets: its start, its end, and whether it hangs."""
+    """An offset that is committed when `transaction` commits. `explained` describes how the transaction holds back its
+    partition of __consumer_offsets: its start, its end, and whether it hangs.
+    """
 
     group_id: str
     partition: TopicPartition
@@ -50,14 +54,15 @@ class PendingOffset:
 
     @property
     def transactional_id(self) -> str | None:
-        """None if no coordinator knows the producer id."""
+        """The transactional id; None if no coordinator knows the producer id."""
         return None if self.transaction.held is None else self.transaction.held.transactional_id
 
 
 async def pending_offsets(admin: Admin, group_ids: Collection[str] | None = None) -> list[PendingOffset]:
-    """The pending offsets of open transactions, of these groups or all groups, by group and partition.
+    """Return the pending offsets of open transactions in these groups (None means all groups), sorted by group and
+    partition.
 
-    Needs the rights of `explain`, and Read on __consumer_offsets. Raises KafkaError, PartialFailure.
+    The caller needs the rights of `explain`, and Read on __consumer_offsets. Raises KafkaError, PartialFailure.
     """
     explained = await admin.transactions.explain(await _partitions(admin, group_ids))
     found: list[PendingOffset] = []
@@ -69,8 +74,9 @@ async def pending_offsets(admin: Admin, group_ids: Collection[str] | None = None
 
 
 async def _partitions(admin: Admin, group_ids: Collection[str] | None) -> list[TopicPartition]:
-    """The partitions of __consumer_offsets that hold these groups and have a leader; none if the topic does not exist
-    yet."""
+    """Return the partitions of __consumer_offsets that store these groups and have a leader; the result is empty if the
+    topic does not exist yet.
+    """
     try:
         known = (await admin.describe_topics([CONSUMER_OFFSETS]))[CONSUMER_OFFSETS].partitions
     except KafkaError as error:
@@ -86,7 +92,9 @@ async def _partitions(admin: Admin, group_ids: Collection[str] | None) -> list[T
 
 
 async def _held(admin: Admin, explained: Explanation, open_here: list[OpenTransaction]) -> list[PendingOffset]:
-    """The offsets in the records of the open transactions of one partition; for one key, the last record counts."""
+    """Return the offsets in the records of one partition's open transactions; of several records with one key, the last
+    record counts.
+    """
     by_producer = {each.producer.producer_id: each for each in open_here}
     found: dict[tuple[str, TopicPartition], PendingOffset] = {}
     partition = explained.partition
@@ -107,13 +115,14 @@ async def _held(admin: Admin, explained: Explanation, open_here: list[OpenTransa
 
 
 def is_part_of(batch: RecordBatch, transaction: OpenTransaction) -> bool:
-    """Whether a batch of the transaction's producer has records of the open transaction, and not of one that has
-    ended."""
+    """Return whether a batch of the transaction's producer belongs to the open transaction, and not to an earlier
+    transaction that has ended.
+    """
     return batch.is_transactional and not batch.is_control and batch.base_offset >= transaction.start_offset
 
 
 def committed_by(batch: RecordBatch) -> Mapping[tuple[str, TopicPartition], int]:
-    """The offsets that a batch of __consumer_offsets commits; unreadable records commit nothing."""
+    """Return the offsets that a batch of __consumer_offsets commits; unreadable records commit nothing."""
     found: dict[tuple[str, TopicPartition], int] = {}
     try:
         columns = read_columns(batch, max_decompressed_bytes=MAX_READ_BYTES)
@@ -131,12 +140,12 @@ def committed_by(batch: RecordBatch) -> Mapping[tuple[str, TopicPartition], int]
 
 
 def _pairs(keys: Iterable[bytes | None], values: Iterable[bytes | None]) -> Iterable[tuple[bytes, bytes]]:
-    """Records with key and value; a record without a value deletes an offset."""
+    """Return the records that have both a key and a value; a record without a value deletes an offset."""
     return ((key, value) for key, value in zip(keys, values, strict=True) if key is not None and value is not None)
 
 
 def _pinned_by(explained: Explanation, transaction: OpenTransaction) -> Explanation:
-    """The explanation, as though the transaction were the first open one in the partition."""
+    """Return the explanation as if `transaction` were the first open transaction in the partition."""
     if transaction is explained.pinned_by:
         return replace(explained, later=())
     limits = explained.limits

@@ -1,9 +1,10 @@
-"""Ends transactions that their producers have handed over, and takes them over first where brokers can (KIP-939).
+"""Ends transactions that their producers have handed over, and takes ownership of them first if the brokers support
+that (KIP-939).
 
-A transaction is ended by the pair of producer id and epoch that owns it. Without a take-over that is the producer id
-and epoch of its records, which is in a PreparedTransaction. `keep` makes this admin client the owner: the transaction
-stays open, no longer has a timeout, and the previous owner is fenced. The next producer with the transactional id takes
-it over in the same way, or aborts it.
+The producer id and epoch that own a transaction end it. Without a take-over, the owning pair is the producer id and
+epoch of the transaction's records, which are stored in a PreparedTransaction. `keep` makes this admin client the owner:
+the transaction stays open, no longer has a timeout, and the previous owner is fenced. The next producer with the
+transactional id either takes ownership in the same way or aborts the transaction.
 """
 
 from __future__ import annotations
@@ -25,10 +26,11 @@ from oncelog.prepared_transaction import (
 from oncelog_protocol.records.batch import NO_PRODUCER_ID
 
 RETRIABLE: Final = frozenset(code for code in ErrorCode if code.retriable)
-"""Retriable errors of a coordinator, CONCURRENT_TRANSACTIONS among them."""
+"""Retriable errors of a coordinator, including CONCURRENT_TRANSACTIONS."""
 UNUSED_TIMEOUT_MS: Final = 10_000
-"""Transaction timeout in the InitProducerId of an admin, which writes nothing: allowed by every
-transaction.max.timeout.ms in use."""
+"""Transaction timeout (ms) in the InitProducerId request of an admin client, which writes no records; every
+transaction.max.timeout.ms in use allows this timeout.
+"""
 FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
 
 Describe = Callable[[str], Coroutine[Any, Any, DescribedTransaction]]
@@ -73,16 +75,17 @@ class PreparedTransactions:
         return answers[prepared.transactional_id]
 
     async def _can_keep(self, node_id: int) -> bool:
-        """Whether a broker can keep an open transaction for another owner."""
+        """Return whether a broker can keep an open transaction for another owner."""
         from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
 
         return await self._calls.version_at(node_id, InitProducerIdRequest) >= FIRST_INIT_WITH_TWO_PHASE_COMMIT
 
     async def _check_not_kept(self, prepared: PreparedTransaction) -> None:
-        """Raises ProducerFenced if the transaction is still open: another process has taken it over, and ends it.
+        """Raises ProducerFenced if the transaction is still open because another process has taken it over, and will
+        end it.
 
-        A client that took it over has a producer id and epoch above that of its records; a later transaction has
-        records above both.
+        A client that took the transaction over has a producer id and epoch above those of its records; a later
+        transaction has records above both pairs.
         """
         try:
             known = await self._describe(prepared.transactional_id)
@@ -103,14 +106,14 @@ class PreparedTransactions:
         owned, records = await self._take_over(prepared.transactional_id, two_phase=True)
         if records == prepared.producer:
             return owned
-        if records is not None:  # another transaction, without a timeout from now on, whose producer is fenced
+        if records is not None:  # another transaction was taken over: its producer is fenced, so it is aborted
             await self.end(owned, commits=False)
         return None
 
     async def commit(self, transactional_id: str) -> None:
         """See `TransactionAdmin.commit`."""
         known = await self._describe(transactional_id)
-        if known.state == ONGOING:  # otherwise a take-over would fence its producer without need
+        if known.state == ONGOING:  # otherwise the take-over would fence the producer without need
             owned, records = await self._take_over(transactional_id, two_phase=False)
             if records is not None:
                 if not await self.end(owned, commits=True):
@@ -123,8 +126,10 @@ class PreparedTransactions:
     async def _take_over(
         self, transactional_id: str, *, two_phase: bool
     ) -> tuple[PreparedTransaction, tuple[int, int] | None]:
-        """Become the owner of the transaction. Returns the pair to end the open transaction with, and the pair of its
-        records; None for the latter if none is open. Raises KafkaError, UnsupportedVersion."""
+        """Become the owner of the transaction. Returns two pairs of producer id and epoch: the pair that ends the open
+        transaction, and the pair of its records (None if no transaction is open). Raises KafkaError,
+        UnsupportedVersion.
+        """
         from oncelog_protocol.messages.init_producer_id import InitProducerIdRequest
 
         request = InitProducerIdRequest(

@@ -1,4 +1,4 @@
-"""Quotas of users, client ids and addresses (KIP-546): describe and change.
+"""Describes and changes quotas of users, client ids and addresses (KIP-546).
 
 The values are those of `oncelog_protocol.quotas`: a QuotaEntity has a user, a client id, both, or an ip, each of which
 may be DEFAULT; a QuotaKey is the kind of quota.
@@ -22,14 +22,16 @@ Quotas: TypeAlias = dict[QuotaEntity, dict[str, float]]
 
 
 class AnyName(NamedTuple):
-    """In a filter: matches every name, and the default."""
+    """A filter value that matches every name and the default."""
 
 
 ANY_NAME: Final = AnyName()
 
 
 class QuotaFilter(NamedTuple):
-    """Which entities: a name, DEFAULT, or ANY_NAME. None: with or without; without, if it `is_strict`."""
+    """Selects entities: each field is a name, DEFAULT, ANY_NAME or None. A field of None matches entities with or
+    without that part; if `is_strict`, it matches only entities without that part.
+    """
 
     user: Name | AnyName = None
     client_id: Name | AnyName = None
@@ -41,14 +43,14 @@ EVERY_QUOTA: Final = QuotaFilter()
 
 
 class QuotaAlteration(NamedTuple):
-    """Changes of an entity's quotas; None removes one. Quotas not named are unchanged."""
+    """Changes of an entity's quotas; the value None removes a quota. Quotas not named are unchanged."""
 
     entity: QuotaEntity
     changes: Mapping[QuotaKey | str, float | None]
 
 
 async def describe_client_quotas(calls: Calls, which: QuotaFilter = EVERY_QUOTA) -> Quotas:
-    """Raises KafkaError."""
+    """See `Admin.describe_client_quotas`. Raises KafkaError."""
     from oncelog_protocol.messages.describe_client_quotas import DescribeClientQuotasRequest
 
     def component(kind: str, name: str | Default | AnyName) -> DescribeClientQuotasRequest.ComponentData:

@@ -1,5 +1,6 @@
-"""Partitions on their way to other brokers: `admin.alter_partition_reassignments`, `admin.list_partition_reassignments`
-(KIP-455)."""
+"""Starts, cancels and lists partition reassignments: `admin.alter_partition_reassignments`,
+`admin.list_partition_reassignments` (KIP-455).
+"""
 
 from __future__ import annotations
 

@@ -31,10 +31,10 @@ BROKER_DEFAULT: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create. -1 leaves a number to the broker.
+    """A topic to create. A number of -1 lets the broker choose that number.
 
-    `replica_assignments` places the replicas by hand, partition -> node ids, the preferred leader first; the two
-    numbers follow from it then and stay at -1.
+    `replica_assignments` places the replicas explicitly: partition -> node ids, the preferred leader first. The two
+    numbers then follow from the assignments and stay at -1.
     """
 
     name: str
@@ -46,7 +46,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class NewPartitions:
-    """`total` is the new number of partitions; `assignments` has the replicas of each added one, in order."""
+    """`total` is the new number of partitions; `assignments` has the replicas of each added partition, in order."""
 
     total: int
     assignments: Sequence[Sequence[int]] | None = None
@@ -75,26 +75,26 @@ class ConfigResource(NamedTuple):
 
     @classmethod
     def broker(cls, node_id: int | None = None) -> ConfigResource:
-        """One broker; without a node id the defaults for all brokers."""
+        """Return the resource of one broker; without a node id, the resource of the defaults for all brokers."""
         return cls(ResourceType.BROKER, "" if node_id is None else str(node_id))
 
     @classmethod
     def broker_logger(cls, node_id: int) -> ConfigResource:
-        """The loggers of one broker: a key is the name of a logger, its value a level."""
+        """Return the resource of the loggers of one broker: a key is the name of a logger, its value a level."""
         return cls(ResourceType.BROKER_LOGGER, str(node_id))
 
     @classmethod
     def group(cls, group_id: str) -> ConfigResource:
-        """The settings of a group of the consumer protocol; the group need not exist."""
+        """Return the resource of the settings of a consumer-protocol group; the group need not exist."""
         return cls(ResourceType.GROUP, group_id)
 
     def __str__(self) -> str:
-        """The name in messages: "topic orders", "broker 1", "broker default"."""
+        """Return the name for use in messages: "topic orders", "broker 1", "broker default"."""
         return f"{self.type.name.lower().replace('_', ' ')} {self.name or 'default'}"
 
 
 class ConfigSynonym(NamedTuple):
-    """A key that applies if the previous ones are not set."""
+    """A setting that applies if the preceding synonyms are not set."""
 
     name: str
     value: str | None
@@ -103,8 +103,9 @@ class ConfigSynonym(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One key of a resource. `value` is None if it is sensitive or not set; `source` is the level at which it is
-    set."""
+    """One key in the configuration of a resource, with its value and source. `value` is None if the key is sensitive or
+    not set; `source` is the level at which the key is set.
+    """
 
     name: str
     value: str | None
@@ -130,7 +131,7 @@ class AlterOperation(IntEnum):
 
 
 class AlterConfig(NamedTuple):
-    """A change of one key. DELETE, back to the default, has no value."""
+    """A change of one key. DELETE resets the key to its default and has no value."""
 
     name: str
     value: str | None
@@ -147,12 +148,14 @@ class ClusterDescription:
 
 
 def config_resource(type_: int, name: str) -> ConfigResource:
-    """The resource that a response names."""
+    """Return the resource that a response names."""
     return ConfigResource(_known(ResourceType, type_), name)
 
 
 def by_node(resources: list[ConfigResource]) -> dict[int, list[ConfigResource]]:
-    """The configuration of a broker is that broker's business; any broker knows the rest."""
+    """Group resources by the broker to ask: only the broker itself has its own configuration; any broker (NO_NODE) has
+    the others.
+    """
     by_node: dict[int, list[ConfigResource]] = {}
     for resource in resources:
         is_broker = resource.type in (ResourceType.BROKER, ResourceType.BROKER_LOGGER) and resource.name
@@ -161,7 +164,7 @@ def by_node(resources: list[ConfigResource]) -> dict[int, list[ConfigResource]]:
 
 
 def config_entry(config: DescribedConfig) -> ConfigEntry:
-    """The entry of a setting that a response describes."""
+    """Return the entry of a setting that a response describes."""
     return ConfigEntry(
         name=config.name,
         value=config.value,

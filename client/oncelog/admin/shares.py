@@ -1,7 +1,7 @@
 """Administration of share groups (KIP-932): `admin.shares`.
 
-Each group is requested from its coordinator, again if that has moved or is loading. Groups are listed and deleted by
-`admin.groups`, as those of all protocols.
+Requests for a group are sent to its coordinator, and sent again if the coordinator has moved or is loading.
+`admin.groups` lists and deletes share groups like groups of all other protocols.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NOT_SET = -1
 
 @dataclass(frozen=True, slots=True)
 class ShareGroupMember:
-    """One member; `assignment` are the partitions that it reads together with others."""
+    """A member of a share group; `assignment` contains the partitions that the member shares with other members."""
 
     member_id: str
     client_id: str
@@ -34,8 +34,9 @@ class ShareGroupMember:
 
 @dataclass(frozen=True, slots=True)
 class DescribedShareGroup:
-    """A share group as its coordinator describes it; `state` is Stable or Empty. `epoch` says how often something has
-    changed that its assignment depends on."""
+    """A share group as its coordinator describes it; `state` is Stable or Empty. `epoch` is the group epoch: it grows
+    with each change that can affect the assignment.
+    """
 
     group_id: str
     state: str
@@ -47,8 +48,9 @@ class DescribedShareGroup:
 
 @dataclass(frozen=True, slots=True)
 class ShareOffset:
-    """How far a group is in a partition: all records below `start_offset` are done; None: it has not begun. `lag`
-    counts the records that are not done yet; None if it is not known."""
+    """The progress of a group in a partition: all records below `start_offset` are done; None means that the group has
+    not started. `lag` is the number of records that are not done yet; None means unknown.
+    """
 
     start_offset: int | None
     lag: int | None
@@ -56,15 +58,15 @@ class ShareOffset:
 
 
 class ShareAdmin:
-    """Use it as `admin.shares`."""
+    """Programs use this class as `admin.shares`."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
         self._coordinators = Coordinators(calls, CoordinatorType.GROUP)
 
     async def describe(self, group_ids: Iterable[str]) -> dict[str, DescribedShareGroup]:
-        """State and members. Raises KafkaError (GROUP_ID_NOT_FOUND, also for a group of another protocol),
-        PartialFailure."""
+        """Return the state and the members of share groups. Raises KafkaError (GROUP_ID_NOT_FOUND, also for a group
+        of another protocol), PartialFailure."""
         from oncelog_protocol.messages.share_group_describe import ShareGroupDescribeRequest
 
         async def ask(group_id: str, node_id: int) -> DescribedShareGroup:
@@ -94,7 +96,7 @@ class ShareAdmin:
         return await self._coordinators.each(group_ids, ask)
 
     async def offsets(self, group_id: str) -> dict[TopicPartition, ShareOffset]:
-        """How far the group is in each partition that it has state of. Raises KafkaError."""
+        """Return the progress of the group in each partition for which the group has state. Raises KafkaError."""
         from oncelog_protocol.messages.describe_share_group_offsets import DescribeShareGroupOffsetsRequest
 
         wanted = DescribeShareGroupOffsetsRequest.DescribeShareGroupOffsetsRequestGroup(group_id=group_id, topics=None)
@@ -117,8 +119,9 @@ class ShareAdmin:
         return (await self._coordinators.each([group_id], ask))[group_id]
 
     async def alter_offsets(self, group_id: str, offsets: Mapping[TopicPartition, int]) -> None:
-        """Begin partitions anew at these offsets, for a group without members: what was acknowledged after them is
-        delivered again. Raises KafkaError (NON_EMPTY_GROUP)."""
+        """Restart partitions at these offsets, for a group without members; records acknowledged after these offsets
+        are delivered again. Raises KafkaError (NON_EMPTY_GROUP).
+        """
         from oncelog_protocol.messages.alter_share_group_offsets import AlterShareGroupOffsetsRequest
 
         topic_type = AlterShareGroupOffsetsRequest.AlterShareGroupOffsetsRequestTopic
@@ -140,7 +143,7 @@ class ShareAdmin:
             await self._coordinators.each([group_id], ask)
 
     async def delete_offsets(self, group_id: str, topics: Iterable[str]) -> None:
-        """Forget how far a group without members is in these topics. Raises KafkaError (NON_EMPTY_GROUP)."""
+        """Delete the progress of a group without members in these topics. Raises KafkaError (NON_EMPTY_GROUP)."""
         from oncelog_protocol.messages.delete_share_group_offsets import DeleteShareGroupOffsetsRequest
 
         topic_type = DeleteShareGroupOffsetsRequest.DeleteShareGroupOffsetsRequestTopic

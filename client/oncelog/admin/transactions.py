@@ -1,8 +1,8 @@
 """Administration of transactions (KIP-664): `admin.transactions`.
 
-Coordinators know transactional ids, partition leaders know producers; hanging transactions show only in the combination
-(`oncelog.admin.hanging`). All requests are Kafka's. Like `admin`: a call for a single item raises its error, a call for
-several raises PartialFailure.
+Coordinators know transactional ids, and partition leaders know producers; only the combination shows hanging
+transactions (`oncelog.admin.hanging`). All requests are part of Kafka's protocol. As in `admin`, a call for a single
+item raises the error of that item, and a call for several items raises PartialFailure.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 PARTITIONS_PER_REQUEST: Final = 500
 """Partitions in one request, as in Kafka's tool: the response may list many producers for each."""
 LOOKS: Final = 3
-"""Attempts at partitions whose transactions change during the query."""
+"""Number of attempts for partitions whose transactions change during the query."""
 ONE_BATCH: Final = 1
-"""Bytes to fetch: a broker answers with one batch at least, and its header is all we want."""
+"""Bytes to fetch: a broker returns at least one batch, and only the batch header is needed."""
 MAX_TIMEOUT_KEY: Final = "transaction.max.timeout.ms"
 ABORT_INTERVAL_KEY: Final = "transaction.abort.timed.out.transaction.cleanup.interval.ms"
 
@@ -57,7 +57,7 @@ Hanging = list[HangingTransaction]
 
 
 class TransactionAdmin:
-    """Use it as `admin.transactions`."""
+    """Programs use this class as `admin.transactions`."""
 
     def __init__(self, calls: Calls) -> None:
         self._calls = calls
@@ -74,11 +74,11 @@ class TransactionAdmin:
         duration_ms: int | None = None,
         pattern: str | None = None,
     ) -> Listed:
-        """The transactional ids of all brokers, sorted; all, or the ones that match every filter.
+        """Return the transactional ids of all brokers that match every filter, sorted.
 
-        `duration_ms`: only ids whose transaction has been open for longer. `pattern`: a regular expression for the full
-        id. Raises KafkaError: INVALID_REQUEST for an unknown state, UnsupportedVersion if a broker is too old for a
-        filter (`duration_ms`: Kafka 3.8, `pattern`: 4.1).
+        `duration_ms` selects only ids whose transaction has been open for longer. `pattern` is a regular expression
+        that the full id must match. Raises KafkaError: INVALID_REQUEST for an unknown state, UnsupportedVersion if a
+        broker is too old for a filter (`duration_ms`: Kafka 3.8, `pattern`: 4.1).
         """
         from oncelog_protocol.messages.list_transactions import ListTransactionsRequest
 
@@ -111,7 +111,9 @@ class TransactionAdmin:
         return sorted(found, key=_transactional_id)
 
     async def describe(self, transactional_ids: Iterable[str]) -> dict[str, DescribedTransaction]:
-        """State, producer, timeout, partitions. Raises KafkaError (TRANSACTIONAL_ID_NOT_FOUND), PartialFailure."""
+        """Return state, producer, timeout and partitions of each transactional id. Raises KafkaError
+        (TRANSACTIONAL_ID_NOT_FOUND), PartialFailure.
+        """
         from oncelog_protocol.messages.describe_transactions import DescribeTransactionsRequest
 
         async def ask(transactional_id: str, node_id: int) -> DescribedTransaction:
@@ -139,7 +141,8 @@ class TransactionAdmin:
     async def producers(
         self, partitions: Iterable[TopicPartition], *, broker_id: int | None = None
     ) -> dict[TopicPartition, Producers]:
-        """The producers that each partition remembers, by id: on its leader, or on the replica at `broker_id`.
+        """Return the producers that each partition remembers, sorted by id: on its leader, or on the replica at
+        `broker_id`.
 
         Raises KafkaError, PartialFailure.
         """
@@ -181,11 +184,12 @@ class TransactionAdmin:
         broker_id: int | None = None,
         min_age_ms: int = 0,
     ) -> Hanging:
-        """The hanging transactions, by partition and offset.
+        """Return the hanging transactions, sorted by partition and offset.
 
-        In all partitions, or in `partitions`; with `broker_id` only in the ones that this broker leads. `min_age_ms`:
-        only transactions whose last record is that old. Each was seen twice, with its coordinator queried in between:
-        transactions that have just begun or ended are not included. Raises KafkaError, PartialFailure.
+        The search includes all partitions, or `partitions`; with `broker_id`, only the partitions that this broker
+        leads. `min_age_ms` selects only transactions whose last record is at least that old. The search sees each
+        transaction twice and queries its coordinator in between, so transactions that have just begun or ended are not
+        included. Raises KafkaError, PartialFailure.
         """
         wanted = await self._searched(partitions, broker_id)
         suspects = {found.transaction.identity: found for found in await self._hanging(wanted, min_age_ms)}
@@ -195,18 +199,18 @@ class TransactionAdmin:
         return [found for found in again if found.transaction.identity in suspects]
 
     async def may_be_aborted(self, partition: TopicPartition, start_offset: int) -> bool:
-        """Whether `abort` splits no transaction: the one that begins at `start_offset` hangs, or none is open there.
-        Raises KafkaError."""
+        """Return whether `abort` splits no transaction: the transaction that begins at `start_offset` hangs, or no
+        transaction is open there. Raises KafkaError."""
         (states,) = (await self.producers([partition])).values()
         if all(state.transaction_start_offset != start_offset for state in states):
-            return True  # `abort` says so
+            return True  # `abort` raises the error
         return any(
             found.transaction.start_offset == start_offset and found.transaction.may_be_aborted_here
             for found in await self.find_hanging([partition])
         )
 
     async def explain(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Explanation]:
-        """Which transaction holds back read_committed readers of each partition, if any. Raises KafkaError,
+        """Explain which transaction, if any, holds back read_committed readers of each partition. Raises KafkaError,
         PartialFailure."""
         explained: dict[TopicPartition, Explanation] = {}
         unsettled: Collection[TopicPartition] = list(dict.fromkeys(partitions))
@@ -229,7 +233,8 @@ class TransactionAdmin:
         aborted: list[ProducerState] = []
 
         async def ask(node_id: int) -> ProducerState:
-            # Queried before each attempt: after a lost response, a second marker could end a later transaction.
+            # The producers are queried before each attempt, because after a lost response a second marker could end a
+            # later transaction.
             for state in (await self.producers([partition], broker_id=node_id))[partition]:
                 if state.transaction_start_offset == start_offset:
                     aborted.append(state)
@@ -247,7 +252,7 @@ class TransactionAdmin:
     async def abort_producer(
         self, partition: TopicPartition, producer: ProducerIdAndEpoch, coordinator_epoch: int
     ) -> None:
-        """`abort` for brokers that cannot describe their producers (Kafka before 3.0): unchecked.
+        """Like `abort`, but without checks, for brokers that cannot describe their producers (Kafka before 3.0).
 
         `coordinator_epoch` is the epoch of the last marker of this producer, below 0 if there was none. Raises
         KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
@@ -257,7 +262,8 @@ class TransactionAdmin:
         )
 
     async def fence(self, transactional_ids: Iterable[str]) -> dict[str, ProducerIdAndEpoch]:
-        """Fence the producers of transactional ids, and abort their open transactions. Returns the new ids and epochs.
+        """Fence the producers of transactional ids, and abort their open transactions. Returns the new producer ids and
+        epochs.
 
         Raises KafkaError (TRANSACTIONAL_ID_NOT_FOUND), PartialFailure.
         """
@@ -266,7 +272,7 @@ class TransactionAdmin:
         described = await self.describe(transactional_ids)
 
         async def ask(transactional_id: str, node_id: int) -> ProducerIdAndEpoch:
-            # No producer writes with the new epoch, so any timeout that the broker allows will do.
+            # No producer writes with the new epoch, so any timeout that the broker allows is suitable.
             known = described[transactional_id]
             timeout_ms = known.timeout_ms if known.has_timeout else UNUSED_TIMEOUT_MS
             request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=timeout_ms)
@@ -279,47 +285,49 @@ class TransactionAdmin:
     async def end(self, prepared: PreparedTransaction, *, commits: bool) -> bool:
         """Commit or abort a prepared transaction (`Producer.prepare_transaction`).
 
-        Retries until a response arrives. True if it has ended as requested, by this call or an earlier one. False if it
-        has ended the other way: its coordinator aborted a transaction that was to be committed, because it timed out or
-        the transactional id was initialised again; or it had already been committed. Under V1, and after a new
-        initialisation, the result is about the last transaction of this producer and epoch, so prepare an id only once.
+        Retries until a response arrives. Returns True if the transaction has ended as requested, by this call or an
+        earlier call. Returns False if the transaction has ended in the other way. Either its coordinator aborted a
+        transaction that was to be committed, because of a timeout or a new initialisation of the transactional id, or
+        the transaction had already been committed. Under V1, and after a new initialisation, the result concerns the
+        last transaction of this producer id and epoch, so prepare an id only once.
 
-        Raises ProducerFenced if the transaction is open and another process has kept it (`keep`), which alone can end
-        it. Raises KafkaError if the outcome is unknown: INVALID_PRODUCER_ID_MAPPING, the id has expired;
-        UnsupportedVersion if it began under V2 and this broker does not support V2; RequestTimedOut, ConnectionFailed:
-        call it again.
+        Raises ProducerFenced if the transaction is open and another process has kept it (`keep`); only that process can
+        end the transaction. Raises KafkaError if the outcome is unknown. INVALID_PRODUCER_ID_MAPPING means that the id
+        has expired. UnsupportedVersion means that the transaction began under V2 and this broker does not support V2.
+        After RequestTimedOut and ConnectionFailed, call `end` again.
         """
         return await self._prepared.end(prepared, commits=commits)
 
     async def keep(self, prepared: PreparedTransaction) -> PreparedTransaction | None:
-        """Take over a transaction that its producer has handed over: it stays open, from now on without a timeout, and
-        its producer is fenced (KIP-939, S121).
+        """Take over a transaction that its producer has handed over. The transaction stays open, has no timeout from
+        now on, and its producer is fenced (KIP-939, S121).
 
-        Returns the argument for `end` from now on; None if this transaction is no longer open: then a later one of its
-        transactional id is aborted, as its producer is fenced, too. Raises UnsupportedVersion if the broker has no
-        two-phase commit (transaction.two.phase.commit.enable); AuthorizationFailed without the operations Write and
-        TwoPhaseCommit on the transactional id; other KafkaErrors: call it again.
+        Returns the transaction to pass to `end` from now on. Returns None if this transaction is no longer open; a
+        later open transaction of its transactional id is then aborted, because the take-over fences its producer too.
+        Raises UnsupportedVersion if the broker has no two-phase commit (transaction.two.phase.commit.enable), and
+        AuthorizationFailed without the operations Write and TwoPhaseCommit on the transactional id. After any other
+        KafkaError, call `keep` again.
         """
         return await self._prepared.keep(prepared)
 
     async def commit(self, transactional_id: str) -> None:
-        """Commit the open transaction of a transactional id in the place of its producer, which is fenced (KIP-939).
+        """Commit the open transaction of a transactional id on behalf of its producer, which is fenced (KIP-939).
 
         All its records on the brokers become visible, even if its producer had more records to write. Raises KafkaError
-        INVALID_TXN_STATE if no transaction is open; UnsupportedVersion, AuthorizationFailed as `keep` does, with Write
-        as the only right.
+        INVALID_TXN_STATE if no transaction is open, and UnsupportedVersion and AuthorizationFailed as `keep` does, but
+        the only right needed is Write.
         """
         await self._prepared.commit(transactional_id)
 
     async def _describe_one(self, transactional_id: str) -> DescribedTransaction:
         return (await self.describe([transactional_id]))[transactional_id]
 
-    # --- inside: looking
+    # --- internal: queries of partitions and coordinators
 
     async def _searched(
         self, partitions: Iterable[TopicPartition] | None, broker_id: int | None
     ) -> Collection[TopicPartition]:
-        """The partitions to search: all with a leader, or fewer."""
+        """Return the partitions to search: all partitions with a leader, or the ones that the caller asked for."""
         wanted = None if partitions is None else frozenset(partitions)
         if wanted is not None and broker_id is None:
             return wanted
@@ -339,7 +347,7 @@ class TransactionAdmin:
         ]
 
     async def _hanging(self, partitions: Collection[TopicPartition], min_age_ms: int) -> Hanging:
-        """Hanging transactions of a single query, which may include some that were just ending."""
+        """Return the hanging transactions that a single query finds; some of them may be just ending."""
         newest_ms = now_ms() - min_age_ms
         open_in = await self._open(partitions, lambda known: min_age_ms <= 0 or known.last_timestamp <= newest_ms)
         limits = await self._limits(open_in)
@@ -367,7 +375,7 @@ class TransactionAdmin:
         return explained
 
     async def _open(self, partitions: Collection[TopicPartition], matches: Matches) -> OpenByPartition:
-        """The open transactions by partition, and then the state of their coordinators."""
+        """Read the open transactions by partition, and then the state of their coordinators."""
         open_in = {
             partition: opened
             for partition, states in (await self.producers(partitions)).items()
@@ -390,7 +398,7 @@ class TransactionAdmin:
         }
 
     async def _coordinator_epochs(self, decided: Iterable[DescribedTransaction]) -> dict[int, int]:
-        """Producer id -> epoch of the coordinator of its transaction, where brokers report it."""
+        """Return producer id -> epoch of the coordinator of its transaction, for brokers that report the epoch."""
         ids = {transaction.producer_id: transaction.transactional_id for transaction in decided}
         if not ids:
             return {}
@@ -404,7 +412,7 @@ class TransactionAdmin:
         return {producer_id: known.leader_epoch for producer_id, known in leaders.items() if known is not None}
 
     async def _held(self, producer_ids: Collection[int]) -> dict[int, DescribedTransaction]:
-        """The coordinators' state of these producer ids."""
+        """Return the coordinators' state of these producer ids."""
         if not producer_ids:
             return {}
         transactional_ids = {found.transactional_id for found in await self.list(producer_ids=producer_ids)}
@@ -419,7 +427,7 @@ class TransactionAdmin:
         return {transaction.producer_id: transaction for transaction in described.values()}
 
     async def _limits(self, open_in: OpenByPartition) -> TransactionLimits:
-        """The settings of the coordinators, as far as known; the largest value if they differ."""
+        """Return the settings of the coordinators, as far as known; if the settings differ, the largest value."""
         nodes = {
             transaction.held.coordinator_id
             for transactions in open_in.values()
@@ -434,7 +442,7 @@ class TransactionAdmin:
                 self._calls, [ConfigResource.broker(node) for node in nodes], keys=[MAX_TIMEOUT_KEY, ABORT_INTERVAL_KEY]
             )
         except KafkaError:
-            return known  # this client may not read the settings: then Kafka's defaults are the best guess
+            return known  # without the right to read the settings, use Kafka's defaults
         values = [{key: entry.value for key, entry in entries.items()} for entries in configs.values()]
 
         def largest(key: str, default: int) -> int:
@@ -445,7 +453,7 @@ class TransactionAdmin:
         )
 
     async def _timestamp(self, partition: TopicPartition, ends: PartitionEnds) -> int | None:
-        """The timestamp of the first unstable record. None if the setting is missing or unreadable."""
+        """Return the timestamp (ms) of the first unstable record; None if no record is found."""
         from oncelog_protocol.messages.fetch import FetchRequest
         from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
 
@@ -472,7 +480,7 @@ class TransactionAdmin:
             return None
 
     async def _at_leader(self, partition: TopicPartition, ask: Callable[[int], Awaitable[R]]) -> R:
-        """The result of `ask(node id of the leader)`. Raises KafkaError."""
+        """Return the result of `ask(node id of the leader)`. Raises KafkaError."""
 
         async def ask_node(node_id: int, _: Mapping[TopicPartition, None]) -> dict[TopicPartition, R | KafkaError]:
             return {partition: await ask(node_id)}
@@ -492,7 +500,7 @@ class TransactionAdmin:
             producer_epoch=producer.epoch,
             transaction_result=False,
             topics=[topic],
-            coordinator_epoch=max(0, coordinator_epoch),  # no coordinator has a smaller one
+            coordinator_epoch=max(0, coordinator_epoch),  # the smallest epoch of a coordinator
         )
         response = await self._calls.send_to(node_id, WriteTxnMarkersRequest(markers=[wanted]))
         written = the_one(the_one(response.markers, partition).topics, partition)
@@ -500,7 +508,7 @@ class TransactionAdmin:
 
 
 def _producers_of(topic: str, answer: Any) -> Producers | KafkaError:
-    """The producers of one partition in a DescribeProducers response."""
+    """Return the producers of one partition in a DescribeProducers response."""
     if answer.error_code:
         meaning = answer.error_message or ErrorCode.of(answer.error_code).meaning
         return error_for(answer.error_code, f"{topic}-{answer.partition_index}: {meaning}")
@@ -524,7 +532,7 @@ def _check(error_code: int, subject: str) -> None:
 
 
 def _raise_but(code: ErrorCode, errors: Iterable[KafkaError]) -> None:
-    """Raises the first error of another code."""
+    """Raise the first error whose code is not `code`."""
     for error in errors:
         if error.code is not code:
             raise error

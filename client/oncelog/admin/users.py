@@ -16,14 +16,14 @@ SALT_BYTES: Final = 24
 
 
 class ScramCredentialInfo(NamedTuple):
-    """The public part of a credential."""
+    """The public part of a SCRAM credential."""
 
     mechanism: str
     iterations: int
 
 
 class ScramUpsertion(NamedTuple):
-    """A credential to create or replace."""
+    """A SCRAM credential to create or replace."""
 
     user: str
     password: str
@@ -42,7 +42,7 @@ class ScramDeletion(NamedTuple):
 async def describe_user_scram_credentials(
     calls: Calls, users: Iterable[str] | None = None
 ) -> dict[str, list[ScramCredentialInfo]]:
-    """The credentials by user; of all users if none are named. Raises KafkaError, PartialFailure."""
+    """Return the credentials by user; without `users`, of all users. Raises KafkaError, PartialFailure."""
     from oncelog_protocol.messages.describe_user_scram_credentials import DescribeUserScramCredentialsRequest
 
     def shown(answer: Any) -> tuple[str, int, str | None, list[ScramCredentialInfo]]:
@@ -91,7 +91,7 @@ async def alter_user_scram_credentials(calls: Calls, changes: Iterable[ScramUpse
 
 
 def _prepared(change: ScramUpsertion | ScramDeletion) -> Any:
-    """Salting takes some milliseconds."""
+    """Convert a change to its form in the request; salting a password takes some milliseconds."""
     from oncelog_protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest as Alter
 
     mechanism = ScramMechanism.named(change.mechanism)

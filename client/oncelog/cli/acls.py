@@ -30,7 +30,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def resource_options(help_of_pattern: str) -> Callable[[F], F]:
-    """Which resources: each option may be given several times."""
+    """Add the options that select resources; each option may be given several times."""
     options = (
         click.option("--topic", "topics", multiple=True, metavar="NAME", help="A topic, or * for all."),
         click.option("--group", "groups", multiple=True, metavar="NAME", help="A consumer group, or * for all."),
@@ -179,7 +179,7 @@ def list_(bootstrap: str, output: str | None, **which: Any) -> None:
 
 
 def rows_of(found: Iterable[AclBinding]) -> list[tuple[str, ...]]:
-    """A row for each ACL."""
+    """Return a row for each ACL."""
     return [
         (
             pattern.type.shown,
@@ -206,7 +206,7 @@ def named(kind: type[E], text: str) -> E:
 def patterns_of(
     topics: Sequence[str], groups: Sequence[str], transactional_ids: Sequence[str], cluster: bool, prefixed: bool
 ) -> list[ResourcePattern]:
-    """The patterns that options name."""
+    """Return the patterns that the options name."""
     from oncelog_protocol.acls import CLUSTER_NAME, PatternType, ResourcePattern, ResourceType
 
     kind = PatternType.PREFIXED if prefixed else PatternType.LITERAL
@@ -229,7 +229,7 @@ def filters_of(
     matching: bool = False,
     **resources: Any,
 ) -> list[AclFilter]:
-    """The filters for the options: an omitted option matches any value."""
+    """Return the filters for the options: an omitted option matches any value."""
     from oncelog_protocol.acls import AclFilter, AclOperation, AclPermission, EntryFilter
 
     permissions = {None: AclPermission.ANY, "allow": AclPermission.ALLOW, "deny": AclPermission.DENY}

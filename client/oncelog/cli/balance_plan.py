@@ -1,11 +1,13 @@
-"""Plans of `oncelog brokers`: which replicas move so that a broker holds none, or all brokers bear the same load. Pure.
+"""Plans replica moves for `oncelog brokers`: either one broker is emptied, or all brokers get the same load. Pure.
 
-A replica weighs its bytes, and PARTITION_BYTES more, so that empty partitions are spread as well. Invariants of a plan:
+The weight of a replica is its bytes plus PARTITION_BYTES, so that empty partitions are spread as well. Invariants of a
+plan:
 
-- a partition keeps its number of replicas, each on another broker of those that may hold replicas;
-- a partition lies in no fewer racks than before, unless fewer racks are left; racks count if all brokers have one;
-- without need nothing moves: `emptied` moves the replicas of the leaving brokers alone, and each move of `balanced`
-  brings the load of the two brokers nearer to each other.
+- a partition keeps its number of replicas, each on a different broker that may hold replicas;
+- a partition spans no fewer racks than before, unless fewer racks are left; racks count only if all brokers have a
+  rack;
+- nothing moves without need: `emptied` moves only the replicas of the leaving brokers, and each move of `balanced`
+  brings the loads of two brokers closer together.
 """
 
 from __future__ import annotations
@@ -18,28 +20,28 @@ from oncelog.cli.reassignment_plan import Assignment
 from oncelog.cluster import TopicPartition
 
 PARTITION_BYTES: Final = 1_000_000
-"""What a partition costs a broker beside its bytes: files, memory, requests."""
+"""The load of a partition besides its data, in bytes: files, memory and requests."""
 TOLERANCE: Final = 0.1
-"""`balanced` moves nothing between brokers whose loads differ by less than this share of the average load."""
+"""`balanced` moves nothing between brokers whose loads differ by less than this fraction of the average load."""
 
 Sizes = Mapping[TopicPartition, int]
 """Partition -> bytes of one replica."""
 Racks = Mapping[int, str | None]
-"""Broker that may hold replicas -> its rack, None without one."""
+"""Brokers that may hold replicas -> their racks; None means that the broker has no rack."""
 
 
 class BrokerLoad(NamedTuple):
-    """What a broker bears by an assignment."""
+    """The load that an assignment puts on a broker."""
 
     replicas: int
     leads: int
-    """Partitions whose preferred leader it is."""
+    """Number of partitions whose preferred leader is this broker."""
     size: int
-    """Bytes of its replicas."""
+    """Total bytes of this broker's replicas."""
 
 
 def loads(assignment: Assignment, sizes: Sizes, brokers: Iterable[int]) -> dict[int, BrokerLoad]:
-    """The load of these brokers, and of all others that hold replicas."""
+    """Return the load of these brokers and of all other brokers that hold replicas."""
     replicas, leads, size = Counter[int](), Counter[int](), Counter[int]()
     for partition, holders in assignment.items():
         leads.update(holders[:1])
@@ -50,10 +52,10 @@ def loads(assignment: Assignment, sizes: Sizes, brokers: Iterable[int]) -> dict[
 
 
 def emptied(current: Assignment, brokers: Racks, sizes: Sizes, leaving: Collection[int]) -> Assignment:
-    """The assignment with no replica on the leaving brokers; all other replicas stay where they are.
+    """Return the assignment with no replica on the leaving brokers; all other replicas stay where they are.
 
-    Each replica goes to the broker with the least load of those in a rack that the partition lacks, else of all. Raises
-    ValueError if there are too few brokers.
+    Each replica goes to the least loaded broker in a rack that the partition lacks; without such a rack, to the least
+    loaded of all brokers. Raises ValueError if there are too few brokers.
     """
     staying = {node: rack for node, rack in brokers.items() if node not in leaving}
     placing = _Placing(current, staying, sizes)
@@ -67,10 +69,10 @@ def emptied(current: Assignment, brokers: Racks, sizes: Sizes, leaving: Collecti
 
 
 def balanced(current: Assignment, brokers: Racks, sizes: Sizes) -> Assignment:
-    """The assignment that spreads load and preferred leaders evenly over these brokers.
+    """Return the assignment that spreads load and preferred leaders evenly over these brokers.
 
-    Replicas on other brokers move away first, then those of partitions that could lie in more racks, then those that
-    even the load out. Raises ValueError if there are too few brokers.
+    First, replicas on other brokers move away; then replicas of partitions that could span more racks; then replicas
+    whose move evens out the load. Raises ValueError if there are too few brokers.
     """
     others = {node for replicas in current.values() for node in replicas} - brokers.keys()
     placing = _Placing(emptied(current, brokers, sizes, others), brokers, sizes)
@@ -98,7 +100,9 @@ class _Placing:
                 self._held.setdefault(node, set()).add(partition)
 
     def replace(self, partition: TopicPartition, node: int) -> None:
-        """Move this replica to the best other broker. Raises ValueError if every broker has one already."""
+        """Move this replica to the best other broker. Raises ValueError if every broker already has a replica of the
+        partition.
+        """
         kept = [each for each in self.placed[partition] if each != node]
         taken = {self._racks.get(each) for each in kept}
         candidates = [each for each in self._racks if each not in kept and each != node]
@@ -121,7 +125,9 @@ class _Placing:
         self._held[target].add(partition)
 
     def give_leaders_to_idle(self, partitions: Iterable[TopicPartition]) -> None:
-        """In each of these partitions, put the replica first whose broker is the preferred leader of the fewest."""
+        """In each of these partitions, move the replica to the front whose broker is preferred leader of the fewest
+        partitions.
+        """
         for partition in partitions:
             replicas = self.placed[partition]
             idle = min(replicas, key=lambda node: (self._leads[node] - (node == replicas[0]), node != replicas[0]))
@@ -134,7 +140,7 @@ class _Placing:
         self.placed[partition] = (node, *(each for each in replicas if each != node))
 
     def use_more_racks(self) -> None:
-        """Move one of two replicas that share a rack, where the partition could lie in more racks."""
+        """Move one of two replicas that share a rack, in partitions that could span more racks."""
         number = len(set(self._racks.values()))
         for partition in self.placed:
             while True:
@@ -146,7 +152,7 @@ class _Placing:
                 self.replace(partition, max(doubled, key=lambda node: (self._loads[node], node)))
 
     def even_out(self) -> None:
-        """Move replicas from the brokers with the most load to those with the least, while that helps."""
+        """Move replicas from the most loaded brokers to the least loaded brokers, as long as a move helps."""
         if not self._racks:
             return
         least = max(PARTITION_BYTES, TOLERANCE * sum(self._loads.values()) / len(self._racks))
@@ -167,8 +173,9 @@ class _Placing:
         return False
 
     def _best_replica(self, source: int, target: int, least: float) -> TopicPartition | None:
-        """The replica whose move leaves the smallest gap between the two brokers; None if every replica is so large
-        that the other broker would have about as much more."""
+        """Return the replica whose move leaves the smallest gap between the two brokers; None if every replica is so
+        large that its move would only reverse the gap.
+        """
         gap = self._loads[source] - self._loads[target]
         fitting = (
             partition
@@ -178,7 +185,7 @@ class _Placing:
         return min(fitting, key=lambda each: (abs(gap - 2 * self._weights[each]), each), default=None)
 
     def _fits(self, partition: TopicPartition, source: int, target: int) -> bool:
-        """Whether the partition has no replica on the target, and would lie in as many racks as it does."""
+        """Return whether the partition has no replica on the target, and spans no fewer racks after the move."""
         replicas = self.placed[partition]
         if target in replicas:
             return False
@@ -186,10 +193,11 @@ class _Placing:
         return self._racks[target] not in others or self._racks[source] in others
 
     def spread_leaders(self) -> None:
-        """Change preferred leaders until no broker has two more than another, as far as replicas allow.
+        """Change preferred leaders until no broker leads two partitions more than another broker, as far as the
+        replicas allow.
 
-        Each turn finds the shortest chain of changes from a broker with many to one with few: a leads a partition that
-        b holds, b leads one that c holds.
+        Each round finds the shortest chain of changes from a broker with many partitions to a broker with few: broker a
+        leads a partition that b holds, and b leads a partition that c holds.
         """
         offers = _Offers(self.placed)
         while (chain := self._chain(offers)) is not None:
@@ -199,7 +207,7 @@ class _Placing:
                 offers.add(partition, self.placed[partition])
 
     def _chain(self, offers: _Offers) -> list[tuple[int, int]] | None:
-        """The (giver, taker) pairs of one chain, its end first; None if no chain helps."""
+        """Return the (giver, taker) pairs of one chain, its end first; None if no chain helps."""
         for start in sorted(self._racks, key=lambda node: (-self._leads[node], node)):
             came: dict[int, int] = {}
             queue = deque([start])
@@ -216,7 +224,7 @@ class _Placing:
 
 
 class _Offers:
-    """Which broker could take the lead of which partitions from which other broker."""
+    """The partitions whose lead one broker could take over from another broker."""
 
     def __init__(self, placed: Assignment) -> None:
         self._partitions: dict[int, dict[int, set[TopicPartition]]] = {}
@@ -232,7 +240,7 @@ class _Offers:
         return sorted(node for node, partitions in self._partitions.get(giver, {}).items() if partitions)
 
     def take(self, giver: int, taker: int) -> TopicPartition:
-        """A partition that the one gives to the other: it is no offer of the giver any more."""
+        """Remove and return a partition whose lead `giver` passes to `taker`."""
         offered = self._partitions[giver]
         partition = min(offered[taker])
         for partitions in offered.values():

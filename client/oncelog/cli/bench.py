@@ -1,4 +1,4 @@
-"""`oncelog bench`: how fast a cluster takes records in and gives them out, and how long a transaction takes."""
+"""`oncelog bench`: measures how fast a cluster accepts and delivers records, and how long a transaction takes."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ size_option: Final = click.option(
 def bench() -> None:
     """Measure a cluster with our client, like Kafka's perf tests.
 
-    A terminal shows progress on standard error. Plain output has a line for each figure: its name, and
-    the value. Waits are in milliseconds.
+    A terminal shows progress on standard error. Plain output has a line for each figure: its name and its value.
+    Waiting times are in milliseconds.
     """
 
 
@@ -61,7 +61,7 @@ def produce(
     acks: str | None,
     compression: str | None,
 ) -> None:
-    """Send records to TOPIC; each waits from `send` to its acknowledgement."""
+    """Send records to TOPIC; the measured wait of a record is the time from `send` to its acknowledgement."""
     options = client_settings(settings)
     if acks is not None:
         options["acks"] = acks
@@ -93,7 +93,9 @@ def consume(
     records: int | None,
     committed: bool,
 ) -> None:
-    """Read topics from their start to their end at the start of the command; reports the duration of polls."""
+    """Read topics from their start to the end that they had when the command started; the report shows the duration of
+    polls.
+    """
     options = {"auto_offset_reset": "earliest", "allow_auto_create_topics": False, **client_settings(settings)}
     if committed:
         options["isolation_level"] = "read_committed"
@@ -132,7 +134,7 @@ def transactions(
     aborts: int,
     transactional_id: str | None,
 ) -> None:
-    """Write transactions to TOPIC, one after another; the wait measured is from begin to commit."""
+    """Write transactions to TOPIC, one after another; the measured wait is the time from begin to commit."""
     options = client_settings(settings)
     options["transactional_id"] = transactional_id or f"oncelog-bench-{uuid.uuid4().hex[:12]}"
     measured = Measured("transactions", "ended")

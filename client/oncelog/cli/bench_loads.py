@@ -1,4 +1,4 @@
-"""The loads of `oncelog bench`: each counts into a `Measured` while it works. All raise KafkaError."""
+"""The loads of `oncelog bench`: each load updates a `Measured` while it works. All loads raise KafkaError."""
 
 from __future__ import annotations
 
@@ -16,19 +16,21 @@ if TYPE_CHECKING:
     from oncelog.producer.producer import Producer
 
 VALUES: Final = 64
-"""Different values that are sent in turn: random letters, so that compression has work to do."""
+"""Number of different values that are sent in rotation; the values are random letters, so that compression has work to
+do.
+"""
 VALUES_BYTES: Final = 16 << 20
-"""Limit of all values together, unless one is larger."""
+"""Limit in bytes of all values together, unless a single value is larger."""
 POLL_MS: Final = 500
 AHEAD_SECONDS: Final = 0.01
 """A load with a rate pauses when it is this many seconds ahead."""
 
 LETTERS: Final = bytes(b"abcdefghijklmnopqrstuvwxyz012345"[number % 32] for number in range(256))
-"""A letter for each value of a byte."""
+"""Maps each byte value to a letter."""
 
 
 def values(size: int, seed: int = 0) -> list[bytes]:
-    """Random values of this size, the same in every run."""
+    """Return random values of this size, which are the same in every run."""
     source = random.Random(seed)  # noqa: S311 - no secret
     count = max(1, min(VALUES, VALUES_BYTES // size)) if size else 1
     return [source.randbytes(size).translate(LETTERS) for _ in range(count)]
@@ -42,7 +44,7 @@ class Pace:
         self._began = perf_counter()
 
     async def wait(self, count: int) -> None:
-        """Before thing number `count`."""
+        """Wait until operation number `count` may start."""
         if self._rate is None:
             return
         ahead = count / self._rate - (perf_counter() - self._began)
@@ -79,7 +81,7 @@ async def produce(
             if failed:
                 break
         await producer.flush()
-        await asyncio.sleep(0)  # the last callbacks
+        await asyncio.sleep(0)  # run the last callbacks
     if failed:
         raise failed[0]
 
@@ -87,7 +89,7 @@ async def produce(
 async def consume(
     bootstrap: str, partitions: Sequence[TopicPartition], count: int | None, measured: Measured, options: dict[str, Any]
 ) -> None:
-    """Read the present content of `partitions`, up to `count` records. The wait measured is a poll."""
+    """Read the present content of `partitions`, up to `count` records. The measured wait is the duration of a poll."""
     from oncelog.consumer.consumer import Consumer
 
     async with Consumer(bootstrap, **options) as consumer:
@@ -100,13 +102,13 @@ async def consume(
             for partition, polled in (await consumer.poll(POLL_MS, left)).items():
                 records = [
                     record for record in polled if record.offset < ends.get(partition, 0)
-                ]  # others go on writing
+                ]  # other producers may still write
                 measured.count += len(records)
                 measured.size_bytes += sum(len(record.key or b"") + len(record.value or b"") for record in records)
             now = perf_counter()
             measured.waits.note(now - before)
             measured.seconds, before = now - began, now
-            # There may be markers after the last record: positions decide.
+            # Markers may follow the last record, so the positions decide whether the end is reached.
             finished = [each for each, end in ends.items() if await consumer.position(each) >= end]
             if finished:
                 ends = {each: end for each, end in ends.items() if each not in finished}
@@ -140,7 +142,7 @@ async def _transaction(producer: Producer, topic: str, some: list[bytes], record
     if commits:
         await producer.commit_transaction()
     else:
-        await producer.flush()  # otherwise nothing is sent: aborting drops unsent records
+        await producer.flush()  # an abort would drop unsent records
         await producer.abort_transaction()
 
 

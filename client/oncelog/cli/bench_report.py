@@ -18,7 +18,7 @@ MEGABYTE: Final = 1e6
 
 
 class Waits:
-    """A histogram of durations in seconds, with growing buckets: small, however many values it has."""
+    """A histogram of durations in seconds with growing buckets; its size does not depend on the number of values."""
 
     def __init__(self) -> None:
         self._buckets: Counter[int] = Counter()
@@ -37,7 +37,8 @@ class Waits:
         return self.total_seconds / self.count if self.count else 0.0
 
     def quantile(self, share: float) -> float:
-        """The wait in seconds that this share of the waits did not exceed, to within a bucket; 0 without waits."""
+        """Return the wait in seconds that this share of the waits did not exceed, to within a bucket; 0 without
+        waits."""
         left = math.ceil(share * self.count)
         for bucket in sorted(self._buckets):
             left -= self._buckets[bucket]
@@ -63,10 +64,10 @@ class Waits:
 
 @dataclass(slots=True)
 class Measured:
-    """The results of one benchmark so far. `what` is the measured event, such as an acknowledgement."""
+    """The results of one benchmark so far. `what` is the name of the measured event, such as an acknowledgement."""
 
     unit: str
-    """The unit counted: records, transactions."""
+    """The unit that is counted, such as records or transactions."""
     what: str
     count: int = 0
     size_bytes: int = 0
@@ -74,7 +75,7 @@ class Measured:
     waits: Waits = field(default_factory=Waits)
 
     def line(self) -> str:
-        """The progress line."""
+        """Return the progress line."""
         rate = self.count / self.seconds if self.seconds else 0.0
         text = f"{self.count:,} {self.unit}, {rate:,.0f}/s, {self.megabytes_per_second:.2f} MB/s"
         if self.waits.count:
@@ -87,7 +88,7 @@ class Measured:
         return self.size_bytes / self.seconds / MEGABYTE if self.seconds else 0.0
 
     def figures(self) -> list[tuple[str, float | int]]:
-        """Name and value of each; waits in milliseconds."""
+        """Return the name and the value of each figure; waiting times are in milliseconds."""
         figures: list[tuple[str, float | int]] = [
             (self.unit, self.count),
             ("seconds", round(self.seconds, 3)),
@@ -112,7 +113,7 @@ class Measured:
 
 
 def histogram_rows(waits: Waits) -> Sequence[tuple[str, int, str]]:
-    """Rows of the lower bound, the count, and a bar."""
+    """Return rows of a bar's lower bound, its count, and the bar as text."""
     bars = waits.bars()
     most = max((count for _, _, count in bars), default=0)
     return [
@@ -122,6 +123,6 @@ def histogram_rows(waits: Waits) -> Sequence[tuple[str, int, str]]:
 
 
 def milliseconds(seconds: float) -> str:
-    """Format with three significant digits."""
+    """Format seconds as milliseconds with three significant digits."""
     ms = seconds * 1000
     return f"{ms:.2f} ms" if ms < 10 else f"{ms:.1f} ms" if ms < 100 else f"{ms:,.0f} ms"

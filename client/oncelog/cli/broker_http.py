@@ -1,7 +1,7 @@
-"""What a broker's HTTP listener says: its release, wall clock and metrics, read for `doctor` and `support bundle`.
+"""Reads the HTTP listener of a broker (its release, wall clock and metrics) for `doctor` and `support bundle`.
 
-Where it is follows from the broker's `http.listener`. The answer names the broker: behind a published port there may be
-another one.
+The address follows from the broker's setting `http.listener`. The response names the broker, because another broker may
+be behind a published port.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
     from oncelog.cluster import Broker
 
 TIMEOUT_SECONDS: Final = 5.0
-"""How long a page may take."""
+"""Timeout in seconds of reading one page."""
 MAX_METRICS_BYTES: Final = 32 * 1024 * 1024
-"""Metrics beyond that are not read: they are those of a broker with a hundred thousand used partitions."""
+"""Maximum bytes of metrics that are read; a broker with a hundred thousand used partitions has about this size."""
 HTTP_LISTENER: Final = "http.listener"
 EVERYWHERE: Final = ("0.0.0.0", "::", "")  # noqa: S104
 LOOPBACK: Final = ("127.0.0.1", "localhost", "::1")
@@ -47,27 +47,29 @@ class Sample(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BrokerPages:
-    """What one broker said."""
+    """The content of the HTTP pages of one broker."""
 
     release: str | None
-    """None if the broker is older than the page that says it."""
+    """The release of the broker; None if the broker has no page that reports it."""
     clock_offset_ms: float | None
-    """Its wall clock minus ours, give or take `round_trip_ms / 2`; None if it does not say its time."""
+    """The broker's wall clock minus the local clock in milliseconds, accurate to `round_trip_ms / 2`; None if the
+    broker does not report its time.
+    """
     round_trip_ms: float
     metrics: str
     """The text of /metrics; empty while the broker starts or stops."""
 
     def values(self, name: str) -> list[Sample]:
-        """The samples of one metric."""
+        """Return the samples of one metric."""
         return [sample for sample in samples(self.metrics) if sample.name == name]
 
     def value(self, name: str) -> float | None:
-        """The sample of a metric without labels; None if it is missing."""
+        """Return the sample of a metric without labels; None if it is missing."""
         return next((sample.value for sample in self.values(name)), None)
 
 
 def samples(text: str) -> Iterator[Sample]:
-    """The samples in Prometheus' text format; lines that are none are left out."""
+    """Yield the samples in Prometheus' text format; other lines are skipped."""
     for line in text.splitlines():
         match = _SAMPLE.fullmatch(line)
         if match is None or line.startswith("#"):
@@ -79,8 +81,8 @@ def samples(text: str) -> Iterator[Sample]:
 
 
 def place_of(listener: str | None, host: str) -> tuple[str, int]:
-    """Host and port of the pages of a broker with this `http.listener`, whose clients find it at `host`. Raises
-    Unread."""
+    """Return host and port of the pages of a broker with this `http.listener`; clients reach the broker at `host`.
+    Raises Unread."""
     if not listener:
         raise Unread(f"{HTTP_LISTENER} is not set: start brokers with {HTTP_LISTENER}=0.0.0.0:9404 or --http")
     match = _ADDRESS.fullmatch(listener.strip())
@@ -112,7 +114,7 @@ async def read_pages(admin: Admin, broker: Broker) -> BrokerPages:
 
 
 def _read(base: str, broker: Broker) -> BrokerPages:
-    """Raises Unread."""
+    """Read the pages at `base`. Raises Unread."""
     try:
         began, asked_ms = time.monotonic(), now_ms()
         said = json.loads(_get(f"{base}/health/live"))
@@ -131,7 +133,7 @@ def _read(base: str, broker: Broker) -> BrokerPages:
 
 
 def _get(url: str) -> bytes:
-    """The body, empty where the broker does not serve it yet. Raises OSError."""
+    """Return the body of the page; empty if the broker does not serve the page yet. Raises OSError."""
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:
         with opener.open(url, timeout=TIMEOUT_SECONDS) as answer:
@@ -139,6 +141,6 @@ def _get(url: str) -> bytes:
             return body
     except urllib.error.HTTPError as error:
         with error:
-            if error.code == 503:  # it starts or stops
+            if error.code == 503:  # the broker is starting or stopping
                 return b""
             raise

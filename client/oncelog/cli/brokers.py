@@ -1,4 +1,5 @@
-"""`oncelog brokers`: the brokers and their load; let one go, or spread the load evenly over all."""
+"""`oncelog brokers`: lists the brokers and their load, removes all replicas from a broker, or spreads the load
+evenly."""
 
 from __future__ import annotations
 
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
     from oncelog.cluster import TopicPartition
 
     Planner = Callable[[ClusterState], Assignment]
-    """From the state of the cluster to where its replicas should be. Raises ValueError, Failure."""
+    """Computes the target assignment of replicas from the state of the cluster. Raises ValueError, Failure."""
 
 DEFAULT_THROTTLE: Final = 50_000_000
-"""Bytes per second that each broker sends, and receives, for moved replicas: clients keep most of the network."""
+"""Bytes per second that each broker may send, and may receive, for moved replicas; most of the network is left to
+clients.
+"""
 ROUNDS: Final = 5
-"""How often the plan is made again, for topics that are created while partitions move."""
+"""Maximum number of times that the plan is computed, because topics may be created while partitions move."""
 
 LIST_COLUMNS: Final = tuple(
     map(
@@ -58,9 +61,8 @@ throttle_option: Final = click.option(
 def brokers() -> None:
     """Show the brokers and their load, let a broker go, and spread the load evenly.
 
-    `decommission` and `rebalance` show their plan, and carry it out with --execute. What moves is known to the cluster:
-    if the command is interrupted, run it again to continue the moves, or cancel them with `oncelog reassign cancel
-    --all`.
+    `decommission` and `rebalance` show their plan, and carry it out with --execute. The cluster stores the moves. If
+    the command is interrupted, run it again to continue, or cancel all moves with `oncelog reassign cancel --all`.
     """
 
 
@@ -68,7 +70,7 @@ def brokers() -> None:
 @bootstrap_option
 @output_option
 def list_(bootstrap: str, output: str | None) -> None:
-    """List the brokers, those that are away and should hold replicas included.
+    """List the brokers, including brokers that are away but should hold replicas.
 
     Plain output: broker, address, rack, state (live, away), whether it is the controller, how many partitions it leads,
     replicas, replicas that are not in sync, bytes of its replicas, bytes that are free.
@@ -106,14 +108,14 @@ def _list_rows(state: ClusterState) -> list[tuple[object, ...]]:
 def decommission(broker_id: int, bootstrap: str, output: str | None, execute: bool, throttle: int) -> None:
     """Move all replicas away from a broker, live or dead, so that it can be removed.
 
-    Only its own replicas move. Each moves to the broker with the least load, if possible in a rack without a replica of
-    the partition. The exit code is 1 while it still holds replicas.
+    Only replicas of this broker move; each replica goes to the least loaded broker in a rack that the partition lacks.
+    The exit code is 1 while the broker still holds replicas.
     """
 
     known: set[int] = set()
 
     def plan(state: ClusterState) -> Assignment:
-        known.update(state.brokers.keys() | state.holders)  # a dead broker is forgotten once it holds nothing
+        known.update(state.brokers.keys() | state.holders)  # a dead broker without replicas is forgotten
         if broker_id not in known:
             raise Failure(f"there is no broker {broker_id}: the brokers are {', '.join(map(str, sorted(known)))}")
         return emptied(state.assignment, state.racks, state.sizes, {broker_id})
@@ -144,8 +146,9 @@ def decommission(broker_id: int, bootstrap: str, output: str | None, execute: bo
 def rebalance(bootstrap: str, output: str | None, execute: bool, throttle: int) -> None:
     """Spread the load evenly over all live brokers: bytes, replicas and leaders.
 
-    Partitions that could lie in more racks get there; then the largest replicas that help move from the brokers with
-    the most load to those with the least, until no two differ by more than a tenth of the average.
+    First, partitions that could span more racks are spread over more racks. Then the largest suitable replicas move
+    from the most loaded brokers to the least loaded brokers, until no two loads differ by more than a tenth of the
+    average.
     """
 
     def plan(state: ClusterState) -> Assignment:
@@ -170,7 +173,7 @@ def _say_steps(steps: list[str]) -> None:
 
 
 def _carried_out(plan: Planner, bootstrap: str, output: str | None, *, execute: bool, throttle: int) -> ClusterState:
-    """Show the plan, and carry it out if told to; returns the state in the end. Raises Failure."""
+    """Show the plan, and carry it out if `execute` is set; return the final state. Raises Failure."""
 
     async def command() -> ClusterState:
         from oncelog.admin import Admin
@@ -194,7 +197,7 @@ def _carried_out(plan: Planner, bootstrap: str, output: str | None, *, execute: 
 
 
 def _planned(plan: Planner, state: ClusterState) -> Assignment:
-    """Raises Failure."""
+    """Compute the plan. Raises Failure."""
     try:
         return plan(state)
     except ValueError as error:
@@ -207,7 +210,7 @@ def _moves(state: ClusterState, target: Assignment) -> Assignment:
 
 
 def _incoming(state: ClusterState, target: Assignment) -> dict[int, int]:
-    """Broker -> bytes of the replicas that it gets."""
+    """Return broker -> bytes of the replicas that the broker receives."""
     sizes, present = state.sizes, state.assignment
     incoming: dict[int, int] = {}
     for each, replicas in _moves(state, target).items():
@@ -221,7 +224,7 @@ def _moved_bytes(state: ClusterState, target: Assignment) -> int:
 
 
 def _check_room(state: ClusterState, target: Assignment) -> None:
-    """Raises Failure if a broker would get more bytes than it has room for."""
+    """Raises Failure if a broker would receive more bytes than it has free."""
     for node, size in _incoming(state, target).items():
         free = state.free_bytes(node)
         if free is not None and size > free:
@@ -244,7 +247,7 @@ def _plan_rows(state: ClusterState, target: Assignment) -> list[tuple[object, ..
 
 
 async def _interruptible(work: Awaitable[ClusterState]) -> ClusterState:
-    """The work; if it is interrupted, say what goes on without it."""
+    """Await the work; if it is interrupted, print which moves continue without the command."""
     try:
         return await work
     except asyncio.CancelledError:
@@ -255,7 +258,7 @@ async def _interruptible(work: Awaitable[ClusterState]) -> ClusterState:
 
 
 async def _until_done(admin: Admin, state: ClusterState, plan: Planner, throttle: int) -> ClusterState:
-    """Carry the plan out, and make it again until nothing has to move. Returns the state then. Raises KafkaError."""
+    """Carry out the plan, and plan again until no replica has to move. Returns the final state. Raises KafkaError."""
     targets: Assignment = {}
     for _ in range(ROUNDS):
         moves = _moves(state, _planned(plan, state))
@@ -264,7 +267,7 @@ async def _until_done(admin: Admin, state: ClusterState, plan: Planner, throttle
         if throttle:
             await set_throttle(admin, _throttled(state, moves), throttle)
         elif left := await throttled_topics(admin, state.topics):
-            await clear_throttle(admin, left)  # of an interrupted command
+            await clear_throttle(admin, left)  # left by an interrupted command
         if moves:
             await admin.alter_partition_reassignments(moves)
         under_way = {each: move.target for each, move in state.moving.items()} | moves
@@ -278,14 +281,16 @@ async def _until_done(admin: Admin, state: ClusterState, plan: Planner, throttle
 
 
 def _throttled(state: ClusterState, moves: Assignment) -> dict[TopicPartition, tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Present and future replicas of all partitions on the way, those of an earlier command included."""
+    """Return the present and future replicas of all moving partitions, including the moves of an earlier command."""
     partitions = state.partitions
     targets: Mapping[Any, tuple[int, ...]] = {each: move.target for each, move in state.moving.items()} | moves
     return {each: (partitions[each].replicas, target) for each, target in targets.items() if each in partitions}
 
 
 async def _elect_preferred(admin: Admin, partitions: Collection[TopicPartition]) -> None:
-    """Let the preferred replicas lead. What cannot be elected is reported, and no failure."""
+    """Elect the preferred replicas as leaders. A partition whose election fails is reported, and the command does not
+    fail.
+    """
     from oncelog.errors import KafkaError
     from oncelog_protocol.elections import ElectionType
 

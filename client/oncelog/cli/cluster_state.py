@@ -18,27 +18,27 @@ if TYPE_CHECKING:
     from oncelog.errors import KafkaError
 
 DIRECTORY_SECONDS: Final = 10.0
-"""How long a broker may take to describe its directories, unless it is left out."""
+"""Seconds that a broker may take to describe its directories before they are left out of the state."""
 
 HEARSAY_SECONDS: Final = 5.0
-"""How long brokers may take to learn that a reassignment is over."""
+"""Seconds that brokers may take to learn that a reassignment is over."""
 HEARSAY_PAUSE_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterState:
-    """What an admin client has read at about one time."""
+    """The state of a cluster as an admin client has read it, all parts at about the same time."""
 
     brokers: Mapping[int, Broker]
     """The live brokers by id."""
     controller_id: int
-    """-1 if unknown."""
+    """Broker id of the controller, -1 if unknown."""
     topics: Mapping[str, Topic]
     """All topics, internal ones included."""
     moving: Mapping[TopicPartition, Reassignment]
     """The ongoing reassignments."""
     directories: Mapping[int, Mapping[str, LogDirectory | KafkaError]]
-    """Broker -> its data directories; a broker that did not answer is missing."""
+    """Broker -> its data directories; a broker that did not respond is missing."""
 
     @property
     def partitions(self) -> dict[TopicPartition, Partition]:
@@ -62,7 +62,7 @@ class ClusterState:
 
     @property
     def sizes(self) -> dict[TopicPartition, int]:
-        """Bytes of the largest replica of each partition; partitions without a known replica are missing."""
+        """Return the bytes of the largest replica of each partition; partitions without a known replica are missing."""
         found: dict[TopicPartition, int] = {}
         for directories in self.directories.values():
             for directory in directories.values():
@@ -73,12 +73,12 @@ class ClusterState:
 
     @property
     def holders(self) -> set[int]:
-        """The brokers with a replica, now or after the ongoing reassignments, whether they live or not."""
+        """Return the brokers, live or not, that hold a replica now or after the ongoing reassignments."""
         planned = {node for replicas in self.assignment.values() for node in replicas}
         return planned | {node for partition in self.partitions.values() for node in partition.replicas}
 
     def free_bytes(self, node: int) -> int | None:
-        """What a broker may still write, over all its directories; None if it is not known."""
+        """Return the bytes that a broker may still write, summed over its directories; None means unknown."""
         rooms = [
             directory.usable_bytes
             for directory in self.directories.get(node, {}).values()
@@ -88,16 +88,16 @@ class ClusterState:
         return sum(known) if known else None
 
     def replicas_behind(self, node: int) -> int:
-        """How many replicas of this broker are not in sync."""
+        """Return the number of replicas of this broker that are not in sync."""
         return sum(node in partition.replicas and node not in partition.isr for partition in self.partitions.values())
 
 
 async def read_state(admin: Admin, expected: Mapping[TopicPartition, Sequence[int]] | None = None) -> ClusterState:
-    """Read the state. A broker that does not describe its directories is left out there. Raises KafkaError.
+    """Read the state. A broker that does not describe its directories is missing from `directories`. Raises KafkaError.
 
-    The controller ends a reassignment a moment before all brokers know: a broker may still name the replicas of both
-    sides. So the state is read again for up to HEARSAY_SECONDS while it looks like that, or while partitions that do
-    not move are not where they are `expected`.
+    The controller ends a reassignment a moment before all brokers know, so a broker may still report the replicas of
+    both the old and the new assignment. The state is therefore read again for up to HEARSAY_SECONDS while it looks
+    outdated, or while partitions that are not moving differ from the `expected` assignment.
     """
     cluster = await admin.describe_cluster()
     names = await admin.list_topics(include_internal=True)
@@ -119,8 +119,9 @@ async def read_state(admin: Admin, expected: Mapping[TopicPartition, Sequence[in
 
 
 def _looks_late(state: ClusterState, expected: Mapping[TopicPartition, Sequence[int]]) -> bool:
-    """Whether a broker may have told of a reassignment that is over: partitions are not where they are expected, or
-    those of one topic differ in their number of replicas."""
+    """Return whether a broker may have reported a reassignment that is already over: partitions differ from `expected`,
+    or partitions of one topic differ in their number of replicas.
+    """
     resting = {each: it.replicas for each, it in state.partitions.items() if each not in state.moving}
     if any(each in resting and tuple(target) != resting[each] for each, target in expected.items()):
         return True
@@ -129,7 +130,7 @@ def _looks_late(state: ClusterState, expected: Mapping[TopicPartition, Sequence[
 
 
 async def _topics(admin: Admin, names: list[str]) -> Mapping[str, Topic]:
-    """The topics; those that are deleted at this moment are left out. Raises KafkaError."""
+    """Return the topics; topics that are being deleted are left out. Raises KafkaError."""
     from oncelog.errors import KafkaError, PartialFailure
     from oncelog_protocol.errors import ErrorCode
 
@@ -141,14 +142,14 @@ async def _topics(admin: Admin, names: list[str]) -> Mapping[str, Topic]:
         if not all(error.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for error in failure.errors.values()):
             raise
         return failure.results
-    except KafkaError as error:  # of the only topic
+    except KafkaError as error:  # the error of the only topic
         if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
             raise
         return {}
 
 
 async def _directories(admin: Admin, node: int) -> Mapping[str, LogDirectory | KafkaError] | None:
-    """The data directories of one broker; None if it does not answer: it may have died a moment ago."""
+    """Return the data directories of one broker; None if the broker does not respond, because it may just have died."""
     from oncelog.errors import KafkaError
 
     try:

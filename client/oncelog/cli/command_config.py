@@ -1,7 +1,7 @@
 """`--command-config client.properties`: how the commands connect, with the keys of Kafka's own tools.
 
-Keys about security that would be without effect here are refused; others that a client of ours does not have are for
-other tools that read the same file.
+Security settings that would have no effect here are refused. Other keys that our clients do not have are ignored,
+because other tools read the same file.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _SAME: Final = {
     "sasl.kerberos.service.name": "sasl_kerberos_service_name",
 }
 _WITHOUT_EFFECT: Final = frozenset({"ssl.protocol", "ssl.enabled.protocols", "sasl.client.callback.handler.class"})
-"""Settings that OpenSSL handles itself, and names of Java classes."""
+"""Settings that OpenSSL handles itself, and settings that name Java classes."""
 _NUMBERS: Final = frozenset({"request.timeout.ms", "default.api.timeout.ms", "retry.backoff.ms", "metadata.max.age.ms"})
 _REFERENCE: Final = re.compile(r"\$\{(env|file):([^}]*)\}")
 
 
 def read_properties(text: str) -> dict[str, str]:
-    """`key=value` lines; `#` begins a comment, `\\` at the end of a line continues it."""
+    """Parse `key=value` lines; `#` begins a comment, `\\` at the end of a line continues the line."""
     values = {}
     for line in re.sub(r"\\\r?\n[ \t]*", "", text).splitlines():
         stripped = line.strip()
@@ -67,13 +67,13 @@ def settings_of(properties: dict[str, str]) -> dict[str, Any]:
 
 
 def connection_settings() -> dict[str, Any]:
-    """The settings in the --command-config of the running command."""
+    """Return the settings in the --command-config file of the running command."""
     context = click.get_current_context(silent=True)
     return {} if context is None else dict(context.meta.get(SETTINGS, {}))
 
 
 def take_over(context: click.Context, _: click.Parameter, path: Path | None) -> None:
-    """The option's callback."""
+    """Read the file of --command-config; this function is the callback of the option."""
     path = of_profile(context, "command_config", path, "command_config")
     if path is None:
         return

@@ -35,7 +35,8 @@ DOCUMENTATION: Final = Column.headed("Documentation")
 
 class Named(NamedTuple):
     """The resources that the options name: topics, groups, ids of brokers, ids of brokers whose loggers are meant, and
-    whether the settings of all brokers are."""
+    whether the defaults of all brokers are meant.
+    """
 
     topics: tuple[str, ...]
     groups: tuple[str, ...]
@@ -44,7 +45,7 @@ class Named(NamedTuple):
     is_default: bool
 
     def resources(self) -> list[ConfigResource]:
-        """The resources, without duplicates. Raises UsageError if none is named."""
+        """Return the resources, without duplicates. Raises UsageError if none is named."""
         from oncelog.admin.resources import ConfigResource
 
         named = [
@@ -61,7 +62,7 @@ class Named(NamedTuple):
 
 
 def whose(command: F) -> F:
-    """The options that select resources, as the argument `named` of the command."""
+    """Add the options that select resources; the command receives the selection as the argument `named`."""
 
     @wraps(command)
     def with_named(
@@ -109,7 +110,7 @@ def describe(
     shows_all: bool,
     with_documentation: bool,
 ) -> None:
-    """Show settings: by default the settings that were set, otherwise the named settings, or with --all every setting.
+    """Show settings: by default the settings that have been set, otherwise the named settings or --all.
 
     Plain output: resource, key, value, source, and whether it can be changed while the broker runs; and documentation,
     if requested.
@@ -166,7 +167,7 @@ def delete(
     bootstrap: str,
     check: bool,
 ) -> None:
-    """Reset KEY to the value that applies without a setting here."""
+    """Reset KEY to the value that applies if KEY is not set on this resource."""
     from oncelog.admin.resources import AlterConfig, AlterOperation
 
     changes = [AlterConfig(key, None, AlterOperation.DELETE) for key in keys]
@@ -190,7 +191,7 @@ def _alter(named: Named, changes: list[AlterConfig], bootstrap: str, *, check: b
 def rows_of(
     resource: ConfigResource, entries: Iterable[ConfigEntry], *, shows_all: bool
 ) -> list[tuple[str, str, str | None, str, bool, str | None]]:
-    """COLUMNS and DOCUMENTATION of each entry, by key."""
+    """Return a row of COLUMNS and DOCUMENTATION for each entry, sorted by key."""
     return [
         (
             str(resource),

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 Render = Callable[[OutputRecord], bytes]
 
 POLL_MS: Final = 100
-"""How long to wait for records before looking again whether the end is reached: it may be a marker, no record."""
+"""Milliseconds to wait for records before checking again whether the end is reached; a marker at the end yields no
+record.
+"""
 
 
 def _parse_position_now(text: str) -> Position:
@@ -44,8 +46,9 @@ BYTES: Final = parsed("TEXT", escaped_bytes)
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """The range to read in each partition: [start, end), and at most `count` records in total. `end` None: the end at
-    the start of the command, unless `is_following`. `count` None: no limit."""
+    """The range to read in each partition: [start, end), and at most `count` records in total. `end` None means the end
+    at the start of the command, unless `is_following`. `count` None means no limit.
+    """
 
     start: Position
     end: Position | None
@@ -112,9 +115,9 @@ def consume(
 ) -> None:
     """Print the records of topics, or of single partitions.
 
-    Values are printed byte for byte with a newline after each; on a terminal, characters of keys and headers that a
-    terminal would obey are written out (\\x1b). Reading ends at the last record that existed when the command started,
-    unless --follow is given. Records of one partition are printed in their order.
+    Values are printed byte for byte with a newline after each; on a terminal, control characters in keys and headers
+    are escaped (\\x1b). Reading ends at the last record that existed when the command started, unless --follow is
+    given. Records of one partition are printed in their order.
 
     \b
     A POSITION, for --from and --to, is one of
@@ -128,10 +131,11 @@ def consume(
     Fields of --format: topic, partition, offset, timestamp, timestamp_ms, key, value, headers;
     escapes \\n \\t \\0 \\xHH.
 
-    --value and --key say what keys and values are: bytes, json, msgpack, numbers as Java's serializers write them
-    (short, integer, long, float, double), or of a schema (avro, json-schema, protobuf), and are printed as JSON then.
-    With --registry, keys and values begin with the id of their schema (registry accepts every type of schema); with
-    --value-schema they are of the schema in a file.
+    --value and --key name the format of values and keys: bytes, json, msgpack, numbers as Java's serializers write them
+    (short, integer, long, float, double), or a format with a schema (avro, json-schema, protobuf). Formats other than
+    bytes are printed as JSON.
+    With --registry, the id of the schema precedes each key or value (the format `registry` accepts any type of schema);
+    with --value-schema, values use the schema in a file.
 
     \b
       oncelog consume greetings --from -10 --follow
@@ -189,7 +193,7 @@ async def _consume(
 
 
 def _as_yaml(record: OutputRecord, *, base64: bool) -> bytes:
-    """A record as a YAML document with the fields of --json."""
+    """Return a record as a YAML document with the fields of --json."""
     import yaml
 
     text: str = yaml.safe_dump(as_json(record, base64=base64), sort_keys=False, allow_unicode=False, width=120)
@@ -197,7 +201,7 @@ def _as_yaml(record: OutputRecord, *, base64: bool) -> bytes:
 
 
 async def _partitions(bootstrap: str, targets: Sequence[Target], options: dict[str, Any]) -> list[TopicPartition]:
-    """The partitions that the arguments name, without duplicates. Raises KafkaError, UsageError."""
+    """Return the partitions that the arguments name, without duplicates. Raises KafkaError, UsageError."""
     from dataclasses import fields
 
     from oncelog.admin import Admin
@@ -211,7 +215,9 @@ async def _partitions(bootstrap: str, targets: Sequence[Target], options: dict[s
 async def _seek(
     consumer: Consumer, partitions: Sequence[TopicPartition], wanted: Range
 ) -> dict[TopicPartition, int | None]:
-    """Assign the partitions and seek to their starts. Returns the end of each, None if it is followed."""
+    """Assign the partitions and seek to their starts. Returns the end offset of each partition, None for a partition
+    that is followed.
+    """
     beginnings = await consumer.beginning_offsets(partitions)
     log_ends = await consumer.end_offsets(partitions)
 
@@ -246,8 +252,9 @@ async def _print_records(
     decoder: Decoder | None,
     output: BinaryIO,
 ) -> None:
-    """Print records until every partition is at its end, or the wanted number is reached. Raises KafkaError (for one
-    SerializationError), BrokenPipeError."""
+    """Print records until every partition is at its end, or the wanted number is reached. Raises KafkaError, for
+    example SerializationError, and BrokenPipeError.
+    """
     left = wanted.count
     while await _drop_finished(consumer, ends):
         for partition, records in (await consumer.poll(POLL_MS, left)).items():
@@ -268,7 +275,8 @@ async def _print_records(
 
 async def _drop_finished(consumer: Consumer, ends: dict[TopicPartition, int | None]) -> bool:
     """Stop reading partitions that are at their end. Returns whether any partition is left. Positions decide, not
-    records: after the last record there may be markers, or offsets of compacted records."""
+    records, because markers or offsets of compacted records may follow the last record.
+    """
     finished = [
         partition for partition, end in ends.items() if end is not None and await consumer.position(partition) >= end
     ]

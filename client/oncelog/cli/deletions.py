@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = tuple(map(Column.headed, ("Topic", "Partition", "First offset")))
 END: Final = -1
-"""In DeleteRecords: the high watermark."""
+"""The offset that stands for the high watermark in DeleteRecords."""
 
 
 def _ask(question: str, *, yes: bool) -> None:
-    """Raises Failure unless the user agrees."""
+    """Ask the user; raises Failure unless the user agrees."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -71,7 +71,7 @@ def delete_records(
 @bootstrap_option
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def delete_offsets(group_id: str, topics: tuple[Target, ...], bootstrap: str, yes: bool) -> None:
-    """Delete the offsets that GROUP has committed in topics. It must not be subscribed to them."""
+    """Delete the offsets that GROUP has committed in topics. GROUP must not be subscribed to these topics."""
     named = ", ".join(topic if index is None else f"{topic}:{index}" for topic, index in topics)
     _ask(f"Delete the offsets of {group_id} in {named}?", yes=yes)
 

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     Versions = frozenset[tuple[int, int, int]]
 
 REACH_SECONDS: Final = 5.0
-"""How long a broker may take to accept a connection from here."""
+"""Seconds that a broker may take to accept a connection from here."""
 READ_SECONDS: Final = 60.0
-"""How long it may take to read the cluster."""
+"""Timeout in seconds of reading the state of the cluster."""
 HANGING_SECONDS: Final = 30.0
-"""How long the search for hanging transactions may take."""
+"""Timeout in seconds of the search for hanging transactions."""
 COLUMNS: Final = tuple(map(Column.headed, ("Check", "State", "What", "What to do")))
 
 
@@ -41,12 +41,12 @@ COLUMNS: Final = tuple(map(Column.headed, ("Check", "State", "What", "What to do
 def doctor(bootstrap: str, output: str | None) -> None:
     """Check the cluster, and say what to do about each finding. Changes nothing.
 
-    Checked are: listeners (can this machine reach what brokers advertise), the controller, brokers that are away,
+    The checks include listeners (can this machine reach what brokers advertise), the controller, brokers that are away,
     replication, hanging transactions, disks, leases (ZooKeeper sessions), clocks, file descriptors, versions, and
     throttles left behind. Leases, clocks and descriptors need the brokers' HTTP listeners (http.listener).
 
     Plain output: check, state (ok, warning, problem, not checked), what was found, what to do. The exit code is 1 if
-    there is a problem; warnings and what could not be checked leave it at 0.
+    there is a problem; warnings and checks that could not run leave it at 0.
     """
 
     async def command() -> list[Finding]:
@@ -65,8 +65,9 @@ def doctor(bootstrap: str, output: str | None) -> None:
 
 
 async def examined(admin: Admin) -> list[Finding]:
-    """Read the cluster and check it. Where brokers cannot be reached, and the rest not be read for that, only the
-    listeners are checked. Raises KafkaError."""
+    """Read the cluster and check it. If brokers cannot be reached, and the cluster therefore cannot be read, only the
+    listeners are checked. Raises KafkaError.
+    """
     from oncelog.errors import KafkaError, RequestTimedOut
     from oncelog_protocol.errors import ErrorCode
 
@@ -95,7 +96,7 @@ async def examined(admin: Admin) -> list[Finding]:
 
 
 async def _gathered(admin: Admin, api_versions: Mapping[int, Versions]) -> Evidence:
-    """Read what the checks need. Raises KafkaError."""
+    """Read the evidence that the checks need. Raises KafkaError."""
     state = await read_state(admin)
     brokers = [state.brokers[node] for node in sorted(state.brokers)]
     pages: dict[int, BrokerPages] = {}
@@ -111,7 +112,7 @@ async def _gathered(admin: Admin, api_versions: Mapping[int, Versions]) -> Evide
 
 
 async def _pages(admin: Admin, broker: Broker) -> BrokerPages | str:
-    """The pages of a broker, or why they cannot be read."""
+    """Return the HTTP pages of a broker, or the reason why they cannot be read."""
     try:
         return await read_pages(admin, broker)
     except Unread as error:
@@ -119,7 +120,9 @@ async def _pages(admin: Admin, broker: Broker) -> BrokerPages | str:
 
 
 async def _reach(broker: Broker) -> Versions | str:
-    """Connect to the address that a broker advertises: the API versions that it serves, or why that fails."""
+    """Connect to the address that a broker advertises; return the API versions that the broker serves, or the reason of
+    the failure.
+    """
     from oncelog.address import Address
     from oncelog.config import ClientConfig, load
     from oncelog.connection.security import security_of
@@ -146,7 +149,7 @@ async def _reach(broker: Broker) -> Versions | str:
 
 
 async def _hanging(admin: Admin) -> tuple[Mapping[str, tuple[str, ...]] | None, str]:
-    """Partition -> why its open transactions hang; or None, and why that cannot be asked."""
+    """Return partition -> reasons why its open transactions hang; None, with the reason, if the query failed."""
     from oncelog.errors import KafkaError
 
     try:

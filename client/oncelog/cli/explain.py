@@ -52,17 +52,17 @@ PLAIN_COLUMNS: Final = (
 @bootstrap_option
 @output_option
 def explain(targets: tuple[Target, ...], bootstrap: str, output: str | None) -> None:
-    """Show which transaction holds back the read_committed readers of partitions, and what can be done.
+    """Show which transaction holds back the read_committed readers of partitions, and how to end it.
 
-    These readers see nothing from the first record of an open transaction on (the last stable offset), whether later
-    records are committed or not. Groups whose members wait for pending offsets of an open transaction are shown as
+    read_committed readers see nothing from the first record of an open transaction on (the last stable offset), even if
+    later records are committed. Groups whose members wait for pending offsets of an open transaction are shown as
     well.
 
-    Plain output has a line for each partition: topic, partition, last stable offset, high watermark, and of the
-    transaction that holds back readers, with "-" if there is none: its first offset, transactional id, producer id,
-    epoch, client id, client host, when it began and the timestamp of its first record, when it ends by itself at the
-    latest (all in ms), and why it hangs; then the groups with pending offsets of the partition, the transactional ids
-    of their transactions, and when they end by themselves at the latest (ms).
+    Plain output has a line for each partition: topic, partition, last stable offset, high watermark, and fields of the
+    transaction that holds back readers ("-" if there is none). The fields are its first offset, transactional id,
+    producer id, epoch, client id, client host, begin, timestamp of its first record, latest end without intervention
+    (times in ms), and the reason why it hangs. Then follow the groups with pending offsets of the partition, the
+    transactional ids of their transactions, and the latest ends of these transactions (ms).
     """
 
     async def command() -> tuple[list[Explanation], HeldOffsets]:
@@ -92,7 +92,7 @@ def explain(targets: tuple[Target, ...], bootstrap: str, output: str | None) -> 
 
 
 def text(explained: Sequence[Explanation], now_ms: int) -> Iterator[str]:
-    """Lines of text: details of blocked partitions, then a line for each topic that is not blocked."""
+    """Yield the lines of text: details of blocked partitions, then a line for each topic that is not blocked."""
     free: dict[str, list[Explanation]] = {}
     for each in explained:
         if each.pinned_by is not None:
@@ -114,13 +114,13 @@ def text(explained: Sequence[Explanation], now_ms: int) -> Iterator[str]:
 
 
 def pinned_text(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> Iterator[str]:
-    """A headline, and a line for each thing to know."""
+    """Yield a headline, and a line for each fact about the transaction."""
     yield headline(explained, pinned_by)
     yield from fact_lines(pinned_facts(explained, pinned_by, now_ms))
 
 
 def as_json(explained: Explanation, held: HeldOffsets = NOTHING_HELD) -> dict[str, Any]:
-    """The complete result, for programs."""
+    """Return the complete result, for programs."""
     pinned_by = explained.pinned_by
     return {
         "topic": explained.partition.topic,

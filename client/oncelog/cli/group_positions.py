@@ -1,4 +1,4 @@
-"""The positions of groups, and where they could be moved: queries of `oncelog groups`."""
+"""Queries of `oncelog groups`: the positions of groups, and the positions that a reset would set."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ DEAD: Final = "Dead"
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """The position of a group in a partition; `member` reads it. Missing values are None."""
+    """The position of a group in a partition; `member` is the member that reads the partition. Missing values are
+    None."""
 
     partition: TopicPartition
     committed: int | None
@@ -49,12 +50,13 @@ class GroupPositions:
 
 
 async def positions_of(admin: Admin, group_id: str) -> GroupPositions:
-    """Raises KafkaError; GROUP_ID_NOT_FOUND for a group that does not exist."""
+    """Return the positions of a group. Raises KafkaError (GROUP_ID_NOT_FOUND for an unknown group)."""
     from oncelog.errors import ErrorCode, KafkaError
 
     group = (await admin.groups.describe([group_id]))[group_id]
     committed = await admin.groups.offsets(group_id)
-    if group.state == DEAD and not committed and not group.members:  # brokers before DescribeGroups v6 say no more
+    # Brokers before DescribeGroups v6 report an unknown group as Dead.
+    if group.state == DEAD and not committed and not group.members:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"unknown group {group_id!r}")
     readers = {partition: member for member in group.members for partition in member.assignment}
     partitions = sorted(committed.keys() | readers.keys())
@@ -72,14 +74,15 @@ async def positions_of(admin: Admin, group_id: str) -> GroupPositions:
 
 
 async def _held(admin: Admin, group_id: str, partitions: list[TopicPartition]) -> HeldOffsets:
-    """The pending offsets among these. Reads __consumer_offsets, to find the transactions of pending offsets, only if
-    there are any."""
+    """Return the pending offsets among these partitions. Reads __consumer_offsets only if there are pending offsets, to
+    find their transactions.
+    """
     unstable = await admin.groups.unstable_offsets(group_id, partitions)
     return replace(await held_offsets.find(admin, [group_id]), unstable=unstable) if unstable else HeldOffsets()
 
 
 async def bounds_of(admin: Admin, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Bounds]:
-    """The first and last offsets of the partitions that still exist. Raises KafkaError."""
+    """Return the first and last offsets of the partitions that still exist. Raises KafkaError."""
     from oncelog.cli.reset_plan import Bounds
     from oncelog_protocol.messages.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
 
@@ -97,7 +100,7 @@ async def planned(
     position: Position | None,
     shift_by: int | None,
 ) -> dict[TopicPartition, int]:
-    """The new offset of each partition by `position`, or by a shift. Raises KafkaError."""
+    """Compute the new offset of each partition from `position` or from a shift. Raises KafkaError."""
     from oncelog.cli.offsets import AtTime, resolve
     from oncelog.cli.reset_plan import shifted
 

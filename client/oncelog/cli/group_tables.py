@@ -18,35 +18,43 @@ Row = tuple[Any, ...]
 PARTITION_COLUMNS: Final = ("Topic", "Partition", "Committed", "End offset", "Lag", "Member", "Client", "Host")
 HELD_COLUMN: Final = "Offset held by"
 MEMBER_COLUMNS: Final = ("Member", "Client", "Host", "Instance", "Partitions")
+STREAMS_MEMBER_COLUMNS: Final = (*MEMBER_COLUMNS, "Active tasks", "Standby tasks")
 PLAIN_COLUMNS: Final = ("Group", "State", *PARTITION_COLUMNS, "Instance", HELD_COLUMN, "Ends by (ms)")
 NOT_KNOWN: Final = "an open transaction"
-"""Shown if the transactional id is unknown."""
+"""Text that is shown if the transactional id is unknown."""
 
 
 def title(positions: GroupPositions) -> tuple[str, str]:
-    """`billing: Stable`, and below it the protocol and the coordinator."""
+    """Return the title, such as `billing: Stable`, and a second line with the protocol and the coordinator."""
     group = positions.group
     kind = f"protocol {group.protocol or '-'} of type {group.protocol_type or '-'}"
     if group.epoch is not None:
-        kind = f"consumer protocol, epoch {group.epoch}, assignor {group.protocol}"
+        kind = f"{group.group_type} protocol, epoch {group.epoch}, assignor {group.protocol}"
     return f"{group.group_id}: {group.state}", f"{kind}, coordinator broker {group.coordinator_id}"
 
 
 def partition_table(positions: GroupPositions) -> tuple[tuple[str, ...], list[Row]]:
-    """Columns and rows; the last column only if an offset is pending."""
+    """Return the columns and the rows; the last column exists only if an offset is pending."""
     if not any(_holder(positions, row) for row in positions.rows):
         return PARTITION_COLUMNS, [_position(row) for row in positions.rows]
     rows = [(*_position(row), _holder(positions, row)) for row in positions.rows]
     return (*PARTITION_COLUMNS, HELD_COLUMN), rows
 
 
-def member_table(positions: GroupPositions) -> list[Row]:
-    """A row of MEMBER_COLUMNS for each member."""
-    return [(*_who(member), _names(member.assignment) or None) for member in positions.group.members]
+def member_table(positions: GroupPositions) -> tuple[tuple[str, ...], list[Row]]:
+    """Columns, and a row for each member; members of streams groups have tasks, too."""
+    members = positions.group.members
+    rows: list[Row] = [(*_who(member), _names(member.assignment) or None) for member in members]
+    if all(member.active_tasks is None for member in members):
+        return MEMBER_COLUMNS, rows
+    return STREAMS_MEMBER_COLUMNS, [
+        (*row, list(member.active_tasks or ()) or None, list(member.standby_tasks or ()) or None)
+        for row, member in zip(rows, members, strict=True)
+    ]
 
 
 def plain_rows(positions: GroupPositions) -> Iterator[Row]:
-    """A row for each partition, and for each member without partitions; a single row for a group with neither."""
+    """Yield a row for each partition, and for each member without partitions; a single row for a group with neither."""
     head = (positions.group.group_id, positions.group.state)
     for row in positions.rows:
         pending = positions.held.of_group(positions.group.group_id, row.partition)
@@ -62,13 +70,13 @@ def plain_rows(positions: GroupPositions) -> Iterator[Row]:
 
 
 def lag_of(positions: GroupPositions) -> int | None:
-    """The sum of the lag of all partitions whose lag is known; None if none is."""
+    """Return the total lag of all partitions whose lag is known; None if no lag is known."""
     known = [row.lag for row in positions.rows if row.lag is not None]
     return sum(known) if known else None
 
 
 def sum_of_lag(positions: GroupPositions) -> str:
-    """A sentence with the sum of the lag, and with the number of partitions whose lag is not known."""
+    """Return a sentence with the sum of the lag, and with the number of partitions whose lag is not known."""
     unknown = sum(row.lag is None for row in positions.rows)
     lag = lag_of(positions)
     told = f"{positions.group.group_id}: lag {'-' if lag is None else lag} in {count(len(positions.rows), 'partition')}"
@@ -76,7 +84,7 @@ def sum_of_lag(positions: GroupPositions) -> str:
 
 
 def as_json(positions: GroupPositions) -> dict[str, Any]:
-    """The complete result, for programs."""
+    """Return the complete result, for programs."""
     group = positions.group
     return {
         "group": group.group_id,
@@ -93,6 +101,7 @@ def as_json(positions: GroupPositions) -> dict[str, Any]:
                 "host": member.client_host,
                 "instance_id": member.group_instance_id,
                 "partitions": [{"topic": topic, "partition": index} for topic, index in member.assignment],
+                **_tasks_json(member),
             }
             for member in group.members
         ],
@@ -104,8 +113,15 @@ def as_json(positions: GroupPositions) -> dict[str, Any]:
     }
 
 
+def _tasks_json(member: GroupMember) -> dict[str, Any]:
+    """The tasks of a member of a streams group; nothing for other members."""
+    if member.active_tasks is None:
+        return {}
+    return {"active_tasks": list(member.active_tasks), "standby_tasks": list(member.standby_tasks or ())}
+
+
 def notes(positions: GroupPositions) -> Iterator[str]:
-    """Notes on pending offsets whose transaction is unknown."""
+    """Yield notes on pending offsets whose transaction is unknown."""
     if positions.held.unstable and positions.held.why_not is not None:
         where = ", ".join(_names(sorted(positions.held.unstable)))
         yield (
@@ -128,7 +144,7 @@ def _names(partitions: Any) -> list[str]:
 
 
 def _holder(positions: GroupPositions, row: PartitionRow) -> str | None:
-    """The transactional id with a pending offset of this partition, if known; None if no offset is pending."""
+    """Return the transactional id with a pending offset of this partition, if known; None if no offset is pending."""
     pending = positions.held.of_group(positions.group.group_id, row.partition)
     if pending is not None:
         return pending.transactional_id or f"producer id {pending.transaction.producer.producer_id}"

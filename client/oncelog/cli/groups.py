@@ -13,7 +13,7 @@ from oncelog.cli import group_tables, held_offsets
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.deletions import delete_offsets
 from oncelog.cli.group_positions import GroupPositions, planned, positions_of
-from oncelog.cli.group_tables import MEMBER_COLUMNS, PLAIN_COLUMNS
+from oncelog.cli.group_tables import PLAIN_COLUMNS
 from oncelog.cli.options import bootstrap_option, output_option
 from oncelog.cli.output import (
     Column,
@@ -50,10 +50,11 @@ groups.add_command(delete_offsets)
 @bootstrap_option
 @output_option
 def list_(bootstrap: str, output: str | None) -> None:
-    """List the groups. Plain output: group, state, protocol type and protocol on each line.
+    """List the groups. Plain output has a line for each group: group, state, protocol type and protocol.
 
-    The type shows the kind of members: "consumer", or nothing for a group that only commits offsets. The protocol is
-    "classic", where a member assigns the partitions, or "consumer", where the broker does (KIP-848).
+    The type shows the kind of members: "consumer", "share" or "streams", or nothing for a group that only commits
+    offsets. The protocol is "classic", where a member assigns the partitions, or one where the broker does: "consumer"
+    (KIP-848), "share" (KIP-932), "streams" (KIP-1071).
     """
 
     async def command() -> list[tuple[str, ...]]:
@@ -75,14 +76,16 @@ def list_(bootstrap: str, output: str | None) -> None:
 def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> None:
     """Show the committed offsets of groups, their lag, their members, and the assignment.
 
-    If an open transaction has a pending offset of the group, the member with that partition waits for the transaction
-    to end: the transaction, its start and its latest end are shown below the tables.
+    Members of a streams group (KIP-1071) are shown with their tasks: 0_3 is the task of subtopology 0 for partition 3.
+
+    If an open transaction has a pending offset of the group, the member with that partition waits until the transaction
+    has ended. The transaction, its start and its latest end are shown below the tables.
 
     Plain output has a line for each partition: group, state, topic, partition, committed offset, end offset, lag,
-        member, client id, host, group instance id, the transactional id that holds the offset, and when its transaction
-    ends by itself at the latest (ms). A member without partitions, and a group that has neither members nor offsets,
-    is a line with "-" for missing values. The sum of the lag of a group is told below its table, in plain output on
-    standard error.
+        member, client id, host, group instance id, the transactional id of the pending offset, and the latest end of
+    its transaction (ms). A line with "-" for missing values stands for a member without partitions, or for a group that
+    has neither members nor offsets. The total lag of a group is printed below its table; with plain output, on standard
+    error.
     """
 
     async def command() -> list[GroupPositions]:
@@ -109,14 +112,14 @@ def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> 
 
 
 def _show(positions: GroupPositions) -> None:
-    """Tables, and at length which transactions hold offsets."""
+    """Print the tables, and a description of the transactions with pending offsets."""
     from oncelog.clock import now_ms
 
     show_table(*group_tables.partition_table(positions), *group_tables.title(positions))
     if positions.rows:
         say(group_tables.sum_of_lag(positions))
     if positions.group.members:
-        show_table(MEMBER_COLUMNS, group_tables.member_table(positions), "Members")
+        show_table(*group_tables.member_table(positions), "Members")
     for line in held_offsets.text(positions.held, now_ms()):
         say(line)
 
@@ -148,8 +151,7 @@ def reset(
 ) -> None:
     """Move the committed offsets of GROUP, which must have no members.
 
-    The positions are the same as those of `oncelog consume --from`. Plain output: topic, partition, committed offset,
-    new offset.
+    Positions are written as in `oncelog consume --from`. Plain output: topic, partition, committed offset, new offset.
     """
     if [target, shift_by, from_file].count(None) != 2:
         raise click.UsageError("one of --to, --shift-by and --from-file is needed")

@@ -1,4 +1,4 @@
-"""The checks of `oncelog doctor`: from what was read of a cluster to findings, each with what to do. Pure."""
+"""The checks of `oncelog doctor`: they turn evidence about a cluster into findings, each with a remedy. Pure."""
 
 from __future__ import annotations
 
@@ -14,41 +14,43 @@ from oncelog.cli.cluster_state import ClusterState
 from oncelog.cli.output import count
 
 MAX_CLOCK_DIFFERENCE_MS: Final = 2000.0
-"""Wall clocks may differ by this much. They stamp records; retention and searches by time compare the stamps."""
+"""Largest difference between wall clocks, in milliseconds, that is not reported. Wall clocks stamp records, and
+retention and searches by time compare these timestamps.
+"""
 LEAST_FREE_SHARE: Final = 0.1
-"""A disk with less than this share free counts as almost full."""
+"""A disk with less than this fraction free counts as almost full."""
 MOST_USED_DESCRIPTORS: Final = 0.85
-"""The share of its descriptors above which a broker will soon lack some."""
+"""A broker that uses more than this fraction of its file descriptors will soon run out of descriptors."""
 FEW_DESCRIPTORS: Final = 10_000
-"""A limit below this is too low for a broker: each partition and each client takes some."""
+"""A limit of file descriptors below this is too low for a broker, because each partition and each client uses some."""
 NAMED: Final = 3
-"""Partitions named in a finding."""
+"""Maximum number of partitions that a finding names."""
 
 
 class State(StrEnum):
-    """How a check ended."""
+    """The result of a check."""
 
     OK = "ok"
     WARNING = "warning"
-    """It works, and will not for long, or not after the next fault."""
+    """The cluster works now, but will fail soon or after the next fault."""
     PROBLEM = "problem"
     """Clients fail, or records are at risk."""
     UNKNOWN = "not checked"
 
 
 class Finding(NamedTuple):
-    """One line of the report."""
+    """One line of the report of `doctor`."""
 
     check: str
     state: State
     what: str
     remedy: str = ""
-    """What to do; empty if the state is OK."""
+    """What the operator should do; empty if the state is OK."""
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """What was read of the cluster."""
+    """Everything that was read of the cluster for the checks."""
 
     state: ClusterState
     unreachable: Mapping[int, str]
@@ -56,25 +58,26 @@ class Evidence:
     api_versions: Mapping[int, frozenset[tuple[int, int, int]]]
     """Broker -> (API, lowest version, highest version) that it serves."""
     pages: Mapping[int, BrokerPages]
-    """Broker -> what its HTTP listener said."""
+    """Broker -> the content of its HTTP pages."""
     unread: Mapping[int, str]
-    """Broker -> why its HTTP listener was not read."""
+    """Broker -> the reason why its HTTP listener was not read."""
     hanging: Mapping[str, tuple[str, ...]] | None
-    """Partition -> why its open transactions hang; None if that could not be asked."""
+    """Partition -> the reasons why its open transactions hang; None if the query failed."""
     hanging_error: str
-    """Why hanging transactions could not be asked for."""
+    """The reason why the query for hanging transactions failed."""
     throttled: frozenset[str]
     """Topics with a replication throttle."""
 
     @classmethod
     def of_listeners(cls, state: ClusterState, unreachable: Mapping[int, str]) -> Evidence:
-        """Where nothing could be read but which brokers cannot be reached."""
+        """Return evidence that says only which brokers cannot be reached, for a cluster that could not be read."""
         return cls(state, unreachable, {}, {}, {}, None, "", frozenset())
 
 
 def findings(evidence: Evidence, checks: Iterable[str] | None = None) -> list[Finding]:
-    """These checks, by default all, in the order in which an operator should read them; each has at least one
-    finding."""
+    """Run these checks, by default all, in the order in which an operator should read the findings; each check returns
+    at least one finding.
+    """
     found: list[Finding] = []
     for check in CHECKS if checks is None else checks:
         here = [Finding(check, *rest) for rest in CHECKS[check](evidence)]
@@ -280,4 +283,4 @@ FINE: Final[Mapping[str, str]] = {
     "versions": "all brokers serve the same",
     "throttles": "none is left behind",
 }
-"""Check -> what is so if it finds nothing."""
+"""Check -> the text that is shown if the check finds no problem."""

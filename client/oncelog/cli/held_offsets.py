@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class HeldOffsets:
-    """`pending` by group and partition. `why_not` is the reason why their transactions are unknown, None if they are
-    known."""
+    """`pending` contains the pending offsets, sorted by group and partition. `why_not` is the reason why the
+    transactions are unknown, None if they are known.
+    """
 
     pending: tuple[PendingOffset, ...] = ()
     why_not: str | None = None
@@ -26,17 +27,18 @@ class HeldOffsets:
     """Partitions with a pending offset according to the coordinator of the one group queried."""
 
     def of_group(self, group_id: str, partition: TopicPartition) -> PendingOffset | None:
-        """The pending offset of the group in a partition."""
+        """Return the pending offset of the group in a partition, None if there is none."""
         return next((p for p in self.pending if (p.group_id, p.partition) == (group_id, partition)), None)
 
     def of_partition(self, partition: TopicPartition) -> list[PendingOffset]:
-        """The pending offsets of any group in a partition."""
+        """Return the pending offsets of any group in a partition."""
         return [pending for pending in self.pending if pending.partition == partition]
 
 
 async def find(admin: Admin, group_ids: Collection[str] | None = None) -> HeldOffsets:
-    """Find the pending offsets of these groups, or of all groups. A missing right to read __consumer_offsets is no
-    error."""
+    """Find the pending offsets of these groups, or of all groups. A missing right to read __consumer_offsets does not
+    raise an error.
+    """
     from oncelog.admin.pending_offsets import pending_offsets
     from oncelog.errors import KafkaError
 
@@ -47,7 +49,7 @@ async def find(admin: Admin, group_ids: Collection[str] | None = None) -> HeldOf
 
 
 def text(held: HeldOffsets, now_ms: int) -> Iterator[str]:
-    """Lines for people: for each group and transaction a headline, and a line for each thing to know."""
+    """Yield text for people: for each group and transaction a headline, and a line for each fact."""
     parts: dict[tuple[str, int], list[PendingOffset]] = {}
     for pending in held.pending:
         parts.setdefault((pending.group_id, pending.transaction.producer.producer_id), []).append(pending)
@@ -62,7 +64,7 @@ def text(held: HeldOffsets, now_ms: int) -> Iterator[str]:
 
 
 def as_json(pending: PendingOffset) -> dict[str, Any]:
-    """The complete result, for programs."""
+    """Return the complete result, for programs."""
     held = pending.transaction.held
     return {
         "group": pending.group_id,

@@ -3,10 +3,10 @@
     {"topic": "t", "partition": 0, "offset": 17, "timestamp": 1767225600000,
      "key": "k", "value": "v", "headers": [["name", "value"]], "encoding": "utf-8"}
 
-Key, value and header values are text, or base64 all together where `encoding` says so, or null. Producing needs
-nothing but the fields that matter: `{"value": "hello"}` is a record. `topic` and `offset` are ignored there, so that
-the output of one command is the input of the other. A key or value of a format such
-as Avro is any JSON in both. Headers may also be an object, where no name occurs twice.
+Keys, values and header values are text or null; if `encoding` says so, all of them are base64. A record to produce
+needs only the fields that matter: `{"value": "hello"}` is a record. `produce` ignores `topic` and `offset`, so that the
+output of one command is the input of the other. In both commands, a key or value in a format such as Avro is any JSON
+value. Headers may also be an object if no header name occurs twice.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ MAX_TIMESTAMP_MS: Final = 2**63 - 1
 
 
 def format_json(record: OutputRecord, *, base64: bool) -> bytes:
-    """One line of JSON with its newline; strings if all bytes are UTF-8 and `base64` is not set."""
+    """Return one line of JSON with its newline; bytes become strings if all bytes are UTF-8 and `base64` is not set."""
     line = json.dumps(as_json(record, base64=base64), ensure_ascii=False, separators=(",", ":"))
     return visible_json(line).encode() + b"\n"
 
 
 def as_json(record: OutputRecord, *, base64: bool) -> dict[str, Any]:
-    """The fields of a line, see the module."""
+    """Return the fields of a line of JSON, as the module docstring describes them."""
     encoding: Encoding = "base64" if base64 else "utf-8"
     decoded: Mapping[str, Any] = getattr(record, "decoded", {})
     try:
@@ -52,7 +52,7 @@ def as_json(record: OutputRecord, *, base64: bool) -> dict[str, Any]:
 
 
 def _contents(record: OutputRecord, encoding: Encoding, decoded: Mapping[str, Any]) -> dict[str, Any]:
-    """Raises UnicodeDecodeError."""
+    """Return the fields for key, value and headers. Raises UnicodeDecodeError."""
 
     def text(data: bytes | None) -> str | None:
         if data is None:
@@ -67,8 +67,9 @@ def _contents(record: OutputRecord, encoding: Encoding, decoded: Mapping[str, An
 
 
 def parse_json(line: bytes, as_json: Collection[str] = ()) -> InputRecord:
-    """The record that a line of JSON describes. `as_json` names `key` or `value` where its format takes any JSON.
-    Raises ValueError that says which field is wrong."""
+    """Return the record that a line of JSON describes. `as_json` contains `key` or `value` if its format accepts any
+    JSON. Raises ValueError, whose message says which field is wrong.
+    """
     try:
         fields = json.loads(line)
     except RecursionError:

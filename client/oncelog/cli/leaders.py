@@ -32,8 +32,8 @@ Row = tuple[int, int, int, int, int, int]
 def leaders() -> None:
     """Show which brokers lead partitions, and elect leaders.
 
-    The preferred leader of a partition is its first replica: with preferred leaders everywhere, brokers lead as many
-    partitions as was planned when their topics were created.
+    The preferred leader of a partition is its first replica. If all partitions are led by their preferred leaders, the
+    lead is distributed as planned when the topics were created.
     """
 
 
@@ -41,7 +41,7 @@ def leaders() -> None:
 @bootstrap_option
 @output_option
 def show(bootstrap: str, output: str | None) -> None:
-    """Show for each broker the number of its replicas, in-sync replicas, led partitions, and preferred partitions.
+    """Show for each broker how many partitions it holds, is in sync with, leads, and should lead.
 
     Partitions without a leader are counted under broker -1.
     """
@@ -59,7 +59,7 @@ def show(bootstrap: str, output: str | None) -> None:
 
 
 def rows_of(brokers: Iterable[Broker], topics: Iterable[Topic]) -> list[Row]:
-    """A row for each broker that is alive, has replicas, or leads."""
+    """Return a row for each broker that is alive, has replicas, or leads."""
     replicas, in_sync, led, preferred, elsewhere = (Counter[int]() for _ in range(5))
     for topic in topics:
         for partition in topic.partitions.values():
@@ -90,9 +90,9 @@ def elect(
 ) -> None:
     """Elect the preferred leaders of these topics and partitions, or of all.
 
-    A preferred replica that is out of sync is not elected, and reported. With --unclean, partitions without a leader
-    get one that may lack records: those are lost then, so topics or partitions must be named. Plain output: the
-    partitions with another leader than before, as TOPIC-PARTITION.
+    A preferred replica that is out of sync is reported instead of elected. With --unclean, partitions without a leader
+    get a leader that may lack records. The missing records are lost, so topics or partitions must be named. Plain
+    output: the partitions whose leader has changed, as TOPIC-PARTITION.
     """
     if unclean and not targets:
         raise click.UsageError("--unclean may lose records: name the topics or partitions")

@@ -28,11 +28,12 @@ PARTITION_COLUMNS: Final = ("Broker", "Directory", "Topic", "Partition", "Bytes"
 @click.option("--broker", "broker_ids", type=int, multiple=True, metavar="ID", help="Of this broker; repeatable.")
 @click.option("--partitions", "by_partition", is_flag=True, help="A line for each replica.")
 def log_dirs(bootstrap: str, output: str | None, broker_ids: tuple[int, ...], by_partition: bool) -> None:
-    """Show the data directories of all brokers: replicas, their bytes, and the room that the file system has.
+    """Show the data directories of all brokers: replicas, their bytes, and the free space of the file system.
 
     Plain output has a line for each directory: broker, directory, replicas, bytes, bytes that are free, bytes of the
-    file system. With --partitions a line for each replica: broker, directory, topic, partition, bytes, and by how many
-    records it is behind. JSON has both. A directory that cannot be used has its error in the place of the numbers.
+    file system. With --partitions, plain output has a line for each replica: broker, directory, topic, partition,
+    bytes, and lag in records. JSON output contains both directories and replicas. A directory that cannot be used shows
+    its error instead of the numbers.
     """
 
     async def command() -> Found:

@@ -1,9 +1,10 @@
 """`oncelog`: finds a command by its name and loads only that command, so that `oncelog serve` starts fast.
 
-Commands of this package are listed in BUILT_IN. All others are entry points of the group `oncelog.commands`, which is
-how the broker adds `serve` and `dump` although the client may not import the broker. Looking entry points up costs some
-25 ms (importlib.metadata reads every installed package), so `serve`, which tools start in a loop, has its entry point
-repeated in SHORTCUTS: only a name is repeated, nothing is imported, and a test holds it equal to pyproject.toml.
+Commands of this package are listed in BUILT_IN. All other commands are entry points of the group `oncelog.commands`;
+the broker adds `serve` and `dump` this way, because the client may not import the broker. Looking up entry points takes
+some 25 ms, because importlib.metadata reads every installed package. Tools start `serve` in a loop, so SHORTCUTS
+repeats its entry point. SHORTCUTS repeats only a name and imports nothing; a test checks that the name equals the one
+in pyproject.toml.
 """
 
 from __future__ import annotations
@@ -57,14 +58,14 @@ class LazyCommands(click.Group):
         return sorted(BUILT_IN.keys() | _added_commands().keys())
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Names only: help texts would require importing all commands."""
+        """Complete names only, because help texts would require importing all commands."""
         from click.shell_completion import CompletionItem
 
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]
         return [CompletionItem(name) for name in names] or super().shell_complete(ctx, incomplete)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """Run a command. Its errors may quote clients or brokers, so they are escaped for the terminal."""
+        """Run a command. Error messages may quote clients or brokers, so they are escaped for the terminal."""
         try:
             return super().invoke(ctx)
         except click.ClickException as error:
@@ -74,7 +75,7 @@ class LazyCommands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Raises UsageError that suggests the nearest names, which click finds among loaded commands only."""
+        """Raises UsageError that suggests the nearest names; click alone would find them among loaded commands only."""
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError:
@@ -92,7 +93,7 @@ class LazyCommands(click.Group):
 
 
 def _added_commands() -> dict[str, str]:
-    """The commands that installed packages add: name -> `module:attribute`."""
+    """Return the commands that installed packages add: name -> `module:attribute`."""
     from importlib.metadata import entry_points
 
     return {entry.name: entry.value for entry in entry_points(group=ENTRY_POINT_GROUP)}
@@ -117,7 +118,7 @@ def _load(name: str, target: str) -> click.Command:
 def cli() -> None:
     """oncelog: a Kafka-protocol event log.
 
-    Every command says more with --help. Commands that talk to a broker find it by --bootstrap-server,
+    Every command says more with --help. Commands that connect to a broker read its address from --bootstrap-server,
     ONCELOG_BOOTSTRAP_SERVER or a profile (oncelog profile --help).
     """
 

@@ -1,6 +1,7 @@
-"""Waiting for partitions that move, with a progress bar on a terminal and lines elsewhere: `reassign` and `brokers`.
+"""Waits for moving partitions and shows the progress, as a bar on a terminal and as lines elsewhere, for `reassign` and
+`brokers`.
 
-The state is read from the cluster, so whoever waits may be interrupted and started again.
+The state is read from the cluster, so the command may be interrupted and started again.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ POLL_SECONDS: Final = 0.5
 async def until_arrived(
     admin: Admin, partitions: Collection[TopicPartition], sizes: Mapping[TopicPartition, int] | None = None
 ) -> None:
-    """Wait until none of these partitions is moving, and show how far they are: by their bytes if `sizes` are known.
-    Raises KafkaError."""
+    """Wait until none of these partitions is moving, and show the progress, in bytes if `sizes` are known. Raises
+    KafkaError."""
     sizes = sizes or {}
     with Progress(len(partitions), sum(sizes.get(each, 0) for each in partitions)) as progress:
         while moving := await admin.list_partition_reassignments(partitions):
@@ -40,7 +41,9 @@ async def until_arrived(
 async def _bytes_under_way(
     admin: Admin, adding: Mapping[TopicPartition, Collection[int]], sizes: Mapping[TopicPartition, int]
 ) -> int:
-    """How many bytes of each partition its slowest new replica has, summed up; 0 where a broker does not say."""
+    """Return the bytes that the slowest new replica of each partition has received, summed up; a broker that does not
+    report its directories counts as 0.
+    """
     from oncelog.admin.log_dirs import LogDirectory
     from oncelog.errors import KafkaError
 
@@ -58,13 +61,13 @@ async def _bytes_under_way(
 
 
 class Progress:
-    """A bar on a terminal, else a line for each partition that arrives."""
+    """Shows a bar on a terminal, otherwise a line for each partition that arrives."""
 
     def __init__(self, partitions: int, total_bytes: int) -> None:
         self.partitions = partitions
         self.total_bytes = total_bytes
         self.is_drawn = sys.stderr.isatty()
-        """Whether there is a bar, which the bytes of replicas under way move on."""
+        """Whether a bar is drawn; the bytes of arriving replicas advance the bar."""
         self._told = -1
         self._bar: Any = None
         self._task: Any = None

@@ -1,15 +1,14 @@
-"""Where to start and stop reading: the expressions of `--from` and `--to`, as values. Pure.
+"""Parses the expressions of `--from` and `--to`, which say where reading starts and stops. Pure.
 
     earliest          the first offset that the partition holds
     latest            the end: the offset that the next record will get
     17                this offset
     -5                the last 5 offsets before the end
     @1767225600000    the first record at or after this time, in ms since the epoch
-    2026-01-01T10:00  the same, as an ISO date or date and time (UTC unless it names a zone)
-    5m                the same, five minutes ago (ms, s, m, h, d, w)
+    2026-01-01T10:00  the first record at or after this ISO date or date and time (UTC unless it names a zone)
+    5m                the first record of the last five minutes (ms, s, m, h, d, w)
 
-A plain number is always an offset; it is never interpreted as a time because of its size: partitions with 10^12 records
-exist.
+A plain number is always an offset, never a time, however large it is, because partitions with 10^12 records exist.
 """
 
 from __future__ import annotations
@@ -45,7 +44,9 @@ class AtOffset:
 
 @dataclass(frozen=True, slots=True)
 class BeforeEnd:
-    """`count` offsets before the end. With gaps (markers, compaction) fewer records lie between."""
+    """The offset `count` below the end of the partition. If there are gaps (markers, compaction), fewer than `count`
+    records lie between this offset and the end.
+    """
 
     count: int
 
@@ -61,8 +62,8 @@ Position = Earliest | Latest | AtOffset | BeforeEnd | AtTime
 
 
 def parse_position(text: str, now_ms: int) -> Position:
-    """The position that `text` describes; ages count back from `now_ms`. Raises ValueError, whose message lists the
-    valid forms."""
+    """Return the position that `text` describes; ages count back from `now_ms`. Raises ValueError, whose message
+    lists the valid forms."""
     text = text.strip()
     if text == "earliest":
         return Earliest()
@@ -87,10 +88,10 @@ def parse_position(text: str, now_ms: int) -> Position:
 
 
 def resolve(position: Position, *, beginning: int, end: int, found: int | None = None) -> int:
-    """The offset in [beginning, end] for `position`.
+    """Return the offset in [beginning, end] for `position`.
 
-    `found` is the broker's response for an AtTime: the offset of the first record at or after the time, None if no such
-    record exists (then the end). An AtOffset outside the range gives the nearest bound.
+    `found` is the broker's response for an AtTime: the offset of the first record at or after the time; None means that
+    no such record exists, and the end is returned. An AtOffset outside the range is moved to the nearest bound.
     """
     match position:
         case Earliest():
@@ -107,7 +108,7 @@ def resolve(position: Position, *, beginning: int, end: int, found: int | None =
 
 
 def out_of_range(position: Position, *, beginning: int, end: int) -> str | None:
-    """A message for an AtOffset outside the partition's range; None if it is inside."""
+    """Return a message if an AtOffset is outside the partition's range; None if it is inside."""
     if not isinstance(position, AtOffset) or beginning <= position.offset <= end:
         return None
     if position.offset < beginning:
@@ -116,7 +117,7 @@ def out_of_range(position: Position, *, beginning: int, end: int) -> str | None:
 
 
 def format_timestamp(timestamp_ms: int) -> str:
-    """`2026-01-01T00:00:00.000Z`, or the plain number for a timestamp without a date (-1: none)."""
+    """Format a timestamp as `2026-01-01T00:00:00.000Z`, or as the plain number if it has no date (-1 means none)."""
     try:
         moment = _EPOCH + timedelta(milliseconds=timestamp_ms)
     except OverflowError:

@@ -54,7 +54,7 @@ _profile: Final = click.option(
 
 
 def bootstrap_option(command: F) -> F:
-    """Which brokers, and how to connect to them: clients get `connection_settings`."""
+    """Add the options that name the brokers and the connection settings; clients get `connection_settings`."""
     return _bootstrap(_command_config(_profile(command)))
 
 
@@ -75,12 +75,14 @@ _headings: Final = click.option(
 
 
 def output_option(command: F) -> F:
-    """How to print; `output` has the module that does."""
+    """Add the option for the output format; the module `output` uses it."""
     return _output(_headings(command))
 
 
 def parsed(name: str, parse: Callable[[str], V]) -> Callable[[str], V]:
-    """A type for click from a function that raises ValueError with a message for the user; `name` is for the help."""
+    """Return a type for click from a function that raises ValueError with a message for the user; the help text shows
+    `name`.
+    """
 
     def convert(value: str) -> V:
         try:
@@ -93,7 +95,7 @@ def parsed(name: str, parse: Callable[[str], V]) -> Callable[[str], V]:
 
 
 def key_value(text: str) -> tuple[str, str]:
-    """`key=value`. Raises ValueError."""
+    """Parse `key=value`. Raises ValueError."""
     key, separator, value = text.partition("=")
     if not separator or not key:
         raise ValueError(f"{text!r} is not KEY=VALUE")
@@ -104,13 +106,13 @@ KEY_VALUE: Final = parsed("KEY=VALUE", key_value)
 
 
 def client_settings(pairs: tuple[tuple[str, str], ...]) -> dict[str, Any]:
-    """Turns `-D linger.ms=5` into keyword arguments of a client: {"linger_ms": 5}, added to those of --command-config.
-    The client checks the keys."""
+    """Convert `-D linger.ms=5` into keyword arguments of a client: {"linger_ms": 5}, added to those of
+    --command-config. The client checks the keys."""
     return connection_settings() | {key.replace(".", "_"): _setting(key, value) for key, value in pairs}
 
 
 def _setting(key: str, value: str) -> bool | int | str:
-    """Text for options declared as text (`client.id=7`), else a number or boolean if possible."""
+    """Return text for options that are declared as text (`client.id=7`), otherwise a number or boolean if possible."""
     from oncelog.config import AdminConfig, ConsumerConfig, ProducerConfig, declared_types
     from oncelog.type_checks import takes_text
 

@@ -1,11 +1,11 @@
 """Prints the result of a command: a table for people, tab-separated lines for pipes, JSON or YAML on request.
 
-A command knows three formats: `table`, `plain` and `json`, which is any document. Only this module knows whether the
-result is written as JSON or as YAML, from the option --output (`chosen_document` stores it).
+A command knows three formats: `table`, `plain` and `json`; the last stands for any document. Only this module knows
+whether a document is written as JSON or as YAML, from the option --output (`chosen_document` stores the choice).
 
 All output of commands goes through this module, so that no name that a client chose can send escape sequences to a
-terminal (`escaping`). A test finds commands that print without it. The records of `consume` and `dump` have renderers
-of their own.
+terminal (`escaping`). A test finds commands that print without this module. The records of `consume` and `dump` have
+their own renderers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ JSON: Final = "json"
 YAML: Final = "yaml"
 OUTPUTS: Final = ("table", JSON, YAML, "plain")
 YAML_CHOSEN: Final = "oncelog.yaml"
-"""The key in click's context, for the command and its parents."""
+"""The key in the `meta` of click's context, which a command shares with its parent commands."""
 HEADINGS_WISHED: Final = "oncelog.headings"
 
 
@@ -32,7 +32,7 @@ def _as_it_is(value: Any) -> object:
 
 
 class Column(NamedTuple):
-    """`name` is for JSON, `heading` for tables, which show `shown(value)`."""
+    """`name` is the key in JSON, and `heading` the heading in tables, which show `shown(value)`."""
 
     name: str
     heading: str
@@ -40,17 +40,18 @@ class Column(NamedTuple):
 
     @classmethod
     def headed(cls, heading: str, shown: Callable[[Any], object] = _as_it_is) -> Column:
-        """Its name follows from the heading: "Producer id", "producer_id"."""
+        """Return a column whose name follows from its heading: "Producer id" becomes "producer_id"."""
         return cls(heading.lower().replace(" ", "_"), heading, shown)
 
 
 def chosen_format(output: str | None) -> str:
-    """`table`, `plain` or `json`: as requested, else by the kind of standard output."""
+    """Return `table`, `plain` or `json`: the requested format, otherwise `table` on a terminal and `plain`
+    elsewhere."""
     return output or ("table" if sys.stdout.isatty() else "plain")
 
 
 def chosen_document(context: click.Context, _: click.Parameter, value: str | None) -> str | None:
-    """A callback for click that handles --output: `yaml` is `json` for the command, but printed as YAML."""
+    """Handle --output as a callback of click: `yaml` is `json` for the command, but the document is printed as YAML."""
     if value == YAML:
         context.meta[YAML_CHOSEN] = True
         return JSON
@@ -58,7 +59,7 @@ def chosen_document(context: click.Context, _: click.Parameter, value: str | Non
 
 
 def wish_headings(context: click.Context, _: click.Parameter, value: bool) -> None:
-    """A callback for click that handles --headings."""
+    """Handle --headings as a callback of click."""
     if value:
         context.meta[HEADINGS_WISHED] = True
 
@@ -71,21 +72,22 @@ def show_document(value: Any) -> None:
         return
     import yaml
 
-    # As in JSON: tuples become lists, keys become strings.
+    # The YAML document has the values that JSON has: tuples become lists, keys become strings.
     text = json.dumps(value, ensure_ascii=False)
-    # YAML writes marks of direction as they are, unless it writes all of Unicode as escapes.
+    # YAML writes characters that change the text direction unescaped, unless it escapes all non-ASCII characters.
     shown = yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=text.isprintable(), width=120)
     click.echo(shown, nl=False)
 
 
 def show_json(document: str) -> None:
-    """Print a document that is JSON already."""
+    """Print a document that is already JSON."""
     click.echo(visible_json(document))
 
 
 def show_plain(rows: Sequence[Sequence[object]], headings: Sequence[str] = ()) -> None:
-    """Print a line for each row, its fields separated by tabs. `headings` come first with --headings only, so that
-    `cut` and `while read` just work."""
+    """Print a line for each row, its fields separated by tabs. `headings` are printed only with --headings, so that
+    `cut` and `while read` need not skip a line.
+    """
     context = click.get_current_context(silent=True)
     wished = context is not None and HEADINGS_WISHED in context.meta
     for row in [headings, *rows] if wished and headings else rows:
@@ -93,7 +95,7 @@ def show_plain(rows: Sequence[Sequence[object]], headings: Sequence[str] = ()) -
 
 
 def say(text: str) -> None:
-    """One line on standard output."""
+    """Print one line on standard output."""
     click.echo(visible(text))
 
 
@@ -108,7 +110,7 @@ def confirmed(question: str) -> bool:
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[object]], *title: str) -> None:
-    """Print a table as wide as the terminal, below its title; markup in it is not interpreted."""
+    """Print a table as wide as the terminal, below its title; markup in the texts is not interpreted."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -136,12 +138,12 @@ def show_rows(columns: Sequence[Column], rows: Sequence[Sequence[Any]], output: 
 
 
 def count(number: int, noun: str) -> str:
-    """`1 partition`, `2 partitions`."""
+    """Return a number with its noun: `1 partition`, `2 partitions`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def cell(field: object) -> str:
-    """The text of a value in a table or a plain line: one line, without control sequences of a terminal."""
+    """Return the text of a value in a table or a plain line: one line, without control sequences of a terminal."""
     return visible(_text(field))
 
 

@@ -1,6 +1,7 @@
-"""Reports once why a command makes no progress: the client logs its retries, which are otherwise invisible.
+"""Reports once why a command makes no progress, because users otherwise do not see the retries that the client logs.
 
-A leader that moves is not worth a message, so the reason is reported when the retries have lasted some seconds.
+A short retry, for example after a leader change, is not worth a message, so the reason is reported only when retries
+have lasted some seconds.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ WHAT_TO_DO: Final = {
 
 
 class Patience(logging.Handler):
-    """Watches the client's log. Each kind of error is reported once."""
+    """Watches the log of the client for retries. Each kind of error is reported once."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = monotonic) -> None:
         super().__init__(logging.INFO)
         self._say = say
         self._clock = clock
         self._since: dict[ErrorCode, float | None] = {}
-        """Error -> when it was first seen; None: reported."""
+        """Error -> time (monotonic seconds) at which the error was first seen; None means that it was reported."""
 
     def emit(self, record: logging.LogRecord) -> None:
         arguments = record.args if isinstance(record.args, tuple) else ()
@@ -49,7 +50,7 @@ class Patience(logging.Handler):
 
 @contextmanager
 def patient() -> Iterator[None]:
-    """While a command runs that talks to brokers."""
+    """Context manager that reports long retries while a command runs."""
     logger = logging.getLogger("oncelog")
     handler = Patience(lambda text: tell(f"oncelog: {text}"))
     level = logger.level

@@ -1,4 +1,4 @@
-"""`oncelog ping`: whether brokers serve, for people and for the health checks of containers."""
+"""`oncelog ping`: checks whether brokers serve, for people and for health checks of containers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = tuple(map(Column.headed, ("Address", "Brokers", "Controller")))
 TIMEOUT_SECONDS: Final = 5.0
-"""The default: half of the usual limit of container health checks, so that this command reports the reason itself."""
+"""Default timeout in seconds: half of the usual limit of container health checks, so that this command can report the
+reason.
+"""
 
 
 @click.command()
@@ -43,10 +45,11 @@ TIMEOUT_SECONDS: Final = 5.0
     help="Seconds to wait for each broker.",
 )
 def ping(bootstrap: str, output: str | None, node_id: int | None, in_sync: bool, timeout: float) -> None:
-    """Check that brokers serve; the exit code is 0 if all named ones do.
+    """Check that brokers serve; the exit code is 0 if all named brokers do.
 
-        Only these brokers are asked, not others of their cluster. With --in-sync they check all topics, which takes
-    longer: it shows when the next broker of a cluster may be stopped. Plain output: a sentence for each broker.
+        Only the named brokers are queried; other brokers of their cluster are not. With --in-sync the brokers check all
+    topics, which takes longer and shows whether the next broker of a cluster may be stopped. Plain output has a
+    sentence for each broker.
     """
 
     async def command() -> list[tuple[str, int, int]]:
@@ -75,7 +78,7 @@ def ping(bootstrap: str, output: str | None, node_id: int | None, in_sync: bool,
 
 
 async def _ask(address: Address, *, with_topics: bool, timeout: float) -> MetadataResponse:
-    """Ask this broker only. Raises KafkaError."""
+    """Send a Metadata request to this broker only. Raises KafkaError."""
     from oncelog.config import ClientConfig, load
     from oncelog.connection.security import security_of
     from oncelog.connection.transport import connect
@@ -93,7 +96,9 @@ async def _ask(address: Address, *, with_topics: bool, timeout: float) -> Metada
 
 
 def replicas_behind(answer: MetadataResponse, node_id: int | None) -> list[str]:
-    """The replicas of this broker, or of any, that are not in sync: `topic-partition on broker`."""
+    """Return the replicas of this broker (None means of any broker) that are not in sync, as `topic-partition on
+    broker`.
+    """
     return [
         f"{topic.name}-{partition.partition_index} on {replica}"
         for topic in answer.topics

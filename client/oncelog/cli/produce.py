@@ -30,7 +30,7 @@ ParseLine = Callable[[bytes], InputRecord]
 BYTES: Final = parsed("TEXT", escaped_bytes)
 HEADER: Final = parsed("NAME=VALUE", parse_header)
 REPORT_EVERY: Final = 1000
-"""Records between two updates of the progress line."""
+"""Number of records between two updates of the progress line."""
 
 
 @click.command()
@@ -75,9 +75,9 @@ def produce(
     """Send each line of standard input to TOPIC as a record.
 
     A line ends at a newline; all other bytes are sent as they are. The first failure ends the command with exit code 1,
-    after all earlier records were acknowledged or failed.
+    after all earlier records have been acknowledged or have failed.
 
-    With --json a line is an object whose fields are all optional (`oncelog consume --json` prints the same):
+    With --json a line is an object whose fields are all optional (`oncelog consume --json` prints the same format):
 
     \b
       {"key": "k", "value": "v", "headers": [["name", "value"]],
@@ -85,10 +85,10 @@ def produce(
 
     With "encoding": "base64", key, value and header values are base64.
 
-    With --value or --key of a format but bytes, a value or key is JSON, in a line as in --json: numbers as Java's
-    serializers write them, msgpack, or of a schema (avro, json-schema, protobuf). With --registry it is written with
-    the latest schema of the subject TOPIC-value (TOPIC-key), or with that of --value-schema, which is registered;
-    without a registry, with the schema in the file alone.
+    With --value or --key of a format other than bytes, values or keys are JSON, both in plain lines and with --json.
+    The formats are numbers as Java's serializers write them, msgpack, and formats with a schema (avro, json-schema,
+    protobuf). With --registry, a value is written with the latest schema of the subject TOPIC-value (a key: TOPIC-key),
+    or with the schema of --value-schema, which is registered. Without a registry, only the schema in the file is used.
 
     \b
       echo hello | oncelog produce greetings
@@ -130,7 +130,7 @@ class Tally:
     acknowledged: int = 0
     error: str | None = None
     is_acknowledging: bool = True
-    """False with acks=0, where "acknowledged" only means passed to the network."""
+    """False with acks=0: "acknowledged" then means only that the record was written to the network."""
 
     def summary(self) -> str:
         records = "record" if self.sent == 1 else "records"
@@ -142,7 +142,7 @@ class Tally:
 async def _produce(
     topic: str, bootstrap: str, path: str | None, parse: ParseLine, formats: Formats, options: dict[str, Any]
 ) -> Tally:
-    """Raises KafkaError if the cluster cannot be reached; other failures are in the tally."""
+    """Send the records. Raises KafkaError if the cluster cannot be reached; other failures are stored in the tally."""
     from oncelog.errors import KafkaError
     from oncelog.producer.producer import Producer
 
@@ -209,7 +209,7 @@ async def _lines(descriptor: int) -> AsyncIterator[Sequence[bytes]]:
 
 
 class _Progress:
-    """A progress line on standard error, if that is a terminal and no records are typed in it."""
+    """A progress line on standard error, if standard error is a terminal and records are not typed there."""
 
     def __init__(self, tally: Tally) -> None:
         self._tally = tally

@@ -1,4 +1,4 @@
-"""`oncelog profile`: named connection settings, kept and chosen."""
+"""`oncelog profile`: stores named connection settings and chooses among them."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ COLUMNS: Final = tuple(map(Column.headed, ("Profile", "Current", "Bootstrap serv
 
 @click.group()
 def profile() -> None:
-    """Keep the settings of several clusters under names, and choose one.
+    """Store the settings of several clusters under names, and choose one of them.
 
-    A command uses the profile of --profile (or ONCELOG_PROFILE), otherwise the current profile, for each of
-    --bootstrap-server, --command-config and --registry that it was not given. The file is
-    ~/.config/oncelog/profiles.yaml (XDG_CONFIG_HOME, ONCELOG_PROFILES).
+    A command takes each of --bootstrap-server, --command-config and --registry that is not given from the profile of
+    --profile (or ONCELOG_PROFILE), otherwise from the current profile. The file is ~/.config/oncelog/profiles.yaml
+    (XDG_CONFIG_HOME, ONCELOG_PROFILES).
 
     \b
       oncelog profile set staging -b kafka-1:9092,kafka-2:9092 --registry http://registry:8081
@@ -33,8 +33,9 @@ def profile() -> None:
 @profile.command(name="list")
 @output_option
 def list_(output: str | None) -> None:
-    """List the profiles. Plain output: name, whether it is the current one, bootstrap servers, command config,
-    registry without a password."""
+    """List the profiles. Plain output: name, whether it is the current profile, bootstrap servers, command config,
+    registry without a password.
+    """
     from oncelog.serialization.errors import shown_url
 
     known = read_profiles()
@@ -62,7 +63,8 @@ def list_(output: str | None) -> None:
 )
 @click.option("--registry", metavar="URL", help="The schema registry of the cluster.")
 def set_(name: str, bootstrap: str, command_config: Path | None, registry: str | None) -> None:
-    """Keep a profile, in place of an earlier one of its name. The first one becomes the current one."""
+    """Store a profile, and replace an earlier profile of the same name. The first profile becomes the current
+    profile."""
     from oncelog.config import ClientConfig, load
     from oncelog.errors import ConfigError
 
@@ -92,7 +94,7 @@ def use(name: str) -> None:
 @profile.command()
 @click.argument("name")
 def remove(name: str) -> None:
-    """Remove a profile. After the current profile is removed, no profile is current."""
+    """Remove a profile. If the removed profile was the current profile, there is no current profile afterwards."""
     known = read_profiles()
     known.named(name)
     del known.profiles[name]

@@ -7,7 +7,8 @@ The file is profiles.yaml in ~/.config/oncelog (XDG_CONFIG_HOME, ONCELOG_PROFILE
       staging: {bootstrap_servers: "kafka-1:9092,kafka-2:9092", command_config: /etc/oncelog/client.properties,
                 registry: "http://registry:8081"}
 
-Which value counts: an option of the command, --profile NAME, an environment variable, the current profile, the default.
+The value is taken from the first of these that has it: an option of the command, --profile NAME, an environment
+variable, the current profile, the default.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ MAX_FILE_BYTES: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """How to reach one cluster. None: not said."""
+    """How to reach one cluster; None means that the profile has no such setting."""
 
     bootstrap_servers: str
     command_config: str | None = None
@@ -38,13 +39,13 @@ class Profile:
 
 @dataclass(slots=True)
 class Profiles:
-    """The content of the file. `current`: the profile of commands that name none."""
+    """The content of the file. `current` is the profile of commands that name none."""
 
     current: str | None = None
     profiles: dict[str, Profile] = field(default_factory=dict)
 
     def named(self, name: str) -> Profile:
-        """Raises UsageError that suggests the nearest name."""
+        """Return the profile with this name. Raises UsageError, which suggests the nearest name."""
         if name not in self.profiles:
             near = get_close_matches(name, self.profiles, n=1)
             hint = f"did you mean {near[0]!r}?" if near else "`oncelog profile list` shows all"
@@ -61,7 +62,9 @@ def profiles_path() -> Path:
 
 
 def read_profiles() -> Profiles:
-    """Return the content of the file; nothing if there is none. Raises UsageError for a file that cannot be used."""
+    """Return the content of the file; empty profiles if there is no file. Raises UsageError for a file that cannot be
+    used.
+    """
     path = profiles_path()
     if not path.exists():
         return Profiles()
@@ -76,7 +79,7 @@ def read_profiles() -> Profiles:
 
 
 def write_profiles(profiles: Profiles) -> None:
-    """Replace the file, so that a crash leaves the old one or the new one. Raises OSError."""
+    """Replace the file atomically: a crash leaves either the old file or the new file. Raises OSError."""
     import yaml
 
     path = profiles_path()
@@ -94,7 +97,7 @@ def write_profiles(profiles: Profiles) -> None:
 
 
 def choose_profile(context: click.Context, _: click.Parameter, name: str | None) -> None:
-    """The callback of --profile, which click calls before those of other options."""
+    """Handle --profile as a callback of click, which click calls before the callbacks of other options."""
     if name is not None:
         context.meta[CHOSEN] = read_profiles().named(name), True
     elif CHOSEN not in context.meta and profiles_path().exists():
@@ -104,8 +107,9 @@ def choose_profile(context: click.Context, _: click.Parameter, name: str | None)
 
 
 def of_profile(context: click.Context, option: str, value: Any, setting: str) -> Any:
-    """Return the value of an option: that of the profile, if the option is not given, or given by its environment
-    variable while --profile names the profile."""
+    """Return the value of an option. The profile's value is used if the option was not given, or if --profile was given
+    and the option came from an environment variable.
+    """
     profile, is_named = context.meta.get(CHOSEN, (None, False))
     if profile is None:
         return value
@@ -119,7 +123,7 @@ def of_profile(context: click.Context, option: str, value: Any, setting: str) ->
 
 
 def _parsed(document: Any) -> Profiles:
-    """Raises ValueError, TypeError."""
+    """Parse the content of the file. Raises ValueError, TypeError."""
     if document is None:
         return Profiles()
     if not isinstance(document, dict) or not isinstance(document.get("profiles") or {}, dict):

@@ -1,4 +1,4 @@
-"""`oncelog quotas`: how much users, client ids and addresses may do."""
+"""`oncelog quotas`: shows and changes the quotas of users, client ids and addresses."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def entity_options(function: F) -> F:
-    """The options that select the entity."""
+    """Add the options that select the entity."""
     options = (
         click.option("--user", metavar="NAME", help="A user: the name that follows User: in ACLs."),
         click.option("--user-default", is_flag=True, help="Each user without a quota of its own."),
@@ -50,7 +50,7 @@ def _entity(
     ip: str | None,
     ip_default: bool,
 ) -> QuotaEntity:
-    """Raises click.UsageError."""
+    """Return the entity that the options name. Raises click.UsageError."""
     from oncelog_protocol.quotas import DEFAULT, QuotaEntity
 
     def part(option: str, name: str | None, is_default: bool) -> Name:
@@ -80,7 +80,7 @@ def quotas() -> None:
 @click.option("--strict", is_flag=True, help="Only entities with exactly the named parts.")
 @output_option
 def list_(bootstrap: str, strict: bool, output: str | None, **named: Any) -> None:
-    """Show the quotas that are set: all, or those of entities that match the options."""
+    """Show the quotas that are set: all quotas, or the quotas of entities that match the options."""
     entity = _entity(**named)
 
     async def command() -> list[tuple[str, str, str, str, float]]:
@@ -114,7 +114,7 @@ def list_(bootstrap: str, strict: bool, output: str | None, **named: Any) -> Non
     "--connection-creation-rate", type=click.FloatRange(min=0, min_open=True), help="Of an address, a second."
 )
 def set_(bootstrap: str, **options: Any) -> None:
-    """Set quotas; quotas that are not named are not changed.
+    """Set quotas; other quotas keep their values.
 
     `oncelog quotas set --user alice --client-id reports --consumer-byte-rate 1000000`
     """
@@ -129,7 +129,7 @@ def set_(bootstrap: str, **options: Any) -> None:
 @entity_options
 @click.argument("names", metavar="[QUOTA]...", nargs=-1, type=click.Choice(tuple(KEYS)))
 def remove(bootstrap: str, names: Sequence[str], **named: Any) -> None:
-    """Remove these quotas of an entity, or all. The next less specific quota applies then.
+    """Remove the named quotas of an entity, or all its quotas. The next less specific quota then applies.
 
     `oncelog quotas remove --user alice consumer-byte-rate`
     """

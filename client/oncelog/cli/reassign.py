@@ -1,4 +1,4 @@
-"""`oncelog reassign`: let other brokers hold partitions (KIP-455)."""
+"""`oncelog reassign`: moves partitions to other brokers (KIP-455)."""
 
 from __future__ import annotations
 
@@ -24,15 +24,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 HEARSAY_SECONDS: Final = 3.0
-"""Seconds for which partitions that are neither at their target nor moving are queried again, since the broker's answer
-may be outdated."""
+"""Seconds during which partitions that are neither at their target nor moving are queried again, because a broker's
+response may be outdated.
+"""
 COLUMNS: Final = tuple(map(Column.headed, ("Topic", "Partition", "State", "Replicas", "Target", "In sync")))
 DONE, MOVING, OTHER = "done", "moving", "elsewhere"
-"""States of a partition of a plan: at its target; moving there; neither."""
+"""States of a partition in a plan: at its target (DONE), moving to its target (MOVING), or neither (OTHER)."""
 
 
 def broker_ids(text: str) -> tuple[int, ...]:
-    """`1,2,3`. Raises ValueError."""
+    """Parse broker ids in the form `1,2,3`. Raises ValueError."""
     try:
         return tuple(dict.fromkeys(int(node) for node in text.split(",")))
     except ValueError as error:
@@ -47,10 +48,10 @@ throttle_option: Final = click.option(
 
 @click.group()
 def reassign() -> None:
-    """Move partitions to other brokers, and show the progress of moves.
+    """Move partitions to other brokers, and show their progress.
 
     PLAN is a file in the format of kafka-reassign-partitions, or - for standard input: {"version": 1, "partitions":
-    [{"topic": "orders", "partition": 0, "replicas": [3, 1]}]}. `generate` makes one.
+    [{"topic": "orders", "partition": 0, "replicas": [3, 1]}]}. `oncelog reassign generate` prints a plan.
     """
 
 
@@ -75,7 +76,7 @@ def generate(
     disable_rack_aware: bool,
     current: str | None,
 ) -> None:
-    """Print a plan that spreads the TOPICs evenly over brokers, in different racks, and moves little."""
+    """Print a plan that spreads the TOPICs evenly over brokers in different racks and moves few replicas."""
     names = [*topics, *(_parsed(topics_from_json, topics_file) if topics_file else ())]
     if bool(names) is everything:
         raise click.UsageError("which topics? Name them, use --topics-file, or --all")
@@ -119,10 +120,11 @@ def execute(
     no_wait: bool,
     disallow_replication_factor_change: bool,
 ) -> None:
-    """Move partitions as the PLAN says, and wait until they have arrived.
+    """Move partitions as the PLAN says, and wait until the moves are done.
 
-    If interrupted, check the progress with `verify`, or cancel with `cancel`. A throttle is removed in the end. The
-    exit code is 1 if another client has cancelled some reassignments, or moved partitions elsewhere.
+    If the command is interrupted, check the progress with `verify`, or cancel the moves with `cancel`. The throttle is
+    removed at the end. The exit code is 1 if another client has cancelled some reassignments, or moved partitions
+    elsewhere.
     """
     plan = _parsed(from_json, plan_file)
 
@@ -158,7 +160,7 @@ def execute(
 @bootstrap_option
 @output_option
 def list_(bootstrap: str, output: str | None) -> None:
-    """List the partitions that are on their way. Plain output: as `verify`."""
+    """List the partitions that are being moved. Plain output has the columns of `verify`."""
 
     async def command() -> list[tuple[object, ...]]:
         from oncelog.admin import Admin
@@ -176,10 +178,10 @@ def list_(bootstrap: str, output: str | None) -> None:
 @output_option
 @throttle_option
 def verify(plan_file: IO[str], bootstrap: str, output: str | None, preserve_throttle: bool) -> None:
-    """Show how far the partitions of the PLAN are, and take the throttle back when all have arrived.
+    """Show the progress of the partitions in the PLAN, and remove the throttle when all moves are done.
 
-    Ends with 1 if some have not. Plain output has a line for each: topic, partition, state (done, moving, elsewhere),
-    replicas, target, replicas in sync.
+    The exit code is 1 if some moves are not done. Plain output has a line for each partition: topic, partition, state
+    (done, moving, elsewhere), replicas, target, replicas in sync.
     """
     plan = _parsed(from_json, plan_file)
 
@@ -203,7 +205,7 @@ def verify(plan_file: IO[str], bootstrap: str, output: str | None, preserve_thro
 @click.option("--all", "everything", is_flag=True, help="All ongoing reassignments, instead of a PLAN.")
 @throttle_option
 def cancel(plan_file: IO[str] | None, bootstrap: str, everything: bool, preserve_throttle: bool) -> None:
-    """Cancel the ongoing reassignments of the PLAN: partitions stay on their previous brokers."""
+    """Cancel the ongoing reassignments in the PLAN: the partitions stay on their previous brokers."""
     if (plan_file is None) is not everything:
         raise click.UsageError("either a PLAN or --all")
     plan = None if plan_file is None else _parsed(from_json, plan_file)
@@ -223,7 +225,7 @@ def cancel(plan_file: IO[str] | None, bootstrap: str, everything: bool, preserve
 
 
 def _parsed(parse: Callable[[str], T], file: IO[str]) -> T:
-    """The parsed file. Raises UsageError."""
+    """Return the parsed file. Raises UsageError."""
     try:
         return parse(file.read())
     except ValueError as error:
@@ -235,7 +237,7 @@ def _topics(partitions: Iterable[TopicPartition]) -> set[str]:
 
 
 async def _assignment_of(admin: Admin, topics: Iterable[str]) -> Assignment:
-    """The replicas of these topics, or the replicas before an ongoing reassignment."""
+    """Return the replicas of the partitions of these topics; for an ongoing reassignment, the replicas before it."""
     from oncelog.cluster import TopicPartition
 
     described = await admin.describe_topics(topics)
@@ -252,7 +254,7 @@ async def _assignment_of(admin: Admin, topics: Iterable[str]) -> Assignment:
 async def _rows(
     admin: Admin, targets: Mapping[TopicPartition, Sequence[int]], moving: Mapping[TopicPartition, Reassignment]
 ) -> list[tuple[object, ...]]:
-    """The rows of the table, with COLUMNS."""
+    """Return the rows of the table for COLUMNS."""
     described = await admin.describe_topics(_topics(targets)) if targets else {}
     rows: list[tuple[object, ...]] = []
     for each, target in sorted(targets.items()):
@@ -264,7 +266,9 @@ async def _rows(
 
 
 async def _settled_rows(admin: Admin, plan: Mapping[TopicPartition, Sequence[int]]) -> list[tuple[object, ...]]:
-    """Rows for COLUMNS. Brokers may learn of the end of a reassignment a little later than the controller."""
+    """Return the rows for COLUMNS. Repeats the query for HEARSAY_SECONDS, because brokers may learn of the end of a
+    reassignment later than the controller.
+    """
     looks = int(HEARSAY_SECONDS / POLL_SECONDS)
     while True:
         rows = await _rows(admin, plan, await admin.list_partition_reassignments(plan))

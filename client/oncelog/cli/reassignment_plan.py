@@ -1,10 +1,9 @@
-"""Where `oncelog reassign` sends partitions: plans as JSON, in the form of kafka-reassign-partitions, and how one is
-made. Pure.
+"""Builds and parses the plans of `oncelog reassign`, which are JSON in the format of kafka-reassign-partitions. Pure.
 
     {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [3, 1]}]}
 
-A plan moves as little as can be: a replica stays where it is, unless its broker is to hold none, or has more than its
-share.
+A plan moves as few replicas as possible: a replica stays where it is unless its broker shall hold none, or has more
+than its share.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ VERSION: Final = 1
 
 
 def to_json(plan: Mapping[TopicPartition, Sequence[int]]) -> str:
-    """The plan as a document on one line, sorted."""
+    """Return the plan as a document on one line, sorted."""
     partitions = [
         {"topic": partition.topic, "partition": partition.partition, "replicas": list(replicas)}
         for partition, replicas in sorted(plan.items())
@@ -32,8 +31,8 @@ def to_json(plan: Mapping[TopicPartition, Sequence[int]]) -> str:
 
 
 def from_json(text: str) -> Assignment:
-    """Parse a plan of ours or of kafka-reassign-partitions (`log_dirs` is allowed if it requests no directory). Raises
-    ValueError."""
+    """Parse a plan of oncelog or of kafka-reassign-partitions (`log_dirs` is allowed if it requests no directory).
+    Raises ValueError."""
     try:
         document = json.loads(text)
     except ValueError as error:
@@ -67,7 +66,9 @@ def _entry(entry: Any) -> tuple[TopicPartition, tuple[int, ...]]:
 
 
 def topics_from_json(text: str) -> list[str]:
-    """The names in a document as `--topics-to-move-json-file` of kafka-reassign-partitions. Raises ValueError."""
+    """Return the topic names in a document in the format of kafka-reassign-partitions' `--topics-to-move-json-file`.
+    Raises ValueError.
+    """
     try:
         document = json.loads(text)
         return [str(topic["topic"]) for topic in document["topics"]]
@@ -78,12 +79,12 @@ def topics_from_json(text: str) -> list[str]:
 def spread(
     current: Mapping[TopicPartition, Sequence[int]], brokers: Mapping[int, str | None], replication_factor: int = 0
 ) -> Assignment:
-    """Distribute the partitions over these brokers (id -> rack), with their present number of replicas or
+    """Distribute the partitions over these brokers (id -> rack); a partition keeps its number of replicas, or gets
     `replication_factor`.
 
-    Each broker gets as many replicas as any other, or one more, and leads its share, as far as racks allow: if all
-    brokers have a rack, the replicas of a partition are spread over as many racks as possible. Raises ValueError if
-    there are fewer brokers than replicas.
+    The numbers of replicas of any two brokers differ by at most one, and each broker leads its share, as far as racks
+    allow. If all brokers have a rack, the replicas of a partition are spread over as many racks as possible. Raises
+    ValueError if there are fewer brokers than replicas.
     """
     placing = _Placing(brokers)
     ordered = sorted(current)
@@ -104,7 +105,7 @@ def spread(
 
 
 class _Placing:
-    """The replicas per broker so far, and the racks."""
+    """Replicas per broker so far, and the rack of each broker."""
 
     def __init__(self, brokers: Mapping[int, str | None]) -> None:
         known = all(rack is not None for rack in brokers.values())
@@ -112,7 +113,7 @@ class _Placing:
         self._held: Counter[int] = Counter(dict.fromkeys(brokers, 0))
 
     def keep(self, replicas: Sequence[int], wanted: int, share: int) -> list[int]:
-        """The replicas to keep: in different racks first, on brokers below their share."""
+        """Return the replicas to keep: replicas on brokers below their share, with different racks preferred."""
         kept: list[int] = []
         number_of_racks = len(set(self._racks.values()))
         for node in replicas:
@@ -120,13 +121,13 @@ class _Placing:
                 continue
             racks = {self._racks[other] for other in kept}
             if self._racks[node] in racks and wanted - len(kept) <= min(wanted, number_of_racks) - len(racks):
-                continue  # the others are needed for racks without a replica
+                continue  # the remaining replicas are needed in racks without a replica
             kept.append(node)
             self._held[node] += 1
         return kept
 
     def fill(self, replicas: list[int], wanted: int) -> None:
-        """Add missing replicas: in an unused rack, on the broker with the fewest."""
+        """Add missing replicas, preferably in an unused rack, on the broker with the fewest replicas."""
         while len(replicas) < wanted:
             racks = {self._racks[node] for node in replicas}
             node = min(
@@ -137,7 +138,7 @@ class _Placing:
             self._held[node] += 1
 
     def even_out(self, placed: Mapping[TopicPartition, list[int]]) -> None:
-        """Move replicas from the fullest brokers, as long as that helps."""
+        """Move replicas away from the brokers with the most replicas, as long as a move helps."""
         has_moved = True
         while has_moved:
             has_moved = False
@@ -152,14 +153,15 @@ class _Placing:
                     has_moved = True
 
     def _fits(self, replicas: Sequence[int], leaving: int, coming: int) -> bool:
-        """Whether the partition still lies in as many racks."""
+        """Return whether the partition spans no fewer racks after the move."""
         racks = {self._racks[node] for node in replicas}
         after = {self._racks[coming], *(self._racks[node] for node in replicas if node != leaving)}
         return len(after) >= len(racks)
 
     def with_leaders(self, placed: Mapping[TopicPartition, list[int]]) -> Assignment:
-        """Put the preferred leader of each partition first: a broker below its share of leaders, in the present
-        order."""
+        """Put the preferred leader of each partition first: the first replica whose broker is below its share of
+        leaders.
+        """
         share = -(-len(placed) // max(1, len(self._racks)))
         led: Counter[int] = Counter()
         plan: Assignment = {}

@@ -1,7 +1,7 @@
 """The throttle of `oncelog reassign`, set before partitions move and removed afterwards.
 
-Like kafka-reassign-partitions (KIP-73): sets a rate on each broker that sends or receives, and on each topic the list
-of throttled replicas. In-sync replicas are not throttled.
+Like kafka-reassign-partitions (KIP-73), it sets a rate on each broker that sends or receives, and on each topic the
+list of throttled replicas. In-sync replicas are not throttled.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FOLLOWER_REPLICAS: Final = "follower.replication.throttled.replicas"
 
 
 async def set_throttle(admin: Admin, moves: Moves, bytes_per_second: int) -> None:
-    """Limit these moves to this many bytes per second on each broker. Raises KafkaError."""
+    """Limit these moves to `bytes_per_second` on each broker. Raises KafkaError."""
     from oncelog.admin import AlterConfig, ConfigResource
 
     leaders: dict[str, list[str]] = {}
@@ -46,8 +46,9 @@ async def set_throttle(admin: Admin, moves: Moves, bytes_per_second: int) -> Non
 
 
 async def clear_throttle(admin: Admin, topics: Iterable[str]) -> None:
-    """Remove the throttle from these topics, and from all live brokers. Raises KafkaError. Does not check first whether
-    one exists: a broker might not know it yet."""
+    """Remove the throttle from these topics, and from all live brokers. Raises KafkaError. The function does not check
+    first whether a throttle exists, because a broker might not know the throttle yet.
+    """
     from oncelog.admin import AlterConfig, AlterOperation, ConfigResource
 
     keys = {ConfigResource.topic(topic): (LEADER_REPLICAS, FOLLOWER_REPLICAS) for topic in topics}
@@ -62,14 +63,14 @@ async def clear_throttle(admin: Admin, topics: Iterable[str]) -> None:
 
 
 async def take_throttle_back(admin: Admin, topics: Iterable[str]) -> None:
-    """Remove the throttle of these topics, unless partitions are still moving with it. Raises KafkaError."""
+    """Remove the throttle of these topics, unless some of their partitions are still moving. Raises KafkaError."""
     topics = set(topics)
     if topics and not await admin.list_partition_reassignments():
         await clear_throttle(admin, topics)
 
 
 async def throttled_topics(admin: Admin, topics: Iterable[str]) -> set[str]:
-    """The topics that have a throttle, as an interrupted command leaves it behind. Raises KafkaError."""
+    """Return the topics that have a throttle, for example because a command was interrupted. Raises KafkaError."""
     from oncelog.admin import ConfigResource
 
     resources = [ConfigResource.topic(topic) for topic in topics]

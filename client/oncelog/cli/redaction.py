@@ -1,7 +1,7 @@
-"""Takes secrets out of text before it goes into a support bundle. Pure.
+"""Removes secrets from text before the text is written to a support bundle. Pure.
 
-The brokers hide the values of password keys themselves. Beside them, known secrets are replaced wherever they stand,
-and what looks like a secret: passwords and tokens after their names, credentials in addresses, private keys.
+Brokers themselves hide the values of password keys. In addition, known secrets are replaced wherever they occur, and so
+is text that looks like a secret: passwords and tokens after their names, credentials in addresses, private keys.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 
 HIDDEN: Final = "[hidden]"
 SHORTEST_SECRET: Final = 4
-"""A known secret of fewer characters is replaced only after its name: it may be part of any word."""
+"""A known secret with fewer characters is replaced only after its name, because it may be part of any word."""
 SECRET_WORDS: Final = (
     "password",
     "passwd",
@@ -30,10 +30,10 @@ SECRET_WORDS: Final = (
     "account.key",
     "auth.key",
 )
-"""Parts of names of settings whose values are secrets. Each `.` stands for `_` and `-`, too."""
+"""Parts of the names of settings whose values are secrets. Each `.` also matches `_` and `-`."""
 
-# A log or an answer of a server may hold any text: what stands before the mark of a secret (`=`, `://`) is bounded, so
-# that the time is proportional to the text's length.
+# A log or a response may contain any text, so the patterns bound the length of the text before the mark of a secret
+# (`=`, `://`); the time is then proportional to the length of the text.
 _WORD: Final = f"(?:{'|'.join(SECRET_WORDS).replace('.', '[._-]?')})"
 _SECRET_NAME: Final = re.compile(_WORD, re.IGNORECASE)
 _JAAS: Final = re.compile(r"(?P<start>LoginModule\s+\w+)\s[^;]*;?", re.IGNORECASE)
@@ -51,12 +51,12 @@ _KEY_BLOCK: Final = re.compile(
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a setting of this name has a secret as its value."""
+    """Return whether the value of a setting with this name is a secret."""
     return _SECRET_NAME.search(name) is not None
 
 
 def redacted(text: str, secrets: Iterable[str] = ()) -> str:
-    """The text with HIDDEN in the place of these secrets, and of what looks like one."""
+    """Return the text with HIDDEN in the place of these secrets, and of text that looks like a secret."""
     for secret in sorted({each for each in secrets if len(each) >= SHORTEST_SECRET}, key=len, reverse=True):
         text = text.replace(secret, HIDDEN)
     text = _KEY_BLOCK.sub(HIDDEN, text)
@@ -67,7 +67,8 @@ def redacted(text: str, secrets: Iterable[str] = ()) -> str:
 
 
 def redacted_document(value: Any, secrets: Collection[str] = ()) -> Any:
-    """The document with the same in its texts, keys included; the value of a secret setting is HIDDEN as a whole."""
+    """Return the document with its texts and keys redacted; the entire value of a secret setting is replaced by
+    HIDDEN."""
     if isinstance(value, str):
         return redacted(value, secrets)
     if isinstance(value, Mapping):
@@ -81,5 +82,5 @@ def redacted_document(value: Any, secrets: Collection[str] = ()) -> Any:
 
 
 def secrets_of(settings: Mapping[str, Any]) -> list[str]:
-    """The secrets among the settings of a client."""
+    """Return the secret values in the settings of a client."""
     return [value for name, value in settings.items() if isinstance(value, str) and is_secret_name(name)]

@@ -1,7 +1,8 @@
-"""The target offsets of `oncelog groups reset`: computes an offset per partition from the options, and writes them to a
-file and reads them back. Pure.
+"""The new offsets of `oncelog groups reset`: computes an offset per partition from the options, writes the offsets to a
+file, and reads them from a file. Pure.
 
-The file is CSV, a line per partition: topic,partition,offset. `--to-file` writes it and `--from-file` reads it.
+The file is CSV with a line per partition: topic,partition,offset. `--to-file` writes the file, and `--from-file` reads
+it.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from oncelog.cluster import TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The offsets of a partition: [beginning, end)."""
+    """The offset range of a partition: [beginning, end)."""
 
     beginning: int
     end: int
@@ -26,7 +27,7 @@ class Bounds:
 def shifted(
     committed: Mapping[TopicPartition, int], by: int, bounds: Mapping[TopicPartition, Bounds]
 ) -> dict[TopicPartition, int]:
-    """Each committed offset shifted by `by` records, within the partition's bounds."""
+    """Return each committed offset shifted by `by` records, but within the partition's bounds."""
     return {
         partition: min(max(offset + by, bounds[partition].beginning), bounds[partition].end)
         for partition, offset in committed.items()
@@ -35,7 +36,7 @@ def shifted(
 
 
 def to_csv(plan: Mapping[TopicPartition, int]) -> str:
-    """The plan as the text of a file, sorted."""
+    """Return the plan as the text of a file, sorted by partition."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     for (topic, index), offset in sorted(plan.items()):
@@ -44,7 +45,7 @@ def to_csv(plan: Mapping[TopicPartition, int]) -> str:
 
 
 def from_csv(lines: Iterable[str]) -> dict[TopicPartition, int]:
-    """Parse the lines of a file. Raises ValueError with the invalid line."""
+    """Parse the lines of a CSV file. Raises ValueError, whose message has the invalid line."""
     plan: dict[TopicPartition, int] = {}
     for number, row in enumerate(csv.reader(lines), 1):
         if not row:

@@ -1,9 +1,9 @@
-"""Runs a command: errors become one line and an exit code, never a traceback for errors that a user can cause.
+"""Runs a command: errors become one line and an exit code; an error that a user can cause never shows a traceback.
 
-0    done
-1    the broker cannot be reached, refused something, or a file is corrupt: `oncelog: why` on standard error
+0    success
+1    the broker cannot be reached or refused a request, or a file is corrupt; standard error shows `oncelog: why`
 2    wrong usage (click's own code)
-130  Ctrl-C; 141  whoever read our output went away: what a shell shows for SIGINT and SIGPIPE
+130  Ctrl-C, which a shell shows for SIGINT; 141  the reader of standard output ended (SIGPIPE)
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _PLACE: Final = re.compile(r"(\S+:\d+): ")
 NONE_REACHED: Final = "no broker can be reached: "
 ADVERTISED: Final = "Is that broker running, and can it be reached from here? (its advertised.listeners)"
 _LOOKUP_ERRNO: Final = re.compile(r"\[Errno -\d+\] ")
-"""Name resolution has error numbers of its own; the message already contains their text."""
+"""Name resolution has its own error numbers, and the message already contains their text."""
 
 
 class Failure(click.ClickException):
@@ -61,15 +61,16 @@ def run(command: Callable[[], Coroutine[Any, Any, T]], bootstrap: str) -> T:
         raise Failure(describe(error, bootstrap)) from error
     except BrokenPipeError:
         raise silenced() from None
-    except OSError as error:  # the network's are KafkaErrors
+    except OSError as error:  # errors of the network are KafkaErrors
         raise Failure(reason_of(error)) from error
     except KeyboardInterrupt:
         raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 def describe(error: KafkaError, bootstrap: str) -> str:
-    """The error message: Kafka's name for the error and the message; without a connection, the address and the
-    remedy."""
+    """Return the error message: Kafka's name for the error and the message; without a connection, the address and the
+    remedy.
+    """
     from oncelog.errors import ConnectionFailed, PartialFailure
 
     if isinstance(error, ConnectionFailed):
@@ -77,12 +78,12 @@ def describe(error: KafkaError, bootstrap: str) -> str:
     if isinstance(error, PartialFailure):
         return visible("; ".join(f"{code.name}: {message}" for code, message in error.reasons()))
     if str(error) == error.message:
-        return visible(error.message)  # no broker was asked, so the code would say nothing
+        return visible(error.message)  # no broker was queried, so an error code would mean nothing
     return visible(f"{error.code.name}: {error.message}")
 
 
 def _addresses(bootstrap: str) -> list[str]:
-    """The attempted addresses, with their ports; the text itself if it contains none ("the cluster")."""
+    """Return the attempted addresses, with their ports; the text itself if it contains none ("the cluster")."""
     from oncelog.config import ClientConfig, load
     from oncelog.errors import ConfigError
 
@@ -95,7 +96,9 @@ def _addresses(bootstrap: str) -> list[str]:
 
 
 def _unreachable(message: str, bootstrap: list[str]) -> str:
-    """The message of a ConnectionFailed, and the address: a bootstrap server, or a broker that the cluster named."""
+    """Return the message of a ConnectionFailed, and the address: a bootstrap server, or a broker that the cluster
+    named.
+    """
     where = ",".join(bootstrap)
     told = message.removeprefix(NONE_REACHED)
     place = _PLACE.match(told)
@@ -110,14 +113,16 @@ def _unreachable(message: str, bootstrap: list[str]) -> str:
 
 
 def _reason(message: str, where: str) -> str:
-    """The system's error text if the message has its number: asyncio says only "Connect call failed"."""
+    """Return the system's error text if the message contains the error number, because asyncio says only "Connect call
+    failed".
+    """
     numbers = dict.fromkeys(int(number) for number in _ERRNO.findall(message))
     words = ", ".join(os.strerror(number).lower() for number in numbers)
     return words or _LOOKUP_ERRNO.sub("", message).removeprefix(f"{where}: ")
 
 
 def _advice(why: str) -> str:
-    """The remedy for a reason."""
+    """Return the remedy for a reason of failure."""
     if "no connection within" in why or "closed" in why or "Error" in why or "protocol" in why:
         return "Is a broker running there, and does security.protocol (--command-config) fit its listener?"
     if "not known" in why or "resolved" in why:
@@ -126,10 +131,11 @@ def _advice(why: str) -> str:
 
 
 def silenced() -> click.exceptions.Exit:
-    """Ends a command whose output is no longer read. The buffer of standard output is discarded, otherwise Python would
-    complain at exit."""
+    """Return the exception that ends a command whose output is no longer read. The buffer of standard output is
+    discarded, because otherwise Python would complain at exit.
+    """
     try:
         discard(sys.stdout.fileno())
     except (OSError, ValueError):
-        pass  # not a real file: one of a test
+        pass  # not a real file, as in a test
     return click.exceptions.Exit(BROKEN_PIPE)

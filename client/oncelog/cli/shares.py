@@ -52,11 +52,11 @@ def list_(bootstrap: str, output: str | None) -> None:
 @bootstrap_option
 @output_option
 def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> None:
-    """Show how far share groups are, and their members.
+    """Show the progress and the members of share groups.
 
-    All records below the start offset are finished. The lag is the number of records that are not finished: records
-    that were never delivered, that a member has acquired, or that a member has released. Plain output has a line for
-    each partition: group, state, topic, partition, start offset, lag.
+    All records below the start offset are done. The lag counts the records that are not done yet: records that were
+    never delivered, and records that a member is processing or has released. Plain output has a line for each
+    partition: group, state, topic, partition, start offset, lag.
     """
 
     async def command() -> list[tuple[DescribedShareGroup, dict[TopicPartition, ShareOffset]]]:
@@ -127,10 +127,10 @@ def _as_json(group: DescribedShareGroup, offsets: dict[TopicPartition, ShareOffs
 def reset(
     group_id: str, bootstrap: str, output: str | None, topics: tuple[Target, ...], target: str, execute: bool
 ) -> None:
-    """Reset the start offsets of partitions of GROUP, which must have no members.
+    """Restart partitions of GROUP, which must have no members, at a new offset.
 
-    Records after the new offset are delivered again, also accepted records. The positions are those of `oncelog consume
-    --from`. Plain output: topic, partition, start offset, new offset.
+    Records after the new offset are delivered again, even if they were accepted. Positions are written as in `oncelog
+    consume --from`. Plain output: topic, partition, start offset, new offset.
     """
     position = _position(target)
 
@@ -169,7 +169,7 @@ def _position(target: str) -> Position:
 @bootstrap_option
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def delete_offsets(group_id: str, topics: tuple[str, ...], bootstrap: str, yes: bool) -> None:
-    """Forget how far GROUP, which must have no members, is in topics."""
+    """Delete the progress of GROUP, which must have no members, in topics."""
     _ask(f"Forget how far {group_id} is in {', '.join(topics)}?", yes=yes)
 
     async def command() -> None:
@@ -187,14 +187,14 @@ def delete_offsets(group_id: str, topics: tuple[str, ...], bootstrap: str, yes: 
 @bootstrap_option
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def delete(group_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
-    """Delete share groups without members, and all that is known of how far they are."""
+    """Delete share groups without members, and all their progress."""
     _ask(f"Delete {', '.join(group_ids)} and how far they are?", yes=yes)
 
     async def command() -> None:
         from oncelog.admin import Admin
 
         async with Admin(bootstrap, **connection_settings()) as admin:
-            await admin.shares.describe(group_ids)  # raises for a group of another protocol
+            await admin.shares.describe(group_ids)  # raises an error for a group of another protocol
             await admin.groups.delete(group_ids)
 
     run(command, bootstrap)
@@ -202,7 +202,7 @@ def delete(group_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
 
 
 def _ask(question: str, *, yes: bool) -> None:
-    """Raises Failure unless the user agrees."""
+    """Ask the user; raises Failure unless the user agrees."""
     if yes:
         return
     if not sys.stdin.isatty():

@@ -1,8 +1,9 @@
-"""Reads a file, pipe or terminal in chunks without blocking the event loop, and without a thread.
+"""Reads a file, pipe or terminal in chunks, without blocking the event loop and without a thread.
 
-A thread in read() cannot be cancelled: Ctrl-C would hang until the next line. A non-blocking descriptor would be so for
-every process that shares it, such as the shell on the terminal. So wait until data is available and then read once,
-which does not block. A regular file is always readable, and cannot be watched.
+A thread in read() cannot be cancelled, so Ctrl-C would hang until the next line. A descriptor that is set to
+non-blocking becomes non-blocking for every process that shares it, such as the shell on the terminal. Therefore the
+reader waits until data is available and then reads once, which does not block. A regular file is always readable, and
+the event loop cannot watch it.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ async def chunks(descriptor: int) -> AsyncIterator[bytes]:
 
 
 async def _readable(descriptor: int) -> bool:
-    """Wait until `descriptor` is readable; False if its kind always is."""
+    """Wait until `descriptor` is readable; return False if the loop cannot watch it because it is always readable."""
     loop = asyncio.get_running_loop()
     readable = asyncio.Event()
     try:
         loop.add_reader(descriptor, readable.set)
-    except PermissionError:  # epoll's answer for a regular file or /dev/null
+    except PermissionError:  # epoll rejects a regular file or /dev/null
         return False
     try:
         await readable.wait()

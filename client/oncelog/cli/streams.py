@@ -1,8 +1,8 @@
-"""Handles standard streams that are closed, or on a full disk.
+"""Handles standard streams that are closed or whose disk is full.
 
-The next opened file or socket would get the number of a closed stream, and printed text would go there. So the number
-is occupied first by a descriptor on which reading, or writing, fails: only a command that needs the stream gets an
-error.
+The next opened file or socket would get the number of a closed stream, and printed text would be written there.
+Therefore the number is first occupied by a descriptor on which reading, or writing, fails, so only a command that needs
+the stream gets an error.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ FAILED: Final = 1
 
 @contextmanager
 def whole_streams() -> Iterator[None]:
-    """Wraps a command. A failure to write standard output becomes one line on standard error, and exit code 1."""
+    """Context manager that wraps a command. A failure to write standard output becomes one line on standard error and
+    exit code 1.
+    """
     _fill_gaps()
     code: object = None
     try:
         try:
             yield
-        except SystemExit as end:  # how every command of click ends
+        except SystemExit as end:  # every command of click ends this way
             code = end.code
         sys.stdout.flush()
     except OSError as error:
@@ -40,7 +42,7 @@ def whole_streams() -> Iterator[None]:
 
 
 def reason_of(error: OSError) -> str:
-    """The text for an error that no command has handled: of the file that it names, else of standard output."""
+    """Return the text for an error that no command has handled; it names the file of the error, or standard output."""
     if error.filename is not None:
         return f"{error.filename}: {error.strerror or error}"
     return f"cannot write to standard output: {error.strerror or error}"
@@ -63,14 +65,15 @@ def _flush_errors() -> None:
 
 
 def discard(descriptor: int) -> None:
-    """Discard the buffer, otherwise Python would complain at exit."""
+    """Discard the buffer, because otherwise Python would complain at exit."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, descriptor)
     os.close(null)
 
 
 def _fill_gaps() -> None:
-    # Reading from a descriptor opened for writing fails, and the reverse.
+    # Reading from a descriptor that is opened for writing fails, and so does writing to a descriptor opened for
+    # reading.
     if sys.stdin is None:
         sys.stdin = _stream(STDIN, os.O_WRONLY, "r")
     if sys.stdout is None:

@@ -1,4 +1,4 @@
-"""`oncelog support bundle`: the state of a cluster in one archive, for whoever is asked for help."""
+"""`oncelog support bundle`: writes the state of a cluster to one archive, for people who help with the cluster."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from oncelog.admin.resources import ConfigEntry
 
 DEFAULT_LINES: Final = 2000
-"""Lines of the end of each log."""
+"""Number of lines that are read from the end of each log."""
 MAX_GROUPS: Final = 200
-"""Groups that are described; all are listed."""
+"""Maximum number of groups that are described; all groups are listed."""
 PART_SECONDS: Final = 90.0
-"""How long one part may take. A part that fails has its reason in its place."""
+"""Timeout in seconds of one part. For a part that fails, the archive contains the reason."""
 JOURNAL_SECONDS: Final = 60
 
 README: Final = """\
@@ -58,7 +58,7 @@ through it before you send it on.
 
 @click.group()
 def support() -> None:
-    """Collect the information that somebody needs to help with a cluster."""
+    """Gather the data that somebody who helps with a cluster needs."""
 
 
 @support.command()
@@ -78,9 +78,8 @@ def support() -> None:
 def bundle(file: Path | None, bootstrap: str, logs: tuple[Path, ...], units: tuple[str, ...], lines: int) -> None:
     """Write one archive: settings without secrets, states, metrics, findings of `doctor`, and the ends of logs.
 
-    A part that cannot be read is in the archive with the reason. Secrets are hidden: values of password settings,
-    passwords of --command-config wherever they occur, and all text that looks like a password, a token or a private
-    key.
+    For a part that cannot be read, the archive contains the reason. Secrets are hidden: values of password settings,
+    all passwords of --command-config, and text that looks like a password, a token or a private key.
 
     `oncelog support bundle --log cluster-data/broker-1.log`, or `--journal oncelog` under systemd.
     """
@@ -123,7 +122,7 @@ def _client(bootstrap: str, settings: dict[str, Any]) -> dict[str, object]:
 
 
 def _journal(unit: str, lines: int) -> str:
-    """The last lines of a systemd unit, or why they cannot be had."""
+    """Return the last lines of a systemd unit, or the reason why they cannot be read."""
     journalctl = shutil.which("journalctl")
     if journalctl is None:
         return "there is no journalctl here\n"
@@ -136,7 +135,7 @@ def _journal(unit: str, lines: int) -> str:
 
 
 async def _read_into(archive: SupportArchive, bootstrap: str, failed: list[str]) -> None:
-    """Read the parts of the cluster one after another, so that one that fails does not take the others along."""
+    """Read the parts of the cluster one after another; a part that fails does not affect the other parts."""
     from oncelog.admin import Admin
     from oncelog.errors import KafkaError
 

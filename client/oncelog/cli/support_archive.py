@@ -14,17 +14,18 @@ from typing import Any, Final, Self
 from oncelog.cli.redaction import redacted, redacted_document
 
 MAX_LOG_BYTES: Final = 8 * 1024 * 1024
-"""At most this much of the end of a log file is read."""
+"""Maximum number of bytes that are read from the end of a log file."""
 
 
 class SupportArchive:
-    """`with` writes the archive beside its path and renames it at the end, so that there is never half of one.
+    """A context manager that writes the archive to a temporary file beside its path and renames the file at the end, so
+    that a partial archive never has the final name.
 
-    The file is readable for its owner only.
+    Only the owner can read the file.
     """
 
     def __init__(self, path: Path, secrets: Iterable[str], now_s: int) -> None:
-        """`now_s` is the time of the members. Raises OSError."""
+        """`now_s` is the modification time of the files in the archive, in seconds since the epoch. Raises OSError."""
         self.path = path
         self.names: list[str] = []
         self._root = path.name.removesuffix(".tar.gz")
@@ -53,7 +54,7 @@ class SupportArchive:
         self._add(name, redacted(text, self._secrets))
 
     def add_document(self, name: str, value: Any) -> None:
-        """Add a value as JSON, redacted; what JSON does not know is added as text."""
+        """Add a value as JSON, redacted; values that JSON does not support are added as text."""
         plain = json.loads(json.dumps(value, default=str))
         self._add(name, json.dumps(redacted_document(plain, self._secrets), indent=2, ensure_ascii=False) + "\n")
 
@@ -66,7 +67,7 @@ class SupportArchive:
 
 
 def last_lines(path: Path, lines: int) -> str:
-    """The last lines of a log file, of its last MAX_LOG_BYTES at most. Raises OSError."""
+    """Return the last lines of a log file, from at most its last MAX_LOG_BYTES. Raises OSError."""
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - MAX_LOG_BYTES))

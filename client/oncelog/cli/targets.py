@@ -1,4 +1,4 @@
-"""Arguments that name partitions: `TOPIC` for all of a topic, `TOPIC:PARTITION` for one."""
+"""Arguments that name partitions: `TOPIC` for all partitions of a topic, `TOPIC:PARTITION` for one partition."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Target = tuple[str, int | None]
 
 
 def parse_target(text: str) -> Target:
-    """`topic` or `topic:partition`. Raises ValueError."""
+    """Parse `topic` or `topic:partition`. Raises ValueError."""
     topic, separator, partition = text.rpartition(":")
     if not separator:
         return text, None
@@ -31,7 +31,7 @@ TARGET: Final = parsed("TOPIC[:PARTITION]", parse_target)
 
 
 def parse_partition(text: str) -> tuple[str, int]:
-    """`topic:partition`. Raises ValueError."""
+    """Parse `topic:partition`. Raises ValueError."""
     topic, partition = parse_target(text)
     if partition is None:
         raise ValueError(f"{text!r} names no partition: TOPIC:PARTITION is needed")
@@ -42,8 +42,8 @@ PARTITION: Final = parsed("TOPIC:PARTITION", parse_partition)
 
 
 async def check_brokers(admin: Admin, broker_ids: Iterable[int]) -> None:
-    """Raises UsageError if one of the ids is not a broker of the cluster, KafkaError. Checked before a request to a
-    broker, since a client waits for a missing one: it may be starting."""
+    """Raises UsageError if one of the ids is not a broker of the cluster. Commands call this function before they
+    send a request to a broker, because a client waits for a missing broker, which might be starting."""
     wanted = set(broker_ids)
     if not wanted:
         return
@@ -54,8 +54,10 @@ async def check_brokers(admin: Admin, broker_ids: Iterable[int]) -> None:
 
 
 async def partitions_of(admin: Admin, targets: Iterable[Target]) -> list[TopicPartition]:
-    """The partitions that the arguments name, without duplicates. Raises KafkaError for an unknown topic, UsageError
-    for an unknown partition. Uses an admin client, which does not wait for a topic to appear."""
+    """Return the partitions that the arguments name, without duplicates. Raises KafkaError for an unknown topic, and
+    UsageError for an unknown partition. The function uses an admin client, because an admin client does not wait for a
+    topic to appear.
+    """
     from oncelog.cluster import TopicPartition
 
     wanted = list(dict.fromkeys(targets))

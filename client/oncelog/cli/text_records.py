@@ -1,6 +1,7 @@
-"""Records as lines of text: the default input of `produce` and output of `consume`. Pure, on bytes.
+"""Records as lines of text: the default input of `produce` and output of `consume`. The functions are pure and work on
+bytes.
 
-A line is cut at the byte 10 and nowhere else, nothing is decoded, so any bytes but a newline pass through unchanged.
+A line ends only at the byte 10 and nothing is decoded, so all bytes except the newline pass through unchanged.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from oncelog.cli.offsets import format_timestamp
 Headers = Sequence[tuple[str, bytes | None]]
 
 MAX_LINE_BYTES: Final = 100 * 1024 * 1024
-"""No broker accepts a request above this (socket.request.max.bytes): input without a newline shall not fill memory."""
+"""Maximum bytes of a line: no broker accepts a larger request (socket.request.max.bytes), and input without a newline
+must not fill the memory.
+"""
 
 _ESCAPE: Final = re.compile(r"\\(x[0-9a-fA-F]{2}|.?)", re.DOTALL)
 _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
@@ -24,8 +27,10 @@ _ESCAPES: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "\\": "\\"}
 
 @dataclass(slots=True)
 class InputRecord:
-    """A record to produce. `key` and `value` are bytes or None; JSON where their format takes it, before
-    `value_codecs` has encoded them. `timestamp_ms` None: now. `partition` None: the partitioner chooses."""
+    """A record to produce. `key` and `value` are bytes or None. If their format accepts JSON, they are JSON values
+    until `value_codecs` has encoded them. `timestamp_ms` None means the current time. `partition` None means that the
+    partitioner chooses.
+    """
 
     key: Any
     value: Any
@@ -60,13 +65,13 @@ class OutputRecord(Protocol):
 
 
 class Lines:
-    """Cuts a stream of chunks into lines; holds at most one unfinished line."""
+    """Cuts a stream of chunks into lines; stores at most one unfinished line."""
 
     def __init__(self) -> None:
         self._rest = bytearray()
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that `chunk` completes, without their newlines. Raises ValueError if a line is too long."""
+        """Return the lines that `chunk` completes, without their newlines. Raises ValueError if a line is too long."""
         *lines, rest = chunk.split(b"\n")
         if lines:
             lines[0] = bytes(self._rest) + lines[0]
@@ -78,13 +83,13 @@ class Lines:
         return lines
 
     def finish(self) -> list[bytes]:
-        """The last line if the input did not end in a newline."""
+        """Return the last line if the input did not end with a newline."""
         return [bytes(self._rest)] if self._rest else []
 
 
 def parse_line(line: bytes, *, key_separator: bytes | None, null_value: bytes | None) -> InputRecord:
-    """Parse one line: key and value if it contains the separator (split at the first one), otherwise only a value.
-    Raises ValueError if the separator is missing from the line."""
+    """Parse one line: key and value if the line contains the separator (split at the first separator), otherwise
+    only a value. Raises ValueError if the separator is missing from the line."""
     key: bytes | None = None
     value: bytes | None = line
     if key_separator is not None:
@@ -95,7 +100,7 @@ def parse_line(line: bytes, *, key_separator: bytes | None, null_value: bytes | 
 
 
 def parse_header(text: str) -> tuple[str, bytes]:
-    """`name=value`. Raises ValueError."""
+    """Parse a header in the form `name=value`. Raises ValueError."""
     name, separator, value = text.partition("=")
     if not separator:
         raise ValueError(f"a header is NAME=VALUE, not {text!r}")
@@ -103,7 +108,9 @@ def parse_header(text: str) -> tuple[str, bytes]:
 
 
 def escaped_bytes(text: str) -> bytes:
-    r"""The bytes that an option with the escapes \n \t \r \0 \\ \xHH means. Raises ValueError for another escape."""
+    r"""Return the bytes that an option with the escapes \n \t \r \0 \\ \xHH means. Raises ValueError for another
+    escape.
+    """
     parts: list[bytes] = []
     position = 0
     for match in _ESCAPE.finditer(text):
@@ -121,12 +128,12 @@ def escaped_bytes(text: str) -> bytes:
 
 
 def unescaped(data: bytes) -> str:
-    """`data` for a message: as text if it is text."""
+    """Return `data` for use in a message: as text if it is valid text."""
     return data.decode(errors="backslashreplace")
 
 
 def shortened(line: bytes, limit: int = 60) -> str:
-    """The beginning of `line` for a message."""
+    """Return the beginning of `line` for a message."""
     return repr(unescaped(line[:limit])) + ("..." if len(line) > limit else "")
 
 
@@ -136,15 +143,16 @@ Renderer = Callable[[OutputRecord], bytes]
 class Template:
     """Turns records into bytes by a template such as `{timestamp} {key}={value}`; keys and values pass unchanged.
 
-    Fields: topic, partition, offset, timestamp (ISO, UTC), timestamp_ms, key, value, headers (`a=1,b=2`). `{{` is a
-    brace. Nothing is added, not even a newline. `shows` turns the bytes of keys and headers into printable bytes: on a
-    terminal `visible_bytes`; elsewhere they are not changed, like values always.
+    The fields are topic, partition, offset, timestamp (ISO, UTC), timestamp_ms, key, value, headers (`a=1,b=2`). `{{`
+    produces a brace. The template is the entire output; not even a newline is added. `shows` turns the bytes of keys
+    and headers into printable bytes. On a terminal `shows` is `visible_bytes`; elsewhere it returns the bytes
+    unchanged. Values are never changed.
     """
 
     FIELDS: Final = ("topic", "partition", "offset", "timestamp", "timestamp_ms", "key", "value", "headers")
 
     def __init__(self, template: str, null_value: bytes, shows: Callable[[bytes], bytes] = bytes) -> None:
-        """Raises ValueError for a field that does not exist, or unbalanced braces."""
+        """Raises ValueError for a field that does not exist, and for unbalanced braces."""
         self._null = null_value
         self._shows = shows
         self._parts: list[bytes | Renderer] = []
@@ -185,7 +193,9 @@ class Template:
 
 
 def line_template(*, timestamps: bool, offsets: bool, headers: bool, key_separator: str | None) -> str:
-    """The template for the flags of `consume`: the requested columns, each followed by a tab, then key and value."""
+    """Return the template for the flags of `consume`: the requested columns, each followed by a tab, and then the key
+    and the value.
+    """
     columns = [
         *(["{timestamp}"] if timestamps else []),
         *(["{topic}:{partition}:{offset}"] if offsets else []),

@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from rich.console import Group, RenderableType
 
 MOST_ROWS: Final = 12
-"""Rows of each table; the most important first."""
+"""Maximum number of rows of each table; the most important rows come first."""
 SHORT: Final = 30
-"""Characters of a list of partitions."""
+"""Maximum number of characters of a list of partitions."""
 
 Row = tuple[object, ...]
 Table = tuple[str, tuple[str, ...], list[Row]]
-"""Title, headings, rows."""
+"""The title, the headings and the rows of a table."""
 
 
 class Form(NamedTuple):
-    """How figures are written."""
+    """Functions that format figures."""
 
     rate: Callable[[float | None], str]
     """Formats records per second."""
@@ -57,8 +57,8 @@ class Form(NamedTuple):
 def top(bootstrap: str, output: str | None, interval: float, once: bool) -> None:
     """Show the activity of a cluster, until Ctrl-C.
 
-    It is an admin client, so it works with Apache Kafka, too, as far as Kafka reports the values. Plain output has a
-    line for each row of each table, which starts with the table's name; times are in seconds.
+    The command is an admin client, so it also works with Apache Kafka, as far as Kafka reports the values. Plain output
+    has a line for each row of each table, which starts with the table's name; times are in seconds.
     """
     if once or output is not None or not sys.stdout.isatty():
         before, now = run(lambda: _look_twice(bootstrap, interval), bootstrap)
@@ -91,7 +91,7 @@ async def _follow(bootstrap: str, interval: float) -> None:
                 await asyncio.sleep(interval)
                 try:
                     before, now = now, await look(admin)
-                except KafkaError as error:  # brokers may come back
+                except KafkaError as error:  # brokers may become available again
                     now.missing["cluster"] = describe(error, bootstrap)
                 live.update(drawn(now, rates(before, now)), refresh=True)
 
@@ -129,13 +129,13 @@ def as_json(now: Snapshot, measured: Rates) -> dict[str, Any]:
 
 
 def busiest(measured: Rates) -> list[tuple[str, float]]:
-    """The topics to which something was written, the busiest first."""
+    """Return the topics to which something was written, the busiest first."""
     busy = [(topic, rate) for topic, rate in measured.by_topic.items() if rate > 0]
     return sorted(busy, key=lambda each: (-each[1], each[0]))
 
 
 def tables(now: Snapshot, measured: Rates, form: Form) -> list[Table]:
-    """The tables, in this order."""
+    """Return the tables in the order in which they are shown."""
     brokers: list[Row] = [
         (
             row.node_id,
@@ -173,7 +173,7 @@ def tables(now: Snapshot, measured: Rates, form: Form) -> list[Table]:
 
 
 def drawn(now: Snapshot, measured: Rates) -> Group:
-    """The tables that have rows, below a summary line; no text in them is interpreted as markup."""
+    """Return the tables that have rows, below a summary line; markup in the texts is not interpreted."""
     from rich.console import Group
     from rich.text import Text
 
@@ -209,7 +209,7 @@ def per_second(rate: float | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Format for people: 0.3 s, 12 s, 3 min 20 s, 2 h 5 min."""
+    """Format a duration for people: 0.3 s, 12 s, 3 min 20 s, 2 h 5 min."""
     if seconds is None:
         return "-"
     if seconds < 9.95:
@@ -223,7 +223,7 @@ def duration(seconds: float | None) -> str:
 
 
 def plain_number(number: float | None) -> str:
-    """Format for programs: one decimal, no thousands separator."""
+    """Format a number for programs: one decimal, no thousands separator."""
     return "-" if number is None else f"{number:.1f}"
 
 

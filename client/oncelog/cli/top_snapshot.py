@@ -1,4 +1,6 @@
-"""The data of `oncelog top`: a snapshot of a cluster by an admin client, and the rates between two. No drawing."""
+"""The data of `oncelog top`: a snapshot of a cluster, read by an admin client, and the rates between two snapshots. No
+drawing.
+"""
 
 from __future__ import annotations
 
@@ -18,17 +20,21 @@ T = TypeVar("T")
 Partition = tuple[str, int]
 
 MAX_GROUPS: Final = 50
-"""The lag of at most this many groups is queried in one snapshot: each costs requests to its coordinator."""
+"""Maximum number of groups whose lag is queried in one snapshot; each group costs requests to its coordinator."""
 MAX_TRANSACTIONS: Final = 50
-"""The age of at most this many open transactions is queried."""
+"""Maximum number of open transactions whose age is queried in one snapshot."""
 PART_SECONDS: Final = 5.0
-"""Seconds for topics, offsets, groups or transactions each: a loading coordinator must not delay a snapshot."""
+"""Timeout in seconds for each of topics, offsets, groups and transactions, so that a loading coordinator does not delay
+a snapshot.
+"""
 ONGOING: Final = "Ongoing"
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """A broker, with its led and hosted partitions; `out_of_sync` counts hosted ones."""
+    """A broker with the numbers of partitions that it leads and hosts; `out_of_sync` is the number of hosted partitions
+    that are out of sync.
+    """
 
     node_id: int
     address: str
@@ -40,7 +46,7 @@ class BrokerRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupRow:
-    """A group; `lag` is None if unknown."""
+    """A consumer group; `lag` is None if unknown."""
 
     group_id: str
     state: str
@@ -50,7 +56,7 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class TransactionRow:
-    """An open transaction; its start is None if unknown."""
+    """An open transaction; its start time is None if unknown."""
 
     transactional_id: str
     producer_id: int
@@ -72,7 +78,7 @@ class PartitionRow:
 
 @dataclass(slots=True)
 class Snapshot:
-    """A cluster at one moment. `missing` says which parts are unavailable, and why."""
+    """The state of a cluster at one moment. `missing` says which parts are unavailable, and why."""
 
     at: float
     """Monotonic seconds."""
@@ -89,7 +95,7 @@ class Snapshot:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Records per second between two snapshots; empty with only one."""
+    """Records per second between two snapshots; empty if there is only one snapshot."""
 
     by_topic: Mapping[str, float]
     by_broker: Mapping[int, float]
@@ -100,7 +106,9 @@ class Rates:
 
 
 def rates(before: Snapshot | None, now: Snapshot) -> Rates:
-    """The rates from the log ends. A partition with a truncated log, or of a re-created topic, counts as idle."""
+    """Return the rates, which are computed from the log end offsets. A partition whose log was truncated, or whose
+    topic was re-created, counts as idle.
+    """
     if before is None or now.at <= before.at:
         return Rates({}, {})
     by_topic: dict[str, float] = {}
@@ -115,7 +123,9 @@ def rates(before: Snapshot | None, now: Snapshot) -> Rates:
 
 
 async def look(admin: Admin) -> Snapshot:
-    """Raises KafkaError if the cluster cannot be reached; parts that are unavailable or forbidden are `missing`."""
+    """Take a snapshot. Raises KafkaError if the cluster cannot be reached; parts that are unavailable or forbidden are
+    listed in `missing`.
+    """
     found = Snapshot(monotonic())
     cluster = await admin.describe_cluster()
     found.cluster_id = cluster.cluster_id
@@ -158,7 +168,7 @@ def _see_partitions(found: Snapshot, topics: Iterable[Topic]) -> None:
 
 
 def broker_rows(cluster: Any, topics: Iterable[Topic]) -> list[BrokerRow]:
-    """A row for each live broker, and each that should be."""
+    """Return a row for each live broker, and for each broker that should hold replicas."""
     leads: dict[int, int] = {}
     replicas: dict[int, int] = {}
     behind: dict[int, int] = {}
@@ -212,7 +222,9 @@ async def _see_groups(found: Snapshot, admin: Admin) -> None:
 
 
 def lag_of(committed: Mapping[Any, int], ends: Mapping[Partition, int]) -> int | None:
-    """Records behind the committed offsets; None if none of the committed partitions exists any more."""
+    """Return the number of records after the committed offsets; None if none of the committed partitions exists any
+    more.
+    """
     known = [max(0, ends[where] - offset) for where, offset in committed.items() if where in ends]
     return sum(known) if known else None
 

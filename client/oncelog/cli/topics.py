@@ -129,9 +129,9 @@ def alter(
     configs: tuple[tuple[str, str], ...],
     deleted: tuple[str, ...],
 ) -> None:
-    """Change settings of the topic NAME, or give it more partitions.
+    """Change settings of the topic NAME, or increase its number of partitions.
 
-    Settings are changed first: if one is refused, the partitions stay as they are.
+    Settings are changed first: if a setting is refused, the number of partitions stays unchanged.
     """
     if partitions is None and not configs and not deleted:
         raise click.UsageError("nothing to alter: --partitions, --config or --delete-config is needed")
@@ -179,7 +179,7 @@ def delete(names: tuple[str, ...], bootstrap: str, yes: bool) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Description:
-    """A topic for display: `partitions` has a row for each, see PARTITION_COLUMNS."""
+    """A topic for display; `partitions` has a row of PARTITION_COLUMNS for each partition."""
 
     name: str
     topic_id: str
@@ -204,7 +204,7 @@ class _Description:
 
 
 async def _describe(admin: Admin, names: Sequence[str]) -> list[_Description]:
-    """Raises KafkaError."""
+    """Describe topics for display. Raises KafkaError."""
     from oncelog.admin.resources import ConfigResource
     from oncelog.cluster import NO_NODE, TopicPartition
     from oncelog.metadata.list_offsets import EARLIEST_TIMESTAMP, LATEST_TIMESTAMP
@@ -213,7 +213,7 @@ async def _describe(admin: Admin, names: Sequence[str]) -> list[_Description]:
         return []
     known = await admin.describe_topics(names)
     configs = await admin.describe_configs([ConfigResource.topic(name) for name in known])
-    # A partition without a leader has no offsets; a query would wait for one.
+    # A partition without a leader has no offsets, and a query would wait for a leader.
     led = [
         TopicPartition(topic.name, partition.index)
         for topic in known.values()

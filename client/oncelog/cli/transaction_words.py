@@ -21,7 +21,7 @@ UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000),
 
 
 def fact_lines(facts: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """A line for each thing to know."""
+    """Yield a line for each fact."""
     return (f"  {label:{LABEL_WIDTH}} {what}" for label, what in facts)
 
 
@@ -33,7 +33,7 @@ def headline(explained: Explanation, pinned_by: OpenTransaction) -> str:
 
 
 def pinned_facts(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> Iterator[tuple[str, str]]:
-    """Facts about the blocking transaction: (label, text)."""
+    """Yield the facts about the transaction that blocks readers, as (label, text)."""
     yield "Held back", f"{count(explained.held_back, 'offset')}, up to the end at {explained.high_watermark}"
     yield from transaction_facts(explained, pinned_by, now_ms)
     if explained.later:
@@ -42,7 +42,7 @@ def pinned_facts(explained: Explanation, pinned_by: OpenTransaction, now_ms: int
 
 
 def transaction_facts(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> Iterator[tuple[str, str]]:
-    """The facts about a transaction: (label, text)."""
+    """Yield the facts about a transaction: (label, text)."""
     yield "Open since", _since(explained, pinned_by, now_ms)
     yield "Producer", f"id {pinned_by.producer.producer_id}, epoch {pinned_by.producer.producer_epoch}"
     held = pinned_by.held
@@ -59,7 +59,7 @@ def transaction_facts(explained: Explanation, pinned_by: OpenTransaction, now_ms
 
 
 def remedy(explained: Explanation, pinned_by: OpenTransaction) -> str:
-    """The actions that a user can take now."""
+    """Return the actions that the user can take now."""
     from oncelog.admin.hanging import PREPARED, Hang
 
     topic, index = explained.partition
@@ -88,7 +88,9 @@ def name_of(transaction: OpenTransaction) -> str:
 
 
 def _since(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> str:
-    """When it began, by its coordinator's clock or, without one, by the timestamp of its first record."""
+    """Return the time at which the transaction began, by its coordinator's clock, and the timestamp of its first
+    record.
+    """
     started_ms = pinned_by.held.start_time_ms if pinned_by.held is not None and pinned_by.is_held else None
     first_ms = explained.first_timestamp_ms
     first = None if first_ms is None or first_ms < 0 else f"its first record here is of {format_timestamp(first_ms)}"
@@ -137,7 +139,7 @@ def _why(explained: Explanation, pinned_by: OpenTransaction) -> str:
 
 
 def span(milliseconds: int) -> str:
-    """`3m 12s`: the two largest units."""
+    """Format a duration with its two largest units: `3m 12s`."""
     parts: list[str] = []
     left = max(0, milliseconds)
     for name, size in UNITS:

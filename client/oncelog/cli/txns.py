@@ -1,4 +1,4 @@
-"""`oncelog txns`: list and describe transactions, find hanging ones, end them (KIP-664)."""
+"""`oncelog txns`: lists and describes transactions, finds hanging transactions, and ends transactions (KIP-664)."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ HANGING_COLUMNS: Final = (
 def txns() -> None:
     """List and describe transactions, find hanging transactions, and end transactions.
 
-    `oncelog explain` says which transaction holds a partition back.
+    `oncelog explain` shows the transaction that holds back the readers of a partition.
     """
 
 
@@ -84,11 +84,11 @@ def list_(
 ) -> None:
     """List the transactional ids of all coordinators.
 
-    Open transactions (Ongoing) show how long they have been open, and their timeout: "none" for one that only its
-    application ends, by two-phase commit.
+    Open transactions (Ongoing) show the time since their start, and their timeout. The timeout "none" means that only
+    the application ends the transaction, by two-phase commit.
 
-    Plain output: transactional id, state, producer id, coordinator, duration (ms), timeout (ms) on each line; "-" for
-    the last two if no transaction is open or it may not be described.
+    Plain output has a line for each id: transactional id, state, producer id, coordinator, duration (ms), timeout (ms).
+    The last two are "-" if no transaction is open or the client may not describe it.
     """
 
     async def command() -> list[Row]:
@@ -140,7 +140,7 @@ def describe(transactional_ids: tuple[str, ...], bootstrap: str, output: str | N
     if chosen_format(output) != "table":
         show_rows(DESCRIBE_COLUMNS, rows, output)
         return
-    for transactional_id, *values in rows:  # too much for a line
+    for transactional_id, *values in rows:  # the list is too long for a line
         named = zip(DESCRIBE_COLUMNS[1:], values, strict=True)
         show_table(
             (DESCRIBE_COLUMNS[0].heading, transactional_id),
@@ -187,16 +187,17 @@ def describe_producers(targets: tuple[Target, ...], bootstrap: str, output: str 
 def find_hanging(
     targets: tuple[Target, ...], bootstrap: str, output: str | None, broker_id: int | None, min_age_minutes: int
 ) -> None:
-    """Find open transactions that no coordinator will end: in all partitions, or in the named ones.
+    """Find open transactions that no coordinator will end, in all partitions or in the named partitions.
 
-    They are unknown (no coordinator knows the producer id), not held (its coordinator has ended the transaction, or
-    does not know of this partition), overdue (open for longer than any timeout allows), or fenced (the log refuses the
-    marker of its coordinator). `oncelog txns abort` ends the first two kinds, `oncelog txns fence` the third; `oncelog
-    explain` shows the remedy for the last.
+    A hanging transaction is unknown (no coordinator knows the producer id), not held (its coordinator has ended the
+    transaction, or does not know of this partition), overdue (open for longer than any timeout allows), or fenced (the
+    log refuses the marker of its coordinator). `oncelog txns abort` ends transactions that are unknown or not held, and
+    `oncelog txns fence` those that are overdue; `oncelog explain` shows the remedy for fenced transactions.
 
     Plain output: topic, partition, start offset, producer id, producer epoch, coordinator epoch, timestamp of the last
-    record (ms), why it hangs, transactional id, its state, whether it is late: open for longer than
-    transaction.max.timeout.ms and five minutes, as Kafka's metric PartitionsWithLateTransactions counts.
+    record (ms), why the transaction hangs, transactional id, state of the id, whether the transaction is late. A
+    transaction is late if it has been open for five minutes longer than transaction.max.timeout.ms, as in Kafka's
+    metric PartitionsWithLateTransactions.
     """
 
     async def command() -> list[HangingTransaction]:
@@ -240,8 +241,8 @@ def abort(
 ) -> None:
     """Abort a hanging transaction in one partition.
 
-    Name it by its --start-offset, as `oncelog txns find-hanging` shows it. A transaction that does not hang is not
-    aborted: to abort it in one partition, while its coordinator may commit it in others, would make it inconsistent.
+    Name the transaction by its --start-offset, as `oncelog txns find-hanging` shows it. A transaction that does not
+    hang is not aborted, because its coordinator may still commit it in other partitions.
     """
     by_producer = (producer_id, producer_epoch, coordinator_epoch)
     if (start_offset is None) == (by_producer == (None, None, None)):
@@ -278,11 +279,11 @@ def abort(
 @bootstrap_option
 @click.option("--yes", "-y", is_flag=True, help="Do not ask about transactions without a timeout.")
 def fence(transactional_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
-    """Take transactional ids from their producers, and abort their open transactions, in all partitions.
+    """Fence the producers of transactional ids, and abort their open transactions in all partitions.
 
-    The producers fail with a fatal error at their next request; new producers with these ids can start immediately. An
-    open transaction without a timeout may be one that its application has decided to commit (two-phase commit): the
-    command asks for confirmation.
+    The fenced producers fail with a fatal error at their next request; new producers may start immediately. The
+    application may have decided to commit an open transaction without a timeout (two-phase commit), so the command asks
+    for confirmation.
     """
 
     async def command() -> None:
@@ -302,11 +303,12 @@ def fence(transactional_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None
 @bootstrap_option
 @click.option("--yes", "-y", is_flag=True, help="Do not ask.")
 def commit(transactional_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
-    """Commit the open transactions of transactional ids in the place of their producers, which are fenced.
+    """Commit the open transactions of transactional ids on behalf of their producers, which are fenced.
 
-    Only for an application that no longer exists after it has decided to commit, as its database shows (two-phase
-    commit): all records of the transaction on the brokers become visible, even if its producer had more to write. The
-    brokers need transaction.two.phase.commit.enable=true. `oncelog txns fence` aborts instead.
+    Use this only for an application that no longer exists but has decided to commit, as its database shows (two-phase
+    commit). All records of the transaction on the brokers become visible, even if its producer had more records to
+    write. The brokers need transaction.two.phase.commit.enable=true. `oncelog txns fence` aborts the transactions
+    instead.
     """
     named = ", ".join(transactional_ids)
     _ask(f"Commit the open transactions of {named}, whatever their applications have decided?", yes)
@@ -323,7 +325,7 @@ def commit(transactional_ids: tuple[str, ...], bootstrap: str, yes: bool) -> Non
 
 
 async def _ask_before_abort(admin: Admin, transactional_ids: Iterable[str]) -> None:
-    """Raises Failure if a transaction without a timeout is open and is not to be aborted."""
+    """Ask the user if a transaction without a timeout is open; raises Failure if the user does not want to abort it."""
     from oncelog.admin.hanging import ONGOING
 
     described = await _described(admin, transactional_ids)
@@ -334,7 +336,7 @@ async def _ask_before_abort(admin: Admin, transactional_ids: Iterable[str]) -> N
 
 
 def _ask(question: str, yes: bool) -> None:
-    """Raises Failure unless the answer is yes."""
+    """Ask the user; raises Failure unless the user agrees."""
     if yes:
         return
     if not sys.stdin.isatty():
@@ -344,7 +346,7 @@ def _ask(question: str, yes: bool) -> None:
 
 
 async def _described(admin: Admin, transactional_ids: Iterable[str]) -> Mapping[str, DescribedTransaction]:
-    """Return the transactions by id; ids that may not, or cannot, be described are omitted."""
+    """Return the transactions by id; ids that cannot be described, or that the client may not describe, are omitted."""
     from oncelog.errors import KafkaError, PartialFailure
 
     try:
@@ -362,7 +364,7 @@ def _age_and_timeout(transaction: DescribedTransaction | None, now_ms: int) -> t
 
 
 async def _check_hangs(admin: Admin, partition: TopicPartition, start_offset: int) -> None:
-    """Raises Failure if an open transaction begins there that its coordinator will end, or KafkaError."""
+    """Raises Failure if the open transaction that begins at `start_offset` will be ended by its coordinator."""
     if not await admin.transactions.may_be_aborted(partition, start_offset):
         raise Failure(
             f"the transaction at offset {start_offset} of {partition} is still its coordinator's to end: "

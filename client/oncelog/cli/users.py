@@ -1,4 +1,4 @@
-"""`oncelog users`: SCRAM users."""
+"""`oncelog users`: lists and changes SCRAM users."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ COLUMNS: Final = ("User", "Mechanism", "Iterations")
 def users() -> None:
     """Add, change, list and remove SCRAM users (SASL).
 
-    The broker's sasl.scram.first.users creates the first one; passwords are salted here and never sent.
+    The broker's setting sasl.scram.first.users creates the first user. Passwords are salted in this command and never
+    sent.
     """
 
 
@@ -88,7 +89,9 @@ def list_users(bootstrap: str, output: str | None) -> None:
 @bootstrap_option
 @click.argument("name")
 def remove(bootstrap: str, name: str) -> None:
-    """Remove a user with all its mechanisms. Its connections stay until the login ends."""
+    """Remove a user and the credentials of all its mechanisms. Open connections of the user remain until the login
+    expires.
+    """
 
     async def command() -> None:
         from oncelog.admin import Admin

@@ -1,6 +1,7 @@
-"""Keys and values of records to and from what a command prints and reads, in the formats that its options choose.
+"""Converts keys and values of records between bytes and the JSON that a command prints and reads, in the formats that
+its options choose.
 
-The form between is JSON (`serialization.json_values`), but for the format `bytes`, whose form is the bytes themselves.
+The intermediate form is JSON (`serialization.json_values`); for the format `bytes`, it is the bytes themselves.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ if TYPE_CHECKING:
     from oncelog.serialization import SchemaRegistry
 
 Read = Callable[[bytes, SerializationContext], Awaitable[Any]]
-"""Turns bytes into JSON. Raises SerializationError, SchemaRegistryError."""
+"""Decodes bytes to a JSON value. Raises SerializationError, SchemaRegistryError."""
 Write = Callable[[Any, SerializationContext], Awaitable[bytes | None]]
-"""Turns JSON into bytes. Raises SerializationError, SchemaRegistryError."""
+"""Encodes a JSON value as bytes. Raises SerializationError, SchemaRegistryError."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecord:
-    """A record to print: `key` and `value` as text, and as JSON where their format has it (`decoded`)."""
+    """A record to print: `key` and `value` as text, and in `decoded` as JSON if their format supports JSON."""
 
     topic: str
     partition: int
@@ -42,7 +43,9 @@ class DecodedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Decoder:
-    """Decodes records. `raw_if_invalid`: what cannot be decoded is passed as bytes, and `complain` is called."""
+    """Decodes records. With `raw_if_invalid`, a value that cannot be decoded is passed as bytes, and `complain` is
+    called.
+    """
 
     key: Read | None
     value: Read | None
@@ -50,7 +53,7 @@ class Decoder:
     complain: Callable[[str], None]
 
     async def record(self, record: OutputRecord) -> DecodedRecord:
-        """Raises SerializationError that names the record; SchemaRegistryError."""
+        """Decode the key and the value. Raises SerializationError, which names the record, and SchemaRegistryError."""
         texts: dict[str, bytes | None] = {"key": record.key, "value": record.value}
         decoded = {}
         for name, read in (("key", self.key), ("value", self.value)):
@@ -93,14 +96,18 @@ class Encoder:
 async def opened_decoder(
     formats: Formats, *, raw_if_invalid: bool, complain: Callable[[str], None]
 ) -> AsyncIterator[Decoder]:
-    """A decoder with its connections to the registry. Raises SerializationError for an unusable schema file."""
+    """Context manager: a decoder with its connections to the registry. Raises SerializationError for an unusable schema
+    file.
+    """
     async with _registry(formats) as registry:
         yield Decoder(_reader(formats.key, registry), _reader(formats.value, registry), raw_if_invalid, complain)
 
 
 @asynccontextmanager
 async def opened_encoder(formats: Formats, topic: str) -> AsyncIterator[Encoder]:
-    """An encoder with its connections to the registry. Raises SerializationError for an unusable schema file."""
+    """Context manager: an encoder with its connections to the registry. Raises SerializationError for an unusable
+    schema file.
+    """
     async with _registry(formats) as registry:
         yield Encoder(topic, _writer(formats.key, registry), _writer(formats.value, registry))
 
@@ -173,7 +180,9 @@ def _writer(form: Format, registry: SchemaRegistry | None) -> Write | None:
 
 
 def _writer_by_registry(form: Format, registry: SchemaRegistry) -> Write:
-    """By the latest schema of the subject, or by the schema in the file, which is registered."""
+    """Return a function that writes with the latest schema of the subject, or with the schema in the file, which is
+    registered.
+    """
     from oncelog import serialization
 
     schema = None if form.schema is None else serialization.schema_of_file(form.schema)
@@ -199,7 +208,7 @@ def _text(value: Any) -> bytes:
 
 
 def _json(value: Any) -> Any:
-    """Return the JSON in a line of text; a value of a JSON line is JSON already. Raises ValueError."""
+    """Return the JSON value of a line of text; the value of a JSON line is already a JSON value. Raises ValueError."""
     if not isinstance(value, bytes):
         return value
     try:

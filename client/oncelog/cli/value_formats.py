@@ -23,7 +23,7 @@ READ: Final = (*WRITTEN, REGISTRY)
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """The format of keys or of values, and where its schema is: in a registry, or in a file."""
+    """The format of keys or of values, and the location of its schema: a registry or a file."""
 
     name: str
     registry: str | None
@@ -32,7 +32,7 @@ class Format:
 
     @property
     def asks_registry(self) -> bool:
-        """Whether the id of a schema stands before each payload."""
+        """Whether the id of a schema precedes each payload."""
         return self.name == REGISTRY or (self.name in WITH_SCHEMA and self.registry is not None)
 
 
@@ -45,13 +45,14 @@ class Formats:
 
     @property
     def is_plain(self) -> bool:
-        """Whether keys and values pass as bytes."""
+        """Whether keys and values pass through as bytes."""
         return self.key.name == self.value.name == BYTES
 
 
 def format_options(choices: tuple[str, ...]) -> Callable[[F], F]:
-    """The options of a command, whose values `formats_of` takes: key_format, value_format, registry, key_schema,
-    value_schema, message."""
+    """Add the options of the formats, whose values `formats_of` accepts: key_format, value_format, registry,
+    key_schema, value_schema, message.
+    """
     schema_file = click.Path(exists=True, dir_okay=False, path_type=Path)
     options = [
         click.option("--value", "value_format", type=click.Choice(choices), default=BYTES, help="Default: bytes."),
@@ -85,7 +86,7 @@ def formats_of(
     value_schema: Path | None,
     message: str | None,
 ) -> Formats:
-    """Return what the options say together. Raises UsageError."""
+    """Return the formats that the options describe together. Raises UsageError."""
     for name, form, schema in (("key", key_format, key_schema), ("value", value_format, value_schema)):
         if schema is not None and form not in WITH_SCHEMA:
             raise click.UsageError(f"--{name}-schema is for --{name} {', '.join(WITH_SCHEMA)}")

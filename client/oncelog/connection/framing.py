@@ -1,8 +1,8 @@
-"""Splits a stream into frames: int32 size, then that many bytes.
+"""Splits a stream into frames: an int32 size, followed by as many bytes.
 
-Bytes are received in place: small frames pass through a scratch buffer and are copied out of it; a large one gets its
-own buffer as soon as its size is known, and its other bytes are received without a copy. So a frame never shares memory
-with later data, and record data may be used as slices of it.
+Bytes are received in place. Small frames pass through a scratch buffer and are copied out of it. A large frame gets its
+own buffer as soon as its size is known, and its remaining bytes are received without a copy. A frame therefore never
+shares memory with later data, and record data may be used as slices of the frame.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ SCRATCH_BYTES: Final = 64 * 1024
 
 
 class FrameTooLarge(ValueError):
-    """The size before a frame is negative or beyond the limit: the peer does not speak our protocol."""
+    """The size before a frame is negative or above the limit: the peer does not speak the Kafka protocol."""
 
 
 class FrameReader:
-    """`get_buffer` returns where to receive, `received` takes the number of bytes and returns completed frames.
+    """`get_buffer` returns the buffer to receive into; `received` accepts the number of received bytes and returns
+    completed frames.
 
-    Invariant: either a large frame is being filled (`_frame`), or the unread bytes, less than a frame, are at the start
-    of the scratch buffer (`_held` is their number).
+    Invariant: either a large frame is being filled (`_frame`), or the unread bytes, fewer than a frame, are at the
+    start of the scratch buffer (`_held` is their number).
     """
 
     __slots__ = ("_filled", "_frame", "_held", "_max_frame_bytes", "_scratch")
@@ -35,13 +36,15 @@ class FrameReader:
         self._filled = 0
 
     def get_buffer(self) -> memoryview:
-        """Room for at least one byte."""
+        """Return a buffer with room for at least one byte."""
         if self._frame is not None:
             return self._frame[self._filled :]
         return self._scratch[self._held :]
 
     def received(self, size: int) -> list[memoryview]:
-        """`size` bytes were written to the buffer. Raises FrameTooLarge, after which the stream is lost."""
+        """Process `size` bytes that were written to the buffer; return the completed frames. Raises FrameTooLarge,
+        after which the stream is unusable.
+        """
         frame = self._frame
         if frame is not None:
             self._filled += size

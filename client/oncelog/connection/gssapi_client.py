@@ -1,6 +1,6 @@
-"""The client's side of SASL GSSAPI (RFC 4752), that is Kerberos, by the library gssapi (the extra `gssapi`).
+"""The client's side of SASL GSSAPI (RFC 4752), which is Kerberos, with the library gssapi (the extra `gssapi`).
 
-The library takes its ticket from where Kerberos has it: the credential cache of `kinit`, or the keytab that
+The library reads its ticket from the usual places of Kerberos: the credential cache of `kinit`, or the keytab that
 KRB5_CLIENT_KTNAME names.
 """
 
@@ -12,19 +12,22 @@ from oncelog.errors import AuthenticationFailed, ConfigError
 from oncelog_protocol.errors import ErrorCode
 
 NO_LAYER: Final = 1
-"""The bit of "no security layer": requests are neither signed nor encrypted by Kerberos. TLS does that."""
+"""The bit for "no security layer": Kerberos neither signs nor encrypts requests. TLS encrypts the connection instead.
+"""
 OFFER_BYTES: Final = 4
-"""The broker's offer: a byte of layers, and three of the largest message."""
+"""Size of the broker's offer: one byte with the supported layers, and three bytes with the largest message size."""
 
 
 class GssapiClient:
-    """One exchange: tokens until the context is established, then the choice of no security layer.
+    """One exchange: tokens are exchanged until the context is established, then the client chooses "no security layer".
 
-    `answer` asks the ticket server for a ticket, which may block: call it in a thread.
+    `answer` requests a ticket from the ticket server, which may block, so call it in a thread.
     """
 
     def __init__(self, host: str, service: str) -> None:
-        """`service` and `host` are the broker's principal, service/host. Raises ConfigError without the library."""
+        """`service` and `host` form the broker's principal, service/host. Raises ConfigError if the library is not
+        installed.
+        """
         try:
             import gssapi
         except ImportError as error:

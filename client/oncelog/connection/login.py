@@ -1,4 +1,4 @@
-"""SaslHandshake and SaslAuthenticate, one after the other, as often as the mechanism wants."""
+"""Logs in with SaslHandshake and then SaslAuthenticate, which is repeated as often as the mechanism requires."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from oncelog_protocol.schema import Request
 
 
 class Ask(Protocol):
-    """Sends a request before the ones that are held back, and waits for its response."""
+    """Sends a request before the requests that are held back, and waits for its response."""
 
     async def __call__(self, request: Request[Any], version: int) -> Any: ...
 
 
 async def log_in(ask: Ask, versions: VersionTable, login: SaslLogin, host: str) -> int:
-    """Log in to the broker at `host`. Returns for how many milliseconds the login holds; 0: without end. Raises
-    KafkaError, AuthenticationFailed among them."""
+    """Log in to the broker at `host`. Returns the lifetime of the login in milliseconds; 0 means unlimited. Raises
+    KafkaError, including AuthenticationFailed.
+    """
     handshake = await ask(SaslHandshakeRequest(mechanism=login.mechanism), versions.choose(SaslHandshakeRequest))
     if handshake.error_code != ErrorCode.NONE:
         raise error_for(

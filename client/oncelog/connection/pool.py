@@ -1,4 +1,4 @@
-"""One connection per broker, opened when needed and reopened after a loss, with a back-off."""
+"""One connection per broker, opened when needed and reopened with a backoff after a loss."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S: Final = 1.0
 HANGING_S: Final = 2.0
-"""A broker whose response is overdue by this many seconds, four times the usual wait of a Fetch, may hang."""
+"""A broker may hang if its response is overdue by this many seconds, which is four times the usual wait of a Fetch."""
 MAX_ASKED_AT_ONCE: Final = 3
-"""The most brokers that are asked the same question at a time, while earlier ones do not answer."""
+"""Maximum number of brokers to which the same request is sent in parallel, while earlier brokers do not respond."""
 
 
 class _Link:
-    """One address: its connection or connection attempt, its failures in a row, and the turn in which it was last
-    chosen by `ask_any`."""
+    """The state of one address: its connection or connection attempt, its number of consecutive failures, and the
+    number of the turn in which `ask_any` last chose it.
+    """
 
     __slots__ = ("connecting", "connecting_since", "connection", "failures", "not_before", "turn")
 
@@ -50,7 +51,7 @@ class _Link:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the last connection attempt failed, one is under way, or the broker may hang."""
+        """Whether the last connection attempt failed, an attempt is in progress, or the broker may hang."""
         return self.failures > 0 or self.connecting is not None or self.is_hanging
 
     @property
@@ -59,7 +60,8 @@ class _Link:
 
 
 class ConnectionPool:
-    """Connections by node id. `cluster` has the addresses; until it is known the bootstrap servers are used."""
+    """Connections by node id. `cluster` has the addresses; until the cluster is known, the bootstrap servers are
+    used."""
 
     def __init__(self, config: ClientConfig, rng: random.Random | None = None) -> None:
         self._config = config
@@ -72,7 +74,7 @@ class ConnectionPool:
         self.cluster = Cluster()
 
     def ready(self, node_id: int) -> BrokerConnection | None:
-        """The open connection to a node, or None: for callers that must not wait."""
+        """Return the open connection to a node, or None, for callers that must not wait."""
         broker = self.cluster.brokers.get(node_id)
         if broker is None:
             return None
@@ -80,8 +82,9 @@ class ConnectionPool:
         return link.connection if link is not None and link.is_open else None
 
     def is_stuck(self, node_id: int, may_wait_s: float = 0.0) -> bool:
-        """Whether a node cannot be reached now, or its response is overdue by HANGING_S, beyond the `may_wait_s` that
-        it was allowed."""
+        """Return whether a node cannot be reached now, or its response is overdue by more than HANGING_S plus
+        `may_wait_s`, the time for which the broker may wait.
+        """
         broker = self.cluster.brokers.get(node_id)
         link = None if broker is None else self._links.get(Address(broker.host, broker.port))
         if link is None:
@@ -97,26 +100,27 @@ class ConnectionPool:
         return sum(link.is_open for link in self._links.values())
 
     async def connection(self, node_id: int) -> BrokerConnection:
-        """An open connection to a node, after the backoff. Raises KafkaError."""
+        """Return an open connection to a node; opening a connection waits for the backoff. Raises KafkaError."""
         broker = self.cluster.brokers.get(node_id)
         if broker is None:
             raise ConnectionFailed(f"node {node_id} is not among the brokers of the cluster")
         return await self._open(Address(broker.host, broker.port))
 
     async def any_connection(self, *, elsewhere: bool = False) -> BrokerConnection:
-        """A connection to any broker: the least loaded open one, else the first that can be opened, bootstrap servers
-        last (KIP-899), and only then a hanging one.
+        """Return a connection to any broker: the least loaded open connection, otherwise the first that can be opened.
+        Bootstrap servers come last (KIP-899), and a hanging broker only after them.
 
-        `elsewhere`: the response of the last broker did not help. It may be cut off from the others and have outdated
-        metadata, so others are preferred. Raises ConnectionFailed if none can be opened.
+        `elsewhere` says that the response of the last broker did not help. The last broker may be cut off from the
+        others and have outdated metadata, so other brokers are preferred. Raises ConnectionFailed if no connection can
+        be opened.
         """
         return await self._first_of(self._candidates(elsewhere=elsewhere), self._open)
 
     async def ask_any(self, request: Request[R], *, elsewhere: bool = False) -> R:
-        """Send a request that any broker can answer to any of them; the request must be repeatable. Raises KafkaError.
+        """Send a request that every broker can answer to any broker; the request must be repeatable. Raises KafkaError.
 
-        Brokers are chosen as in `any_connection`. After HANGING_S without a response the next one is asked too, and the
-        first response counts (E54).
+        Brokers are chosen as in `any_connection`. After HANGING_S without a response, the request is also sent to the
+        next broker, and the first response counts (E54).
         """
 
         async def ask(address: Address) -> R:
@@ -125,8 +129,10 @@ class ConnectionPool:
         return await self._first_of(self._candidates(elsewhere=elsewhere), ask)
 
     async def _first_of(self, addresses: list[Address], attempt: Callable[[Address], Coroutine[Any, Any, T]]) -> T:
-        """The first success of an `attempt` at the addresses, in order: the next one is tried when one has failed, and
-        also after HANGING_S without success. Raises ConnectionFailed if all have failed."""
+        """Return the first success of an `attempt` at the addresses, in order. The next address is tried when an
+        attempt has failed, and also after HANGING_S without success. Raises ConnectionFailed if all attempts have
+        failed.
+        """
         errors: list[str] = []
         running: set[asyncio.Task[T]] = set()
         waiting = iter(addresses)
@@ -158,11 +164,11 @@ class ConnectionPool:
         raise ConnectionFailed(f"no broker can be reached: {'; '.join(errors)}")
 
     def start_over(self) -> None:
-        """Forget the cluster, and ask the bootstrap servers next."""
+        """Forget the cluster, and send the next request to the bootstrap servers."""
         self.cluster = Cluster()
 
     def _candidates(self, *, elsewhere: bool) -> list[Address]:
-        """The addresses to ask as any broker, the best first."""
+        """Return the addresses at which any broker may be reached, the best first."""
         known = [Address(broker.host, broker.port) for broker in self.cluster.brokers.values()]
         self._rng.shuffle(known)
         if not known or self._config.metadata_recovery_strategy == REBOOTSTRAP:
@@ -174,7 +180,7 @@ class ConnectionPool:
             is_open = link.is_open and not link.is_hanging
             load = link.connection.in_flight if link.connection is not None else 0
             if elsewhere and (is_open or not link.is_doubtful):
-                return (0, load > 0, link.turn, not is_open)  # it may hang on its outstanding requests
+                return (0, load > 0, link.turn, not is_open)  # an open connection may hang on its outstanding requests
             if not elsewhere and is_open:
                 return (0, load, link.turn)
             return (1, link.is_hanging, link.not_before)
@@ -182,16 +188,16 @@ class ConnectionPool:
         return sorted(dict.fromkeys(known), key=rank)
 
     async def send(self, node_id: int, request: Request[R], timeout_s: float | None = None) -> R:
-        """Send to a node, connecting first if needed. Raises KafkaError."""
+        """Send a request to a node; connect first if needed. Raises KafkaError."""
         connection = self.ready(node_id) or await self.connection(node_id)
         return await connection.send(request, timeout_s=timeout_s)
 
     async def send_to_any(self, request: Request[R], *, elsewhere: bool = False) -> R:
-        """Send to a broker as `any_connection` finds it. Raises KafkaError."""
+        """Send a request to the broker that `any_connection` finds. Raises KafkaError."""
         return await (await self.any_connection(elsewhere=elsewhere)).send(request)
 
     async def finish(self) -> None:
-        """Wait until brokers have read all requests without a response (acks=0), then close the connections."""
+        """Wait until brokers have read all requests that get no response (acks=0), then close the connections."""
         connections = [link.connection for link in self._links.values() if link.connection is not None]
         await asyncio.gather(*(connection.finish() for connection in connections))
 
@@ -222,7 +228,7 @@ class ConnectionPool:
             link.connecting = asyncio.ensure_future(self._connect(address, link))
             link.connecting_since = asyncio.get_running_loop().time()
             link.connecting.add_done_callback(_retrieve)
-        # Callers share the attempt; cancelling one must not cancel it for the others.
+        # Callers share the attempt; cancelling one caller must not cancel the attempt for the others.
         attempt = link.connecting
         try:
             return await asyncio.shield(attempt)
@@ -245,7 +251,7 @@ class ConnectionPool:
             )
             link.connection = connection
             link.failures = 0
-            link.not_before = loop.time() + self._backoff(1)  # a broker that hangs up at once is not called in a loop
+            link.not_before = loop.time() + self._backoff(1)  # a broker that hangs up is not redialled in a loop
             return connection
         except KafkaError as error:
             link.failures += 1
@@ -267,6 +273,6 @@ class ConnectionPool:
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Mark the attempt's error as retrieved: the waiting callers have it, and there may be none left."""
+    """Mark the attempt's error as retrieved, because every waiting caller gets the error and no caller may be left."""
     if not task.cancelled():
         task.exception()

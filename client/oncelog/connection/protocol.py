@@ -1,7 +1,7 @@
-"""One broker connection without the socket: requests become bytes, bytes become responses.
+"""One broker connection without the socket: encodes requests to bytes, and decodes bytes to responses.
 
-Kafka answers in the order of the requests, so the requests in flight are a queue; if a response does not have the
-correlation id of the first one, the stream cannot be trusted any more.
+Kafka responds in the order of the requests, so the requests in flight form a queue. If a response does not have the
+correlation id of the first request, the stream is no longer usable.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from oncelog_protocol.wire_writers import Buffer
 T = TypeVar("T")
 
 MAX_RESPONSE_BYTES: Final = 100 * 1024 * 1024 + 64 * 1024
-"""Limit of a response: 100 MiB of records, a broker's default limit of a request, and some overhead."""
+"""Largest response in bytes: 100 MiB of records, a broker's default limit of a request, and some overhead."""
 CORRELATION_ID_MASK: Final = 2**31 - 1
 ERROR_CODE: Final = Struct(">h")
 
@@ -43,7 +43,7 @@ class Exchange(NamedTuple):
 
 @cache
 def exchange(cls: Any, version: int) -> Exchange:
-    """The API key and codecs of a request class in one version. Raises ValueError if the class does not have the
+    """Return the API key and codecs of a request class in one version. Raises ValueError if the class does not have the
     version."""
     number = schema_of(cls).api_key
     assert number is not None, f"{cls.__name__} is not a request"
@@ -60,7 +60,7 @@ def exchange(cls: Any, version: int) -> Exchange:
 
 @dataclass(slots=True)
 class InFlight(Generic[T]):
-    """A request waiting for its response. `waiter` is the caller's object, returned with the response."""
+    """A request waiting for its response. `waiter` is an object of the caller that is returned with the response."""
 
     correlation_id: int
     exchange: Exchange
@@ -69,7 +69,7 @@ class InFlight(Generic[T]):
 
 
 class ConnectionProtocol(Generic[T]):
-    """`send` gives the bytes of a request; `get_buffer` and `received` take bytes in and give responses out."""
+    """`send` returns the bytes of a request; `get_buffer` and `received` accept bytes and return responses."""
 
     __slots__ = ("_client_id", "_correlation_id", "_reader", "in_flight")
 
@@ -80,9 +80,9 @@ class ConnectionProtocol(Generic[T]):
         self.in_flight: deque[InFlight[T]] = deque()
 
     def send(self, request: Request[Any], version: int, waiter: T | None, deadline: float = 0.0) -> list[Buffer]:
-        """The frame of `request`, in parts. Without a `waiter` no response is expected (Produce with acks=0).
+        """Return the frame of `request`, in parts. Without a `waiter` no response is expected (Produce with acks=0).
 
-        Raises UnencodableMessage, and then nothing has changed.
+        Raises UnencodableMessage, without any change of state.
         """
         cls: Any = type(request)
         codecs = exchange(cls, version)
@@ -103,11 +103,11 @@ class ConnectionProtocol(Generic[T]):
         return parts
 
     def get_buffer(self) -> memoryview:
-        """The buffer to receive into."""
+        """Return the buffer to receive into."""
         return self._reader.get_buffer()
 
     def received(self, size: int) -> Iterator[tuple[T, Any]]:
-        """Process `size` received bytes: yields the (waiter, response) pairs that they complete.
+        """Process `size` received bytes; yield the (waiter, response) pairs that these bytes complete.
 
         Raises ConnectionFailed at the first bytes that are not an expected response; the connection is then useless,
         and the requests in flight get no response.
@@ -129,7 +129,7 @@ class ConnectionProtocol(Generic[T]):
             )
         response_codec = request.exchange.response
         if response_codec.cls is ApiVersionsResponse and _is_unsupported_version(frame, position):
-            # T2, KIP-511: a broker that does not know our version answers with version 0
+            # T2, KIP-511: a broker that does not know this version responds with version 0
             response_codec = codec(ApiVersionsResponse, 0)
         response = response_codec.decode(frame, position)
         self.in_flight.popleft()

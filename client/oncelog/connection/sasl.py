@@ -1,4 +1,4 @@
-"""(pure) The client's side of SASL: each mechanism gives a first token, and answers the broker's tokens."""
+"""(pure) The client's side of SASL: each mechanism creates a first token and responds to the broker's tokens."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class SaslClient(Protocol):
     """One exchange. Raises AuthenticationFailed."""
 
     def first(self) -> bytes:
-        """The token to begin with."""
+        """Return the first token of the exchange."""
 
     def answer(self, token: bytes) -> bytes | None:
-        """The response to a token of the broker; None when the exchange is done."""
+        """Return the response to a token of the broker; None when the exchange is done."""
 
 
 class PlainClient:
@@ -56,11 +56,11 @@ class OAuthClient:
         return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
 
     def answer(self, token: bytes) -> bytes | None:
-        return b"\x01" if token else None  # an error: the broker expects this answer before it refuses
+        return b"\x01" if token else None  # an error: the broker expects this message before it refuses the login
 
 
 class ScramClient:
-    """`answer` to the first token computes for some milliseconds, with each 4096 iterations."""
+    """`answer` to the first token takes some milliseconds for every 4096 iterations."""
 
     def __init__(self, mechanism: ScramMechanism, username: str, password: str, nonce: str) -> None:
         self._mechanism = mechanism

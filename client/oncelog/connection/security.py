@@ -32,7 +32,9 @@ class SaslLogin(NamedTuple):
         return f"SaslLogin({self.mechanism}, {self.username})"
 
     async def client(self, host: str) -> SaslClient:
-        """A SASL client for one exchange with a broker. Raises AuthenticationFailed without a token; ConfigError."""
+        """Create the SASL client for one exchange with a broker. Raises AuthenticationFailed if there is no token, and
+        ConfigError.
+        """
         if self.mechanism == GSSAPI:
             from oncelog.connection.gssapi_client import GssapiClient
 
@@ -52,13 +54,15 @@ class SaslLogin(NamedTuple):
 
 
 class Security(NamedTuple):
-    """The security of all connections of a client; `tls` None is plain TCP, `login` None no login."""
+    """The security settings of all connections of a client; `tls` None means plain TCP, `login` None means no login."""
 
     tls: ssl.SSLContext | None = None
     login: SaslLogin | None = None
 
     def tls_options(self, host: str) -> dict[str, Any]:
-        """For `create_connection`; `host` is the configured name, which the certificate must contain."""
+        """Return the TLS arguments of `create_connection`; `host` is the configured name, which the certificate must
+        contain.
+        """
         return {} if self.tls is None else {"ssl": self.tls, "server_hostname": host}
 
 
@@ -66,7 +70,7 @@ UNSECURED: Final = Security()
 
 
 def security_of(config: ClientConfig) -> Security:
-    """Reads the files that are named. Raises ConfigError."""
+    """Create the security settings from the config; reads the files that the config names. Raises ConfigError."""
     tls = _context(config) if config.security_protocol in ("SSL", "SASL_SSL") else None
     login = None
     if config.security_protocol in ("SASL_PLAINTEXT", "SASL_SSL"):
@@ -81,7 +85,7 @@ def security_of(config: ClientConfig) -> Security:
 
 
 def _token_of(provider: Token | TokenProvider | None) -> Token | None:
-    """The function that returns a token: `provider` itself, or its method `token`."""
+    """Return the function that returns a token: `provider` itself, or the method `token` of `provider`."""
     method: Token | None = getattr(provider, "token", None)
     return method or cast("Token | None", provider)
 
@@ -97,7 +101,7 @@ def _context(config: ClientConfig) -> ssl.SSLContext:
     if config.ssl_certfile is not None:
         password = config.ssl_password or ""
         try:
-            # Without a password OpenSSL would prompt on the terminal.
+            # Without a password, OpenSSL would prompt on the terminal.
             context.load_cert_chain(config.ssl_certfile, config.ssl_keyfile, lambda: password)
         except (OSError, ssl.SSLError) as error:
             reason = weakness(error) or error

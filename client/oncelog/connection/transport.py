@@ -1,8 +1,8 @@
 """The socket of a `protocol.ConnectionProtocol`: one connection to one broker.
 
-Requests are written at once and answered through futures: no task, lock or timer per request. Responses come in order,
-so one timer per connection, set to the deadline of the oldest request, detects every timeout; the connection is then
-closed, as no later request could be answered either.
+Requests are written immediately and responses complete futures, without a task, lock or timer per request. Responses
+come in order, so one timer per connection, set to the deadline of the oldest request, detects every timeout. The
+connection is then closed, because later requests could not get a response either.
 """
 
 from __future__ import annotations
@@ -35,9 +35,13 @@ OpenConnection = Callable[..., Awaitable[Any]]
 logger = logging.getLogger(__name__)
 
 MAX_THROTTLE_S: Final = 120.0
-"""The longest throttle time that is respected. A broker repeats it if it wants more."""
+"""The longest throttle time in seconds that the client respects. A broker that requires a longer pause repeats the
+throttle time.
+"""
 LOGIN_AGAIN_FRACTION: Final = 0.85
-"""Fraction of a login's lifetime after which to authenticate again, the least that the Java client uses."""
+"""Fraction of a login's lifetime after which the client authenticates again; it is the smallest fraction that the Java
+client uses.
+"""
 IPV6_PLACE: Final = 4
 """host, port, flow, scope"""
 
@@ -46,14 +50,14 @@ class _Held(NamedTuple):
     """A write that is delayed."""
 
     deadline: float
-    """When to write, in seconds of the loop's clock."""
+    """Time at which to write, in seconds of the loop's clock."""
     timeout_s: float
-    """Timeout of the request, from its write on."""
+    """Timeout of the request in seconds, counted from its write."""
     future: asyncio.Future[Any]
     write: Callable[[float], None]
 
     def write_late(self, now: float) -> None:
-        """Write from a timer; there is no caller to raise to."""
+        """Write from a timer, which has no caller to raise an error to."""
         try:
             self.write(now + self.timeout_s)
         except KafkaError as error:
@@ -65,11 +69,13 @@ class _Held(NamedTuple):
     def _fail(self, error: KafkaError) -> None:
         if not self.future.done():
             self.future.set_exception(error)
-            self.future.exception()  # mark as retrieved: the loop must not complain if no caller waits
+            self.future.exception()  # mark as retrieved: otherwise the loop complains if no caller waits
 
 
 class BrokerConnection(asyncio.BufferedProtocol):
-    """Made by `connect`. Invariant: every future in flight gets a result or an error, at the latest when it closes."""
+    """Create a connection with `connect`. Invariant: every future in flight gets a result or an error, at the latest
+    when the connection closes.
+    """
 
     def __init__(
         self,
@@ -86,14 +92,17 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._on_lost = on_lost
         self._transport: asyncio.Transport | None = None
         self._unwritten: list[tuple[float, asyncio.Future[None]]] = []
-        """Requests without an answer that the socket has not taken yet, and until when it must have."""
+        """Futures of requests without a response whose bytes the socket has not taken yet, each with the deadline for
+        the write.
+        """
         self._has_unanswered = False
         self._is_finishing = False
         self._heard_at = 0.0
         self._timer = Timer(self.check_deadlines)
         self._held: list[_Held] | None = None
-        """Requests held back until re-authentication (KIP-368) is done, or a throttle time has passed (KIP-219): no
-        other request may be sent meanwhile."""
+        """Requests that are held back until re-authentication (KIP-368) is done or a throttle time has passed
+        (KIP-219); meanwhile no other request may be sent. None means that nothing is held back.
+        """
         self._throttled_until = 0.0
         self._end_of_throttling: asyncio.TimerHandle | None = None
         self._login_again: asyncio.TimerHandle | None = None
@@ -107,23 +116,23 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """Requests without an answer yet."""
+        """Number of requests that have no response yet."""
         return len(self._protocol.in_flight)
 
     @property
     def silent_s(self) -> float:
-        """For how many seconds the broker has owed us an answer and sent nothing."""
+        """Seconds since the broker last sent anything while a response is outstanding; 0 if none is outstanding."""
         return self._loop.time() - self._heard_at if self._protocol.in_flight else 0.0
 
     def start(
         self, request: Request[R], version: int | None = None, timeout_s: float | None = None
     ) -> asyncio.Future[R]:
-        """Write `request`; the future has its response.
+        """Write `request`; the returned future gets its response.
 
-        Raises UnsupportedVersion, ConnectionFailed if the connection is not open, INVALID_REQUEST for a request that
-        cannot be encoded; nothing but a KafkaError. The future fails with ConnectionFailed or RequestTimedOut; an error
-        of the loop or transport counts as a lost connection (E55). Cancelling the future only means that the response
-        is not wanted.
+        Raises only KafkaErrors: UnsupportedVersion, ConnectionFailed if the connection is not open, and INVALID_REQUEST
+        for a request that cannot be encoded. The future fails with ConnectionFailed or RequestTimedOut; an error of the
+        event loop or the transport counts as a lost connection (E55). Cancelling the future only means that the
+        response is not wanted.
         """
         deadline = self._loop.time() + (self._request_timeout_s if timeout_s is None else timeout_s)
         future: asyncio.Future[R] = self._loop.create_future()
@@ -143,10 +152,10 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._set_alarm()
 
     def start_without_response(self, request: Request[Any]) -> asyncio.Future[None]:
-        """Write a request without a response: Produce with acks=0 (T17).
+        """Write a request that gets no response: Produce with acks=0 (T17).
 
-        The future is done when the socket has taken all bytes; until then they occupy memory. Raises and fails like
-        `start`.
+        The future is done when the socket has taken all bytes; until then they occupy memory. Raises the errors of
+        `start`, and the future fails with the errors of `start`.
         """
         deadline = self._loop.time() + self._request_timeout_s
         future: asyncio.Future[None] = self._loop.create_future()
@@ -158,7 +167,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return future
 
     def _hold(self, deadline: float, future: asyncio.Future[Any], write: Callable[[float], None]) -> None:
-        """Write the request when allowed: its timeout starts then."""
+        """Write the request when the hold ends; its timeout starts with the write."""
         assert self._held is not None
         self._held.append(_Held(deadline, deadline - self._loop.time(), future, write))
         self._set_alarm()
@@ -175,7 +184,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._set_alarm()
 
     async def send(self, request: Request[R], version: int | None = None, timeout_s: float | None = None) -> R:
-        """`start`, and wait for the response."""
+        """Call `start`, and wait for the response."""
         return await self.start(request, version, timeout_s)
 
     def _write(
@@ -190,22 +199,24 @@ class BrokerConnection(asyncio.BufferedProtocol):
             parts = self._protocol.send(request, version, future, deadline)
         except UnencodableMessage as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
-        # An error here may come after the transport has written a part, or all: so the request counts as
+        # An error here may occur after the transport has written a part of the request or all of it, so the request
+        # counts as
         try:
             if future is not None:
                 self._transport.writelines(parts)
                 return
             if not self._has_unanswered:
                 self._has_unanswered = True
-                self._transport.set_write_buffer_limits(high=0)  # so `resume_writing` means: all bytes written
+                self._transport.set_write_buffer_limits(high=0)  # `resume_writing` now means all bytes written
             self._transport.write(b"".join(parts))  # some transports do not count the data of `writelines`
         except Exception as error:
             self._broke(error)
 
     def _check_open(self) -> None:
-        """Raises the error because of which nothing can be sent. A closing transport has already lost its connection,
-        and reports it in the next iteration of the loop; until then some transports (those of CPython 3.12 and 3.13.0)
-        break on a write."""
+        """Raise the error that prevents sending, if there is one. A closing transport has already lost its connection,
+        and reports the loss in the next iteration of the loop. Until that iteration, some transports (those of CPython
+        3.12 and 3.13.0) fail on a write.
+        """
         if self._error is None and self._transport is not None and self._transport.is_closing():
             self._fail(ConnectionFailed(f"{self.address}: the connection is closing"))
         if self._transport is None or self._error is not None or self._is_finishing:
@@ -217,7 +228,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._fail(ConnectionFailed(f"{self.address}: the transport failed: {error!r}"))
 
     async def negotiate(self) -> None:
-        """Get the broker's versions. Raises KafkaError."""
+        """Request the API versions of the broker. Raises KafkaError."""
         version: int | None = FIRST_TRY
         while version is not None:
             tried = version
@@ -226,8 +237,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.versions = VersionTable(response)
 
     async def log_in(self, login: SaslLogin) -> None:
-        """Log in, and authenticate again before the login expires (KIP-368). Raises KafkaError, AuthenticationFailed
-        among them."""
+        """Log in, and authenticate again before the login expires (KIP-368). Raises KafkaError, including
+        AuthenticationFailed.
+        """
         assert self.versions is not None
         lifetime_ms = await log_in(self._ask, self.versions, login, self.address.host)
         if lifetime_ms:
@@ -264,7 +276,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             each.write_late(self._loop.time())
 
     def _throttle(self, seconds: float) -> None:
-        """Send nothing for this many seconds. The broker does not answer meanwhile, so deadlines are postponed, too."""
+        """Send nothing for this many seconds. The broker does not respond during this time, so deadlines are postponed
+        too.
+        """
         now = self._loop.time()
         until = now + min(seconds, MAX_THROTTLE_S)
         more_s = min(until - max(now, self._throttled_until), self._request_timeout_s)
@@ -285,18 +299,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._write_held()
 
     def close(self, error: KafkaError | None = None) -> None:
-        """Close; requests in flight fail with `error`. The second call does nothing."""
+        """Close the connection; requests in flight fail with `error`. A second call does nothing."""
         self._fail(error or ConnectionFailed(f"{self.address}: the connection was closed"))
 
     async def finish(self) -> None:
-        """Wait until the broker has read requests without response: nothing more is sent, and it then closes the
-        connection.
+        """Wait until the broker has read the requests that get no response: the client sends nothing more, and the
+        broker then closes the connection.
 
-        Returns at once if there are none.
+        Returns immediately if there are no such requests.
         """
         if self._end_of_throttling is not None and (self._held or self._has_unanswered):
             await asyncio.wait([self._lost], timeout=self._throttled_until - self._loop.time())
-            await asyncio.sleep(0)  # held requests are written at the same moment
+            await asyncio.sleep(0)  # held requests are written in the same iteration of the loop
         if self._transport is None or self._error is not None or not self._has_unanswered:
             return
         if not self._transport.can_write_eof():  # TLS: the next response shows that earlier requests were read
@@ -315,10 +329,11 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Wait until the transport is closed."""
         await asyncio.shield(self._lost)
 
-    # called by the transport
+    # methods that the transport calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one, but does not derive from it
+        # uvloop's transport has the methods of asyncio.Transport but does not derive from it.
+        self._transport = cast("asyncio.Transport", transport)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._protocol.get_buffer()
@@ -359,7 +374,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._timer.set(min(deadlines))
 
     def check_deadlines(self) -> None:
-        """Close if the oldest request is late. Otherwise the timer does it, up to a moment after the deadline."""
+        """Close the connection if the oldest request is late. Otherwise the timer closes it, slightly after the
+        deadline.
+        """
         now = self._loop.time()
         if self._held:
             late_held = [held for held in self._held if held.deadline <= now]
@@ -404,7 +421,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _fail_future(future: asyncio.Future[Any], error: KafkaError) -> None:
         if not future.done():
             future.set_exception(error)
-            future.exception()  # mark as retrieved: the loop must not complain if no caller waits
+            future.exception()  # mark as retrieved: otherwise the loop complains if no caller waits
 
 
 async def connect(
@@ -417,10 +434,11 @@ async def connect(
     open_connection: OpenConnection | None = None,
     security: Security = UNSECURED,
 ) -> BrokerConnection:
-    """An open connection with known versions, to the first address of the name that answers.
+    """Return an open connection with known API versions, to the first address of the name that responds.
 
-    `setup_timeout_s` applies to each address, so that an unresponsive one does not block the next. `open_connection`
-    opens it, by default the event loop. Raises ConnectionFailed, UnsupportedVersion, AuthenticationFailed.
+    `setup_timeout_s` applies to each address, so that an unresponsive address does not block the next.
+    `open_connection` opens the socket; by default the event loop does. Raises ConnectionFailed, UnsupportedVersion,
+    AuthenticationFailed.
     """
     errors: list[str] = []
     open_connection = open_connection or _loop().create_connection
@@ -442,13 +460,13 @@ async def connect(
                     ErrorCode.NETWORK_EXCEPTION,
                     f"{address}: the broker's certificate is not accepted: {error.verify_message}",
                 ) from error
-            elif isinstance(error, OSError | ValueError | OverflowError):  # also an invalid port
+            elif isinstance(error, OSError | ValueError | OverflowError):  # also raised for an invalid port
                 reason = str(error) or type(error).__name__
             elif isinstance(error, ConnectionFailed | RequestTimedOut):
                 reason = error.message.removeprefix(f"{address}: ")
             elif isinstance(error, KafkaError) or not isinstance(error, Exception):
                 raise
-            else:  # any exception of the loop means that no connection could be made
+            else:  # any other exception of the loop means that no connection could be made
                 logger.info("%s: connecting failed", address, exc_info=error)
                 reason = repr(error)
             errors.append(reason if host == address.host else f"{host}: {reason}")
@@ -456,7 +474,7 @@ async def connect(
 
 
 def _is_literal(host: str) -> bool:
-    """Whether it is an address, which needs no lookup in a thread."""
+    """Return whether `host` is an IP address, which needs no lookup in a thread."""
     try:
         ip_address(host.partition("%")[0])
     except ValueError:
@@ -465,7 +483,7 @@ def _is_literal(host: str) -> bool:
 
 
 def _loop() -> asyncio.AbstractEventLoop:
-    """The loop that resolves names and opens sockets."""
+    """Return the event loop that resolves names and opens sockets."""
     return asyncio.get_running_loop()
 
 
@@ -474,7 +492,8 @@ def _itself(connection: BrokerConnection) -> BrokerConnection:
 
 
 async def _addresses_of(address: Address, timeout_s: float) -> list[tuple[str, int]]:
-    """All addresses of the name, in the resolver's order. Raises ConnectionFailed, also for an invalid name."""
+    """Return all addresses of the name, in the resolver's order. Raises ConnectionFailed, also if the name is
+    invalid."""
     try:
         if _is_literal(address.host):
             return [(address.host, address.port)]
@@ -482,13 +501,13 @@ async def _addresses_of(address: Address, timeout_s: float) -> list[tuple[str, i
             found = await _loop().getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
     except TimeoutError:
         raise ConnectionFailed(f"{address}: the name was not resolved within {timeout_s:g} s") from None
-    except (OSError, ValueError, OverflowError) as error:  # no such name; a NUL, or a label too long; a port too high
+    except (OSError, ValueError, OverflowError) as error:  # unknown or invalid name; port too high
         raise ConnectionFailed(f"{address}: {error}") from error
     places: list[tuple[str, int]] = []
     for *_, place in found:
         host, port = str(place[0]), int(place[1])
         if len(place) == IPV6_PLACE and place[3] and "%" not in host:
-            host = f"{host}%{place[3]}"  # a link-local address is one only together with its interface
+            host = f"{host}%{place[3]}"  # a link-local address is valid only with its interface
         places.append((host, port))
     if not places:
         raise ConnectionFailed(f"{address}: the name resolves to no address")

@@ -16,8 +16,9 @@ OFFSET_COMMIT: Final = 8
 OFFSET_FETCH: Final = 9
 
 CLIENT_MAX: Final = {PRODUCE: 12, FETCH: 12, OFFSET_COMMIT: 9, OFFSET_FETCH: 9}
-"""The highest versions that the client uses: the next ones name topics by id, which does not help a client that finds
-leaders by name, and would require metadata of version 10 or newer."""
+"""The highest versions that the client uses. The next versions name topics by id, which does not help a client that
+finds leaders by name, and would require metadata of version 10 or newer.
+"""
 
 CLIENT_SOFTWARE_NAME: Final = "oncelog"
 CLIENT_SOFTWARE_VERSION: Final = "0.1.0"
@@ -25,7 +26,8 @@ CLIENT_SOFTWARE_VERSION: Final = "0.1.0"
 TRANSACTION_VERSION: Final = "transaction.version"
 
 FIRST_TRY: Final = 3
-"""The newest version that brokers do not choke on: before KAFKA-17011 v4 gains us nothing."""
+"""The first ApiVersions version to try, the newest that no broker fails on; before KAFKA-17011, v4 brings no benefit.
+"""
 LAST_TRY: Final = 0
 
 
@@ -36,7 +38,8 @@ def api_versions_request() -> ApiVersionsRequest:
 
 
 def next_try(response: ApiVersionsResponse, tried: int) -> int | None:
-    """The version for the next ApiVersions attempt after `response` in version `tried`; None if the response is final.
+    """Return the version for the next ApiVersions attempt after `response` in version `tried`; None if the response is
+    final.
 
     Raises KafkaError for any other error, and if version 0 was refused too.
     """
@@ -52,7 +55,9 @@ def next_try(response: ApiVersionsResponse, tried: int) -> int | None:
 
 
 def _finalized(response: ApiVersionsResponse, feature: str) -> int:
-    """The level of a finalised feature; 0 if the cluster does not have it, or the broker does not know it yet."""
+    """Return the level of a finalised feature; 0 if the cluster does not have the feature, or the broker does not know
+    it yet.
+    """
     if response.finalized_features_epoch < 0:
         return 0
     return next((entry.max_version_level for entry in response.finalized_features if entry.name == feature), 0)
@@ -69,26 +74,29 @@ class VersionTable:
         }
         self._chosen: dict[type, int] = {}
         self.transaction_version = _finalized(response, TRANSACTION_VERSION)
-        """The level of transactions that the cluster has switched on; from 2 on they are V2 (KIP-890, T6)."""
+        """The finalised level of the feature transaction.version; from level 2 on, transactions are V2 (KIP-890, T6).
+        """
 
     @property
     def served(self) -> frozenset[tuple[int, int, int]]:
-        """(API key, lowest version, highest version) of each API that the broker serves."""
+        """The APIs that the broker serves, as (API key, lowest version, highest version)."""
         return frozenset((key, each.low, each.high) for key, each in self._ranges.items())
 
     def choose(self, cls: type[Request[Any]]) -> int:
-        """The version to send `cls` in. Raises UnsupportedVersion if there is none."""
+        """Return the version in which to send requests of class `cls`. Raises UnsupportedVersion if there is no common
+        version.
+        """
         version = self._chosen.get(cls)
         if version is None:
             version = self._chosen[cls] = self._choose(cls)
         return version
 
     def choose_at_most(self, cls: type[Request[Any]], highest: int) -> int:
-        """`choose`, at most `highest`: for versions above which a request means something else (T6)."""
+        """Like `choose`, but at most `highest`, for APIs whose later versions give a request another meaning (T6)."""
         return min(self.choose(cls), highest)
 
     def supports(self, cls: type[Request[Any]]) -> bool:
-        """Whether both sides support some version of `cls`."""
+        """Return whether both sides support some version of `cls`."""
         try:
             self.choose(cls)
         except KafkaError:
@@ -101,7 +109,7 @@ class VersionTable:
         return self._common(cls, min(schema.versions.high, CLIENT_MAX.get(schema.api_key, 32767)))
 
     def highest(self, cls: type[Request[Any]]) -> int:
-        """`choose` without the client's limits: for requests between brokers, which name topics by id."""
+        """Like `choose`, but without the client's limits, for requests between brokers, which name topics by id."""
         return self._common(cls, schema_of(cls).versions.high)
 
     def _common(self, cls: type[Request[Any]], highest: int) -> int:

@@ -19,7 +19,9 @@ _WHAT_TO_DO: Final = (
 
 
 def weakness(error: Exception) -> str | None:
-    """The reason and the remedy, if `error` of `load_cert_chain` rejects a weak key or certificate; else None."""
+    """Return the reason and the remedy if `load_cert_chain` raised `error` because of a weak key or certificate;
+    otherwise None.
+    """
     reason = getattr(error, "reason", None)
     if not isinstance(error, ssl.SSLError) or reason is None:
         return None

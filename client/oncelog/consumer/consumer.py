@@ -1,4 +1,4 @@
-"""The public consumer: topics shared with a group, or partitions assigned by hand; polled or iterated."""
+"""The public consumer: reads topics shared with a group, or partitions assigned by hand, by polls or iteration."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     K = TypeVar("K", default=bytes)
     V = TypeVar("V", default=bytes)
-else:  # the standard library has defaults of type variables since Python 3.13
+else:  # the standard library supports defaults of type variables since Python 3.13
     from typing import TypeVar
 
     K = TypeVar("K")
@@ -70,11 +70,11 @@ T = TypeVar("T")
 
 CLOSE_TIMEOUT_MS: Final = 30_000
 ITERATION_WAIT_MS: Final = 60_000
-"""Milliseconds of one wait inside `async for`; then it waits again."""
+"""Milliseconds of one wait inside `async for`, which then waits again."""
 
 
 class Consumer(ConsumerView, Generic[K, V]):
-    """Reads its share of the subscribed topics, or the assigned partitions.
+    """Reads this consumer's share of the subscribed topics, or the partitions assigned by hand.
 
         async with Consumer("127.0.0.1:9092", group_id="billing", auto_offset_reset="earliest") as consumer:
             consumer.subscribe(["orders"])
@@ -82,15 +82,15 @@ class Consumer(ConsumerView, Generic[K, V]):
                 ...
 
     Keys and values are bytes, or the objects that `key_deserializer` and `value_deserializer` return
-    (`oncelog.serialization`): a `Consumer[str, Order]` returns `ConsumerRecord[str, Order]`. Other keywords are options
-    of `config.ConsumerConfig`. One task at a time may poll or iterate. As in the Java client, a poll (or the next
-    record of `async for`) declares the previous records processed: rebalances are answered, listeners called and
-    offsets committed automatically only then.
+    (`oncelog.serialization`): a `Consumer[str, Order]` returns `ConsumerRecord[str, Order]`. Other keyword arguments
+    are options of `config.ConsumerConfig`. Only one task may poll or iterate at the same time. As in the Java client, a
+    poll (or the next record of `async for`) declares the previous records processed. Only then are rebalances handled,
+    listeners called and offsets committed automatically.
 
-    If an exception leaves the `async with` block, the work on the last records has failed. Before it closes, the
-    consumer returns to the position of the last poll (`async for`: of the last record), or to a later manual commit: so
-    those records are read again by the group's next consumer (S89). `close`, and leaving the block otherwise, declare
-    all records processed.
+    If an exception leaves the `async with` block, the last records count as not processed. In that case, the consumer
+    returns to the position of the last poll (`async for`: of the last record), or to a later manual commit, before it
+    closes. The group's next consumer then reads those records again (S89). `close`, and leaving the block without an
+    exception, declare all records processed.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         self._iterated: tuple[PartitionPosition, FetchedPartition] | None = None
         self._waiter: asyncio.Future[None] | None = None
         self._in_work: tuple[PartitionPosition, FetchedPartition] | None = None
-        """The source of the record that `async for` returned last; None while no record is being processed."""
+        """The source of the record that `async for` last returned; None while no record is being processed."""
         self._isolation_level = IsolationLevel[self.config.isolation_level.upper()]
         self._is_polling = False
         self._consumed = 0
@@ -122,7 +122,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         self._pool: ConnectionPool | None = None
         self._is_closed = False
         self._is_leaving = False
-        """Whether `close` is calling the listener, which may commit then."""
+        """Whether `close` is calling the listener, which may commit at that time."""
         self._spans = wanted_spans(self.config.tracing, self.config.client_id, self.config.group_id)
 
     # life
@@ -169,10 +169,10 @@ class Consumer(ConsumerView, Generic[K, V]):
         await self.close()
 
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """Commit if that is automatic, leave the group, stop fetching, close the connections.
+        """Commit if automatic commits are enabled, leave the group, stop fetching, and close the connections.
 
-        Requests to the group may take `timeout_ms`, callbacks any time; a cancellation skips to the end. Static members
-        do not leave. The second call does nothing.
+        Requests to the group may take up to `timeout_ms`, callbacks any time; a cancellation skips the remaining waits.
+        Static members do not leave the group. A second call does nothing.
         """
         if self._is_closed:
             return
@@ -204,11 +204,12 @@ class Consumer(ConsumerView, Generic[K, V]):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Share these topics, or all whose full name matches `pattern`, with the group, from the next poll on.
+        """Subscribe to these topics, or to all topics whose full name matches `pattern`, shared with the group, from
+        the next poll on.
 
         Replaces an earlier subscription. Raises ValueError without a group_id, unless exactly one of `topics` and
-        `pattern` is given, and if partitions were assigned by hand; ClientClosed; TypeError for a listener with missing
-        or unknown methods.
+        `pattern` is given, and if partitions were assigned by hand. Raises TypeError for a listener with missing or
+        unknown methods, and ClientClosed.
         """
         self._check_open()
         if listener is not None:
@@ -219,23 +220,23 @@ class Consumer(ConsumerView, Generic[K, V]):
         group.subscribe(Interest.of(topics, pattern, self.config.exclude_internal_topics), listener)
 
     async def unsubscribe(self) -> None:
-        """Leave the group, or drop the assignment by hand. Commits first if that is automatic.
+        """Leave the group, or drop the partitions assigned by hand. Commits first if automatic commits are enabled.
 
-        If it is cancelled, or a callback fails, the remaining steps are done at once.
+        If the call is cancelled, or a callback fails, the remaining steps are done immediately.
         """
         self._check_open()
         try:
             if self._group is not None and self._group.is_subscribed:
                 await self._group.unsubscribe()
         finally:
-            self._positions.assign(())  # the group may have given them to others
+            self._positions.assign(())  # the group may have given the partitions to other members
             self._iterated = None
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions. Partitions assigned before keep their position.
+        """Read exactly these partitions. Partitions that were already assigned keep their position.
 
-        With a group_id, new partitions start at the group's committed offsets. Raises ValueError while subscribed, and
-        for an invalid partition number; InvalidTopic.
+        With a group_id, new partitions start at the group's committed offsets. Raises ValueError while subscribed and
+        for an invalid partition number, and InvalidTopic.
         """
         if self._group is not None and self._group.is_subscribed:
             raise ValueError("the group assigns the partitions: unsubscribe first")
@@ -250,7 +251,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         self._wake()
 
     def seek(self, partition: TopicPartition, offset: Offset) -> None:
-        """Continue from `offset`; one with a `leader_epoch` is checked against the leader's log first.
+        """Continue from `offset`; an offset with a `leader_epoch` is first checked against the leader's log.
 
         Raises ValueError for an offset that is negative or above MAX_OFFSET, or a partition that is not assigned.
         """
@@ -261,26 +262,29 @@ class Consumer(ConsumerView, Generic[K, V]):
     def seek_to_committed(self, partition: TopicPartition, came_from: int) -> None:
         """Continue from the group's committed offset, or from `came_from` if there is none.
 
-        The next poll looks it up, after all transactions with offsets of the partition have ended: so nothing can fail
-        here. Raises ValueError like `seek`.
+        The next poll requests the committed offset, after all transactions with offsets of the partition have ended, so
+        nothing can fail in this call. Raises ValueError as `seek` does.
         """
         check_offset(came_from)
         self._to_move(partition).go_back(came_from)
         self._moved()
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue from the first available offset; without arguments, in all assigned partitions."""
+        """Continue from the first available offset of these partitions; without arguments, of all assigned
+        partitions."""
         self._reset(partitions, EARLIEST_TIMESTAMP)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue with new records only (read_committed: from the last stable offset)."""
+        """Continue with new records only (read_committed: from the last stable offset); without arguments, in all
+        assigned partitions.
+        """
         self._reset(partitions, LATEST_TIMESTAMP)
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record to be returned; looked up if unknown.
+        """Return the offset of the next record to be returned; an unknown position is requested from the brokers.
 
-        Raises KafkaError, RequestTimedOut if it is not found within default.api.timeout.ms, and ValueError for a
-        partition that is not assigned.
+        Raises KafkaError, RequestTimedOut if the position is not found within default.api.timeout.ms, and ValueError
+        for a partition that is not assigned.
         """
         state = self._positions.get(partition)
         loop = asyncio.get_running_loop()
@@ -307,7 +311,7 @@ class Consumer(ConsumerView, Generic[K, V]):
                 )
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Return no records of these partitions until `resume`. Buffered data are kept."""
+        """Return no records of these partitions until `resume`. Buffered records are kept."""
         for partition in partitions:
             self._positions.get(partition).is_paused = True
         self._iterated = None
@@ -321,15 +325,15 @@ class Consumer(ConsumerView, Generic[K, V]):
     # committed offsets
 
     async def commit(self, offsets: Mapping[TopicPartition, Offset] | None = None) -> None:
-        """Commit these offsets, each of the next record to read, plain or as OffsetAndMetadata; by default the position
-        after all returned records.
+        """Commit these offsets, each the offset of the next record to read, as an int or OffsetAndMetadata; by default,
+        commit the position after all returned records.
 
-        Commits run one after another, and an automatic one yields to a manual one: the last one requested is stored
-        last. After a cancellation it is unknown whether the commit took effect.
+        Commits run one after another, and an automatic commit yields to a manual commit, so the last requested commit
+        is stored last. After a cancellation it is unknown whether the commit took effect.
 
         Raises CommitFailed if the group has rebalanced since: poll, and continue with the new assignment. Raises
-        RequestTimedOut after default_api_timeout_ms, PartialFailure, AuthorizationFailed, FencedInstance; ValueError
-        for an offset that is negative or above MAX_OFFSET.
+        RequestTimedOut after default_api_timeout_ms, PartialFailure, AuthorizationFailed, FencedInstance, and
+        ValueError for an offset that is negative or above MAX_OFFSET.
         """
         if not self._is_leaving:
             self._check_open()
@@ -340,19 +344,22 @@ class Consumer(ConsumerView, Generic[K, V]):
         await group.commit(wanted, self.config.default_api_timeout_ms / 1000)
 
     async def committed(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, OffsetAndMetadata | None]:
-        """The group's committed offset of each partition; None if it has none. Raises KafkaError."""
+        """Return the group's committed offset of each partition; None for a partition without a committed offset.
+        Raises KafkaError.
+        """
         self._check_open()
         wanted = [TopicPartition(*partition) for partition in partitions]
         found = await self._committed(wanted)
         return {partition: found.get(partition) for partition in wanted}
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The position of each partition that has one, after all returned records and the markers and aborted records
-        passed since: what `commit` stores, for `Producer.send_offsets`."""
+        """Return the position of each partition that has one, which lies after all returned records and after markers
+        and aborted records passed since. `commit` stores these positions; pass them to `Producer.send_offsets`.
+        """
         return self._positions.consumed()
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """This consumer's identity in its group, or its last one, if it has lost or left its partitions.
+        """Return this consumer's identity in its group; its last identity if it has lost or left its partitions.
 
         Raises ValueError without a group_id.
         """
@@ -361,7 +368,9 @@ class Consumer(ConsumerView, Generic[K, V]):
     # reading
 
     async def poll_one(self, timeout_ms: int = 0) -> ConsumerRecord[K, V] | None:
-        """The next record, as soon as there is one; None after `timeout_ms`. It is a `poll` for one record."""
+        """Return the next record as soon as a record is available; None after `timeout_ms`. Poll like `poll`, but for a
+        single record.
+        """
         for records in (await self.poll(timeout_ms, 1)).values():
             return records[0]
         return None
@@ -369,14 +378,15 @@ class Consumer(ConsumerView, Generic[K, V]):
     async def poll(
         self, timeout_ms: int = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord[K, V]]]:
-        """Return records as soon as some are available, at most `max_records` (max_poll_records); empty after
-        `timeout_ms`.
+        """Return records as soon as some are available, at most `max_records` (default max_poll_records); return an
+        empty dict after `timeout_ms`.
 
-        Each list is in offset order. Rebalances are handled here: listeners are called, which may take longer than
-        `timeout_ms`; joining continues between polls. Raises OffsetOutOfRange (LogTruncationError is a subclass),
-        AuthorizationFailed, CorruptRecords and other errors that do not pass by themselves; the position stays, and the
-        next polls retry after a back-off. With deserializers RecordDeserializationError and SchemaRegistryError, before
-        whose record the position stays as well. Raises ClientClosed; ValueError without subscription and assignment.
+        The records of each partition are in offset order. Rebalances are handled in this call: listeners are called,
+        which may take longer than `timeout_ms`. Joining a group continues between polls. Raises OffsetOutOfRange
+        (LogTruncationError is a subclass), AuthorizationFailed, CorruptRecords and other errors that need an action;
+        the position is kept, and the next polls retry after a backoff. With deserializers, also raises
+        RecordDeserializationError and SchemaRegistryError; the position then stays before the failed record. Raises
+        ClientClosed, and ValueError without a subscription or assignment.
         """
         limit = self.config.max_poll_records if max_records is None else max_records
         if limit < 1:
@@ -399,20 +409,21 @@ class Consumer(ConsumerView, Generic[K, V]):
     def processing(
         self, records: ConsumerRecord[Any, Any] | Sequence[ConsumerRecord[Any, Any]]
     ) -> AbstractContextManager[object]:
-        """Wraps the work on a record, or on several: `with consumer.processing(record): ...`.
+        """Wrap the processing of one or several records: `with consumer.processing(record): ...`.
 
-        Makes a span of the block, and records sent in it continue the record's trace (`Tracing.processing`). Does
-        nothing without `tracing`.
+        Creates a span for the block, and records sent in the block continue the record's trace (`Tracing.processing`).
+        Without `tracing`, the context manager does nothing.
         """
         if self._spans is None:
             return nullcontext()
         return self._spans.tracing.processing(records, self.config.client_id, self.config.group_id)
 
     async def poll_columns(self, timeout_ms: int = 0) -> dict[TopicPartition, list[ColumnBatch]]:
-        """Like `poll`, but returns columns, batch by batch: all buffered data of one partition (limited by
+        """Poll like `poll`, but return columns, batch by batch: all buffered data of one partition (limited by
         fetch.max.bytes).
 
-        For building tables: no object is made per record, and nothing deserialized. Raises like `poll`.
+        For programs that build tables: no object is created per record, and nothing is deserialized. Raises the errors
+        of `poll`.
         """
         polled = await self._poll(timeout_ms, self._taking(FetchedPartition.take_columns))
         self._consumed += sum(len(batch.offsets) for batches in polled.values() for batch in batches)
@@ -422,16 +433,17 @@ class Consumer(ConsumerView, Generic[K, V]):
         """Poll like `poll_columns`, but leave the records as decompressed bytes, for a caller that decodes many batches
         at once.
 
-        Control batches and aborted records are skipped, and CRCs are checked. Do not mix it with `poll`, which may have
-        decoded more records than it returned. Raises as `poll`.
+        Control batches and aborted records are skipped, and CRCs are checked. Do not mix this call with `poll`, which
+        may have decoded more records than it returned. Raises the errors of `poll`.
         """
         return await self._poll(timeout_ms, self._taking(FetchedPartition.take_undecoded))
 
     async def poll_headers(self, timeout_ms: int = 0) -> dict[TopicPartition, list[BatchHeader]]:
         """Poll like `poll_columns`, but return only the header of each batch: its producer and its sequence numbers.
 
-        For programs that check a log: control batches and aborted batches are included, and no record is decoded. Do
-        not mix it with `poll`, which would miss the records of these batches. Raises as `poll`.
+        This call is for programs that check a log: control batches and aborted batches are included, and no record is
+        decoded. Do not mix this call with `poll`, which would miss the records of these batches. Raises the errors of
+        `poll`.
         """
         return await self._poll(timeout_ms, self._taking(FetchedPartition.take_headers))
 
@@ -443,7 +455,8 @@ class Consumer(ConsumerView, Generic[K, V]):
         self._check_wanted()
         deadline = asyncio.get_running_loop().time() + timeout_ms / 1000
         with self._polling():
-            # One iteration of the loop: a caller that never waits otherwise must not keep responses from being read.
+            # Let the event loop run one iteration; otherwise a caller that never waits would keep responses from being
+            # read.
             await asyncio.sleep(0)
             while True:
                 self._check_open()
@@ -461,7 +474,9 @@ class Consumer(ConsumerView, Generic[K, V]):
         return self
 
     async def __anext__(self) -> ConsumerRecord[K, V]:
-        """The next record of any partition. Raises the errors of `poll`; ends when the consumer is closed."""
+        """Return the next record of any partition. Raises the errors of `poll`; the iteration ends when the consumer is
+        closed.
+        """
         while True:
             if self._iterated is not None:
                 position, fetched = self._iterated
@@ -483,7 +498,7 @@ class Consumer(ConsumerView, Generic[K, V]):
                 raise StopAsyncIteration
 
     async def _handled(self, raw: ConsumerRecord, source: tuple[PartitionPosition, FetchedPartition]) -> Any:
-        """One record of `async for`, deserialized and shown to the interceptors."""
+        """Deserialize a record of `async for`, and pass it to the interceptors."""
         record: Any = raw
         if self._deserializing is not None:
             try:
@@ -498,7 +513,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         return record
 
     async def _next_iterated(self) -> bool:
-        """Find buffered data to iterate over; False when the consumer is closed."""
+        """Find buffered data to iterate over; return False when the consumer is closed."""
         if not self._is_closed:
             self._check_wanted()
         with self._polling():
@@ -520,24 +535,25 @@ class Consumer(ConsumerView, Generic[K, V]):
                     break
         return False
 
-    # offsets of the log
+    # queries of log offsets
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The first available offset of each partition. Raises KafkaError."""
+        """Return the first available offset of each partition. Raises KafkaError."""
         found = await self._lookup(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
         return {partition: answer.offset for partition, answer in found.items()}
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The offset after the last readable record of each partition. Raises KafkaError."""
+        """Return the offset after the last readable record of each partition. Raises KafkaError."""
         found = await self._lookup(dict.fromkeys(partitions, LATEST_TIMESTAMP))
         return {partition: answer.offset for partition, answer in found.items()}
 
     async def offsets_for_times(
         self, timestamps_ms: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, OffsetAndTimestamp | None]:
-        """The first record of each partition at or after its timestamp; None if there is none.
+        """Return the first record of each partition at or after its timestamp; None for a partition without such a
+        record.
 
-        Raises KafkaError, ValueError for a timestamp that is negative or above MAX_TIMESTAMP.
+        Raises KafkaError, and ValueError for a timestamp that is negative or above MAX_TIMESTAMP.
         """
         for partition, timestamp_ms in timestamps_ms.items():
             if not 0 <= timestamp_ms <= MAX_TIMESTAMP:
@@ -546,7 +562,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         return {partition: answer if answer.offset >= 0 else None for partition, answer in found.items()}
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """The partitions of a topic. Raises KafkaError."""
+        """Return the partitions of a topic. Raises KafkaError."""
         self._check_open()
         known = await self._metadata.topic(topic, self.config.default_api_timeout_ms / 1000)
         return sorted(known.partitions)
@@ -558,7 +574,9 @@ class Consumer(ConsumerView, Generic[K, V]):
 
     @contextmanager
     def _still_polling(self) -> Iterator[None]:
-        """Continues a poll: another one is refused, and max.poll.interval.ms does not run."""
+        """Context manager that counts as a continued poll: another poll is refused, and max.poll.interval.ms does not
+        run.
+        """
         self._is_polling = True
         try:
             yield
@@ -576,7 +594,7 @@ class Consumer(ConsumerView, Generic[K, V]):
             raise ClientClosed("the consumer is closed" if self._is_closed else "the consumer is not started")
 
     def _check_wanted(self) -> None:
-        """Raises ValueError if no poll could return a record; ClientClosed."""
+        """Raises ValueError if no poll could return a record, and ClientClosed."""
         self._check_open()
         is_subscribed = self._group is not None and self._group.is_subscribed
         if not is_subscribed and not len(self._positions):
@@ -590,12 +608,14 @@ class Consumer(ConsumerView, Generic[K, V]):
         return self._group
 
     def _attend(self) -> None:
-        """Make the next record come from a poll, since the group needs attention."""
+        """Make the next record come from a poll, because the group needs attention."""
         self._iterated = None
         self._wake()
 
     def _progress(self) -> object:
-        """Changes whenever the application takes records; None while it waits in a poll."""
+        """Return a value that changes whenever the application takes records; None while the application waits in a
+        poll.
+        """
         if self._is_polling:
             return None
         return self._positions.poll, None if self._iterated is None else self._iterated[1].next_offset
@@ -610,7 +630,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         self._moved()
 
     def _to_move(self, partition: TopicPartition) -> PartitionPosition:
-        """The position that a seek is about to move. Raises ValueError for a partition that is not assigned."""
+        """Return the position that a seek is about to move. Raises ValueError for a partition that is not assigned."""
         position = self._positions.get(partition)
         self._positions.mark(position)
         return position
@@ -620,13 +640,13 @@ class Consumer(ConsumerView, Generic[K, V]):
             self._waiter.set_result(None)
 
     async def _wait_for_data(self, deadline: float) -> bool:
-        """Fetch, and wait for something to happen; False when `deadline` has passed."""
-        self._check_open()  # the consumer may have been closed while the group was handled
+        """Send fetches, and wait until an event needs attention; return False when `deadline` has passed."""
+        self._check_open()  # the consumer may have been closed during `advance`
         loop = asyncio.get_running_loop()
         if loop.time() >= deadline:
             self._fetcher.send_fetches()
             return False
-        # Before sending: a callback may find data before we wait.
+        # The future is created before sending, because a callback may find data before the wait begins.
         self._waiter = loop.create_future()
         self._fetcher.send_fetches()
         timer = loop.call_at(deadline, self._wake)
@@ -663,7 +683,7 @@ class Consumer(ConsumerView, Generic[K, V]):
 
 
 class _Polling:
-    """Refuses a second concurrent poll."""
+    """Context manager that refuses a second concurrent poll."""
 
     __slots__ = ("_consumer",)
 
@@ -674,7 +694,7 @@ class _Polling:
         if self._consumer._is_polling:
             raise RuntimeError("another task is polling this consumer")
         self._consumer._is_polling = True
-        self._consumer._in_work = None  # the records returned before are processed
+        self._consumer._in_work = None  # a poll declares the previous records processed
         self._consumer._positions.poll += 1
 
     def __exit__(self, *_: object) -> None:

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ConsumerCounts:
-    """What a consumer has done since it was made."""
+    """Counters since the consumer was created."""
 
     records_consumed: int = 0
-    """Records returned by `poll`, `poll_columns` and iteration."""
+    """Number of records returned by `poll`, `poll_columns` and iteration."""
     fetches: int = 0
-    """Fetch responses without an error."""
+    """Number of Fetch responses without an error."""
     bytes_fetched: int = 0
-    """Bytes of batches in these responses, compressed."""
+    """Bytes of batches in these Fetch responses, compressed."""
 
     def metrics(self) -> dict[str, float]:
-        """Return the counters by the names that Kafka's client has for them."""
+        """Return the counters by the metric names of Kafka's client."""
         return {
             "records-consumed-total": self.records_consumed,
             "fetch-total": self.fetches,

@@ -1,9 +1,9 @@
-"""Keys and values of polled records from bytes.
+"""Deserializes keys and values of polled records.
 
-Until a poll returns, its records do not count as read: a commit meanwhile stores the offsets from before the poll. If
-a record cannot be deserialized, or the poll is cancelled, the position goes back to the first record that is not
-returned, so that no record is passed over. A partition that the application has moved or dropped meanwhile stays where
-the application has put it.
+The records of a poll do not count as read until the poll returns: a commit during the poll stores the offsets from
+before the poll. If a record cannot be deserialized, or the poll is cancelled, the position returns to the first record
+that is not returned, so that no record is skipped. If the application has moved or dropped a partition during the poll,
+the position that the application has set is kept.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Raw = ConsumerRecord[bytes, bytes]
 
 
 class Deserializing(NamedTuple):
-    """The deserializers of a consumer. None: keys or values stay bytes."""
+    """The deserializers of a consumer. None means that keys or values stay bytes."""
 
     key: Deserializer[Any] | None
     value: Deserializer[Any] | None
@@ -33,8 +33,8 @@ class Deserializing(NamedTuple):
     ) -> dict[TopicPartition, list[Any]]:
         """Return the records of a poll with their keys and values deserialized.
 
-        Where one fails, those before it are returned, and the next poll begins with it. Raises
-        RecordDeserializationError if it is the first, and SchemaRegistryError; the positions are as before then.
+        If a record fails, the records before it are returned, and the next poll starts with the failed record. Raises
+        SchemaRegistryError, and RecordDeserializationError if the first record fails; the positions are then unchanged.
         """
         done: dict[TopicPartition, list[Any]] = {}
         positions.withhold(taken)
@@ -48,18 +48,18 @@ class Deserializing(NamedTuple):
                     if returned:
                         done[partition] = returned
                     if done:
-                        return done  # the next poll raises it
+                        return done  # the next poll raises the error
                     raise
                 done[partition] = returned
             return done
         except BaseException:
-            done = {}  # cancelled: nobody gets what is done
+            done = {}  # cancelled: the deserialized records are returned to nobody
             raise
         finally:
             _go_back(taken, done, positions)
 
     async def iterated(self, raw: Raw, source: tuple[PartitionPosition, FetchedPartition], positions: Positions) -> Any:
-        """Return one record of `async for`, deserialized. Where that fails, the position is the record's again."""
+        """Return one record of `async for`, deserialized. If that fails, the position returns to the record."""
         position, fetched = source
         partition = position.topic_partition
         positions.withheld = {partition: OffsetAndMetadata(raw.offset, "", fetched.epoch_before_last)}
@@ -74,7 +74,9 @@ class Deserializing(NamedTuple):
                 position.seek(raw.offset, fetched.epoch_before_last)
 
     async def record(self, raw: Raw) -> ConsumerRecord[Any, Any]:
-        """Raises RecordDeserializationError, SchemaRegistryError, and what functions of the application raise."""
+        """Return the record with key and value deserialized. Raises RecordDeserializationError, SchemaRegistryError,
+        and exceptions of functions of the application.
+        """
         key, value = raw.key, raw.value
         try:
             if self.key is not None and raw.key is not None:
@@ -89,7 +91,7 @@ class Deserializing(NamedTuple):
 def _go_back(
     taken: dict[TopicPartition, list[Raw]], done: dict[TopicPartition, list[Any]], positions: Positions
 ) -> None:
-    """Move each partition to its first record that is not returned, and withhold nothing any more."""
+    """Move each partition to its first record that is not returned, and end the withholding of positions."""
     withheld, positions.withheld = positions.withheld, {}
     for partition, records in taken.items():
         returned = len(done.get(partition, ()))

@@ -1,7 +1,8 @@
-"""The client's half of incremental fetch sessions (KIP-227), one per node: requests name only changed partitions.
+"""The client's half of incremental fetch sessions (KIP-227), one session per node: requests name only changed
+partitions.
 
-Pure. `request` builds the next request, `answered` and `failed` record the outcome. If a node creates no session
-(session id 0, or Fetch before v7), every request names all partitions, and asks for a session again.
+Pure. `request` builds the next request; `answered` and `failed` record its outcome. If a node creates no session
+(session id 0, or Fetch before v7), every request names all partitions and requests a session again.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class SessionRequest(NamedTuple):
 
 
 class LogEnds(NamedTuple):
-    """The end and start offsets of a partition, from the last response that had them."""
+    """High watermark, last stable offset and log start offset of a partition, from the last response that has them."""
 
     high_watermark: int
     last_stable_offset: int
@@ -39,9 +40,9 @@ class LogEnds(NamedTuple):
 
 
 class FetchSession:
-    """Invariant: `_known` is the content of the node's session once the last request is answered.
+    """Invariant: `_known` is the content of the node's session once the node has responded to the last request.
 
-    A node omits values that it has sent in this session, so they are kept here: `ends`.
+    A node omits values that it has already sent in this session, so `ends` stores them.
     """
 
     __slots__ = ("_epoch", "_known", "_session_id", "ends")
@@ -57,8 +58,8 @@ class FetchSession:
         return self._session_id != NO_SESSION
 
     def request(self, wanted: Mapping[TopicPartition, FetchPartition]) -> SessionRequest:
-        """The request for `wanted`: all partitions, or the changes since the last request. At most one request is
-        outstanding."""
+        """Return the request for `wanted`: all partitions, or the changes since the last request. At most one
+        request is outstanding."""
         known, self._known = self._known, dict(wanted)
         if self._epoch == INITIAL_EPOCH:
             return SessionRequest(self._session_id, INITIAL_EPOCH, wanted, ())
@@ -69,7 +70,7 @@ class FetchSession:
         return SessionRequest(self._session_id, self._epoch, changed, forgotten)
 
     def answered(self, session_id: int) -> None:
-        """Note a response in this session."""
+        """Record a response in this session."""
         if session_id == NO_SESSION:
             self._session_id, self._epoch = NO_SESSION, INITIAL_EPOCH
         elif self._epoch == INITIAL_EPOCH:
@@ -78,7 +79,7 @@ class FetchSession:
             self._epoch = 1 if self._epoch == MAX_EPOCH else self._epoch + 1
 
     def failed(self, code: int = ErrorCode.NONE) -> None:
-        """After a failure: start a new session, and close the old one."""
+        """Record a failure: the next request starts a new session and closes the old session."""
         if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH
@@ -86,7 +87,7 @@ class FetchSession:
         self.ends = {}
 
     def closing(self) -> SessionRequest:
-        """The request that ends the session."""
+        """Return the request that ends the session."""
         session_id, self._session_id = self._session_id, NO_SESSION
         self.failed()
         return SessionRequest(session_id, FINAL_EPOCH, {}, ())

@@ -45,11 +45,11 @@ def _as_header(batch: RecordBatch, _topic: str, _partition: int, _from_offset: i
 
 
 class FetchedPartition:
-    """Batches of one partition, read from front to back.
+    """Batches of one partition, which are read from front to back.
 
-    Invariants: `next_offset` is a lower bound of the next record's offset; `_records` from `_index` on are decoded and
-    not taken, the bytes from `_position` on not decoded. `end_offset` is the offset of the next Fetch, and `end_epoch`
-    the leader epoch of the batch before it.
+    Invariants: `next_offset` is a lower bound of the next record's offset. `_records` from `_index` on are decoded but
+    not taken; the bytes from `_position` on are not decoded. `end_offset` is the offset of the next Fetch, and
+    `end_epoch` the leader epoch of the batch before it.
     """
 
     __slots__ = (
@@ -83,8 +83,8 @@ class FetchedPartition:
     ) -> None:
         """`data` may end with a partial batch, which is ignored.
 
-        Raises CorruptRecords if it does not start with a complete batch, a batch is not of format v2, or the last one
-        ends before `fetch_offset` or at the highest offset.
+        Raises CorruptRecords if `data` does not start with a complete batch, if a batch is not of format v2, or if the
+        last batch ends before `fetch_offset` or at the highest offset.
         """
         self.topic = topic
         self.partition = partition
@@ -110,13 +110,14 @@ class FetchedPartition:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether all data are taken or skipped."""
+        """Whether all data have been taken or skipped."""
         return self._position >= self.size and self._index >= len(self._records)
 
     @property
     def last_epoch(self) -> int:
-        """The leader epoch of the last batch before `next_offset`, even if it is a marker: with an older epoch the log
-        would seem to end below that offset. -1 before the first batch."""
+        """The leader epoch of the last batch before `next_offset`, even if that batch is a marker; with an older epoch,
+        the log would seem to end below that offset. The value is -1 before the first batch.
+        """
         return self._epoch if self._index or not self._records else self._epoch_before
 
     @property
@@ -125,9 +126,9 @@ class FetchedPartition:
         return self._epoch if self._index > 1 else self._epoch_before
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """At most `limit` records, in order; None at the end.
+        """Return at most `limit` records, in order; an empty list at the end.
 
-        Raises CorruptRecords at an unreadable batch, once the earlier records are taken.
+        Raises CorruptRecords at an unreadable batch, once the earlier records have been taken.
         """
         taken: list[ConsumerRecord] = []
         while len(taken) < limit:
@@ -150,7 +151,7 @@ class FetchedPartition:
         return taken
 
     def take_one(self) -> ConsumerRecord | None:
-        """`take(1)` without the list."""
+        """Return what `take(1)` would return, without the list; None at the end."""
         index = self._index
         if index >= len(self._records):
             if not self._decode_next():
@@ -162,7 +163,7 @@ class FetchedPartition:
         return record
 
     def take_columns(self) -> list[ColumnBatch]:
-        """Take all remaining records, batch by batch. Raises like `take`."""
+        """Take all remaining records, batch by batch. Raises the errors of `take`."""
         taken: list[ColumnBatch] = []
         if self._index < len(self._records):  # the rest of a batch that `take` has decoded
             rest, self._records, self._index = self._records[self._index :], [], 0
@@ -174,7 +175,7 @@ class FetchedPartition:
         return taken
 
     def take_undecoded(self) -> list[UndecodedBatch]:
-        """Take all remaining batches that may have visible records. Raises like `take`."""
+        """Take all remaining batches that may have visible records. Raises the errors of `take`."""
         taken: list[UndecodedBatch] = []
         while (batch := self._next_of(_as_undecoded, has_some=bool(taken))) is not None:
             taken.append(batch)
@@ -182,7 +183,8 @@ class FetchedPartition:
         return taken
 
     def take_headers(self) -> list[BatchHeader]:
-        """The headers of all remaining batches, including those that `take` skips. Raises like `take`."""
+        """Return the headers of all remaining batches, including those that `take` skips. Raises the errors of
+        `take`."""
         taken: list[BatchHeader] = []
         while (header := self._next_of(_as_header, has_some=bool(taken), passes_over=False)) is not None:
             taken.append(header)
@@ -196,7 +198,9 @@ class FetchedPartition:
         has_some: bool,
         passes_over: bool = True,
     ) -> T | None:
-        """`_next`; if earlier batches were taken, an unreadable one ends the series for now."""
+        """Call `_next`; if `has_some` earlier batches were taken, return None at an unreadable batch instead of
+        raising.
+        """
         try:
             return self._next(decode, passes_over=passes_over)
         except CorruptRecords:
@@ -208,7 +212,7 @@ class FetchedPartition:
         self.next_offset = last.offset + 1
 
     def _decode_next(self) -> bool:
-        """Decode the next batch with visible records; False at the end, with `next_offset` after all batches."""
+        """Decode the next batch with visible records; return False at the end, with `next_offset` after all batches."""
         self._records, self._index = [], 0
         records = self._next(decode_batch)
         if records is None:
@@ -219,8 +223,8 @@ class FetchedPartition:
     def _next(
         self, decode: Callable[[RecordBatch, str, int, int, int], T | None], *, passes_over: bool = True
     ) -> T | None:
-        """`decode` applied to the next batch with visible records; None at the end. With `passes_over`, markers and
-        aborted batches are skipped. Raises CorruptRecords."""
+        """Return the result of `decode` for the next batch with visible records; None at the end. With
+        `passes_over`, markers and aborted batches are skipped. Raises CorruptRecords."""
         while self._position < self.size:
             shown: T | None = None
             try:

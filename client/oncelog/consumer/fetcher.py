@@ -1,7 +1,7 @@
-"""Sends Fetch requests to the leaders and adds responses to the positions. One request per node is outstanding.
+"""Sends Fetch requests to the leaders and adds responses to the positions. At most one request per node is outstanding.
 
-As with the producer's sender, there is no task: `send_fetches` is called by poll and by every response, so that data
-arrive, up to the limits, while the application works.
+As in the producer's sender, there is no task: each poll and each response calls `send_fetches`, so data arrive, up to
+the limits, while the application works.
 """
 
 from __future__ import annotations
@@ -36,19 +36,22 @@ Asked = dict[TopicPartition, tuple[PartitionPosition, int, int]]
 """Partition -> (position, its `seeks`, its `fetch_offset`) when the request was sent."""
 
 SOON: Final = 0.5
-"""Fraction of fetch.max.wait.ms."""
+"""Fraction of fetch.max.wait.ms within which a response that advances no partition counts as too early."""
 RESETS_IN_A_ROW: Final = 10
-"""After this many resets in a row an error is raised: leader and ListOffsets disagree about the log's bounds."""
+"""Number of consecutive resets after which an error is raised, because the leader and ListOffsets disagree about the
+bounds of the log.
+"""
 LEADERS_ONLY_S: Final = 10.0
-"""Seconds for which leaders are not asked for nearer replicas after such a replica did not answer: a leader names it
-until it leaves the ISR."""
+"""Seconds without requests for nearer replicas after such a replica did not respond, because a leader names the replica
+until it leaves the ISR.
+"""
 SESSION_ERRORS: Final = (ErrorCode.FETCH_SESSION_ID_NOT_FOUND, ErrorCode.INVALID_FETCH_SESSION_EPOCH)
 
 logger = logging.getLogger(__name__)
 
 
 class Fetcher:
-    """Fetches for all positions. `wake` is called when poll should look: for data, an error, or a retry."""
+    """Fetches records for all positions. `wake` is called when poll should check for data, an error, or a retry."""
 
     def __init__(
         self,
@@ -71,7 +74,7 @@ class Fetcher:
         self._sessions: dict[int, FetchSession] = {}
         self._leaders_only_until = 0.0
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
-        # A node without data responds after this time; much earlier responses would repeat in a loop.
+        # A node without data responds after this time; repeated earlier responses would form a busy loop.
         self._soon_s = SOON * (config.fetch_max_wait_ms / 1000 if config.fetch_min_bytes else 0.0)
         self._timer = Timer(self._retry)
         self._validator = Validator(positions, metadata, pool, config, self._rng, on_done=self._retry)
@@ -79,7 +82,7 @@ class Fetcher:
         self.counts = ConsumerCounts()
 
     def send_fetches(self) -> None:
-        """Send a fetch to every node without an outstanding request, for the partitions that can buffer more."""
+        """Send a Fetch to every node without an outstanding request, for the partitions that may buffer more data."""
         if self._is_closed:
             return
         config, now = self._config, self._loop.time()
@@ -105,8 +108,9 @@ class Fetcher:
                 self._send(node_id, connection, positions)
 
     def damaged(self, position: PartitionPosition) -> None:
-        """Discard unreadable data. As after every error that poll raises, later polls fetch it again after a back-off:
-        it may have been damaged in transit."""
+        """Discard unreadable data. As after every error that poll raises, later polls fetch the data again after a
+        backoff, because the data may have been damaged in transit.
+        """
         position.fetch_again()
         position.back_off(self._loop.time(), self._config, self._rng)
 
@@ -115,7 +119,7 @@ class Fetcher:
         for node_id, session in self._sessions.items():
             connection = self._pool.ready(node_id)
             if session.is_open and connection is not None:
-                # The response is not awaited: a session that stays open only occupies its slot for longer.
+                # The response is not awaited: a session that is not closed only occupies its slot for longer.
                 connection.start(self._request(session.closing())).cancel()
         self._timer.cancel()
         await self._validator.close()
@@ -160,7 +164,7 @@ class Fetcher:
                 partition=index,
                 current_leader_epoch=leader_epoch,
                 fetch_offset=offset,
-                # A leader only appends during its epoch: records of its own epoch need no check.
+                # A leader only appends during its epoch, so records of its own epoch need no check.
                 last_fetched_epoch=NO_LEADER_EPOCH if fetch_epoch == leader_epoch else fetch_epoch,
                 partition_max_bytes=config.max_partition_fetch_bytes,
             )
@@ -176,12 +180,12 @@ class Fetcher:
         for position in positions:
             position.fetching_from = node_id
         if any(position.preferred_replica == node_id for position in positions):
-            # to detect a hanging replica
+            # to detect a replica that hangs
             self._timer.set(self._loop.time() + config.fetch_max_wait_ms / 1000 + HANGING_S)
         future.add_done_callback(partial(self._answered, node_id, asked, self._loop.time()))
 
     def _node_for(self, position: PartitionPosition) -> int:
-        """The nearer replica that the leader named (KIP-392), while valid; else the leader."""
+        """Return the nearer replica that the leader named (KIP-392) while it is valid, otherwise the leader."""
         cluster, node_id = self._metadata.cluster, position.preferred_replica
         if node_id != NO_NODE:
             if self._pool.is_stuck(node_id, self._config.fetch_max_wait_ms / 1000):
@@ -192,7 +196,9 @@ class Fetcher:
         return cluster.leader(*position.topic_partition)
 
     def _leave_replica(self, position: PartitionPosition) -> None:
-        """Return to the leader, as the nearer replica does not answer: it must not delay available data (E54)."""
+        """Fetch from the leader again, because the nearer replica does not respond and must not delay available data
+        (E54).
+        """
         logger.info(
             "%s: node %d does not answer: asking the leader", position.topic_partition, position.preferred_replica
         )
@@ -220,7 +226,7 @@ class Fetcher:
 
     def _answered(self, node_id: int, asked: Asked, asked_at: float, future: asyncio.Future[FetchResponse]) -> None:
         self._busy.discard(node_id)
-        # Partitions that are meanwhile fetched from another leader, because this one hangs, are ignored.
+        # Partitions that are now fetched from another leader, because this node hangs, are ignored.
         asked = {partition: place for partition, place in asked.items() if place[0].fetching_from == node_id}
         for position, _, _ in asked.values():
             position.fetching_from = NO_NODE
@@ -262,7 +268,7 @@ class Fetcher:
             self._wake()
 
     def _slow_down(self, node_id: int, asked: Asked, *, is_soon: bool) -> None:
-        """If the response advanced no partition, and came too soon, the next request waits."""
+        """Back off the next request if the response advanced no partition and came too early."""
         now = self._loop.time()
         for position, seeks, offset in asked.values():
             has_moved = position.seeks != seeks or position.fetch_offset != offset
@@ -277,7 +283,7 @@ class Fetcher:
     def _read_safely(
         self, node_id: int, position: PartitionPosition, seeks: int, offset: int, data: PartitionData
     ) -> bool:
-        """An exception caused by a response becomes an error of its partition only."""
+        """Call `_read`; an exception caused by a response becomes an error of its partition only."""
         try:
             return self._read(node_id, position, seeks, offset, data)
         except Exception as error:
@@ -286,7 +292,7 @@ class Fetcher:
             return True
 
     def _read(self, node_id: int, position: PartitionPosition, seeks: int, offset: int, data: PartitionData) -> bool:
-        """Add a response to a position. Returns whether poll has something to do."""
+        """Add a response to a position. Returns whether poll has work to do."""
         if position.seeks != seeks or not self._positions.owns(position):
             return False  # the application has moved the position meanwhile
         if data.error_code:
@@ -325,7 +331,8 @@ class Fetcher:
         if hint is not None and hint.leader_id >= 0:
             self._metadata.learn_leader(*topic_partition, hint.leader_id, hint.leader_epoch)
         if position.preferred_replica != NO_NODE:
-            # The leader knows better, also about offsets out of range; if it names the replica again, wait first.
+            # The leader is asked next, also about offsets out of range; if it names the replica again, the next request
+            # waits first.
             position.preferred_replica = NO_NODE
             position.back_off(self._loop.time(), self._config, self._rng)
             return False
@@ -336,16 +343,16 @@ class Fetcher:
             if isinstance(error, StaleMetadata):
                 self._metadata.request_refresh()
             logger.info("%s: fetching again after %s", topic_partition, error)
-            if self._node_for(position) in (NO_NODE, node_id):  # otherwise there is another leader: no reason to wait
+            if self._node_for(position) in (NO_NODE, node_id):  # otherwise another leader is known
                 position.back_off(self._loop.time(), self._config, self._rng)
             return False
         self._failed_for_good(position, type(error)(error.code, f"{topic_partition}: {error.message}"))
         return True
 
     def _out_of_range(self, position: PartitionPosition, offset: int) -> None:
-        """Reset by auto.offset.reset; an error if it is none, or if resetting does not help."""
+        """Reset the position by auto.offset.reset; set an error if that setting is "none" or if resets do not help."""
         if position.fetched:
-            return  # hand out buffered records first
+            return  # return buffered records first
         what = f"{position.topic_partition}: offset {offset} is out of range"
         if self._config.auto_offset_reset == "none":
             error = OffsetOutOfRange(ErrorCode.OFFSET_OUT_OF_RANGE, f"{what}, and auto.offset.reset is none")
@@ -360,16 +367,16 @@ class Fetcher:
             )
 
     def _failed_for_good(self, position: PartitionPosition, error: KafkaError) -> None:
-        """Have poll raise the error; later polls retry after the back-off."""
+        """Make poll raise the error; later polls retry after the backoff."""
         position.error = error
         position.back_off(self._loop.time(), self._config, self._rng)
 
     def _retry(self) -> None:
         self.send_fetches()
-        self._wake()  # starts may have to be looked up again
+        self._wake()  # start offsets may have to be looked up again
 
     def _failed(self, asked: Asked, error: KafkaError) -> None:
-        """Handle a failed request: retry after the back-off, or an error for the application."""
+        """Handle a failed request: retry after the backoff, or set an error for the application."""
         logger.info("fetch failed: %s", error)
         if error.retriable:
             if error.code not in SESSION_ERRORS:

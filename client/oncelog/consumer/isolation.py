@@ -1,6 +1,6 @@
 """Filters out aborted records (read_committed).
 
-The broker sends whole batches up to the last stable offset, and the list of overlapping aborted transactions: producer
+The broker sends entire batches up to the last stable offset, and the list of overlapping aborted transactions: producer
 id and first offset (S52). In offset order, a producer's transactional batches are aborted from that first offset until
 its ABORT marker; later batches belong to another transaction.
 """
@@ -17,8 +17,9 @@ AbortedTransaction = FetchResponse.FetchableTopicResponse.PartitionData.AbortedT
 
 
 class AbortedTransactions:
-    """The aborted transactions of one Fetch response for one partition. Pass its batches to `next_is_aborted` in
-    order."""
+    """The aborted transactions of one Fetch response for one partition. Pass the batches of the response to
+    `next_is_aborted` in order.
+    """
 
     __slots__ = ("_aborting", "_upcoming")
 

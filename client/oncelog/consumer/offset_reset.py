@@ -1,13 +1,14 @@
-"""Looks up the start of partitions without a position: the group's committed offset, else by seek or auto.offset.reset.
+"""Looks up the start of partitions without a position: the committed offset of the group, otherwise the offset given by
+seek or auto.offset.reset.
 
-Look-ups at different brokers run concurrently, one at a time per broker:
+Look-ups at different brokers run concurrently, with one look-up per broker:
 
-  committed offsets  the group's coordinator, for all partitions that need theirs
-  ListOffsets        the leader of each partition
-  Metadata           any broker, for partitions without a known leader
+  committed offsets  sent to the group's coordinator, for all partitions that need a committed offset
+  ListOffsets        sent to the leader of each partition
+  Metadata           sent to any broker, for partitions without a known leader
 
-So a hanging broker delays its own partitions only (E54). If such a partition gets another leader meanwhile, that leader
-is asked, and the late response of the previous one is ignored.
+A hanging broker therefore delays only its own partitions (E54). If such a partition gets another leader meanwhile, the
+new leader is asked, and the late response of the previous leader is ignored.
 """
 
 from __future__ import annotations
@@ -32,8 +33,9 @@ logger = logging.getLogger(__name__)
 RESET_TIMESTAMPS: Final = {"earliest": EARLIEST_TIMESTAMP, "latest": LATEST_TIMESTAMP}
 
 COORDINATOR: Final = -2
-"""Node id that stands for the group's coordinator among those of leaders; NO_NODE stands for a Metadata request to any
-broker."""
+"""Pseudo node id for the group's coordinator, used beside the node ids of leaders; NO_NODE stands for a Metadata
+request to any broker.
+"""
 
 UNANSWERED: Final = StaleMetadata(
     ErrorCode.LEADER_NOT_AVAILABLE, "the response to ListOffsets does not contain the partition"
@@ -42,17 +44,19 @@ UNANSWERED: Final = StaleMetadata(
 ListOffsets = Callable[
     [int, Mapping[TopicPartition, int]], Awaitable[Mapping[TopicPartition, OffsetAndTimestamp | KafkaError]]
 ]
-"""(node id of the leader, timestamp of each partition) -> the offset or error of each. May raise for all of them."""
+"""(node id of the leader, timestamp of each partition) -> the offset or the error of each partition. The function may
+raise one error for all partitions.
+"""
 Committed = Callable[[Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, OffsetAndMetadata]]]
 Sought = dict[TopicPartition, tuple[PartitionPosition, int]]
-"""The positions of a look-up, each with its `seeks` when the look-up began."""
+"""The positions of a look-up, each with the value of `seeks` when the look-up began."""
 
 
 class OffsetReset:
-    """Looks up the positions of all partitions without one. `committed` is None without a group.
+    """Looks up the positions of all partitions without a position. `committed` is None without a group.
 
-    An offset that cannot be found is an error of the partition, for poll to raise; retriable failures are repeated
-    after a back-off and a metadata refresh. `wake` is called after each look-up.
+    If an offset cannot be found, the partition gets an error that poll raises; retriable failures are repeated after a
+    backoff and a metadata refresh. `wake` is called after each look-up.
     """
 
     def __init__(
@@ -97,7 +101,7 @@ class OffsetReset:
                 self._begin(node_id, self._find_offsets(node_id, sought))
 
     def task_for(self, position: PartitionPosition) -> asyncio.Task[None] | None:
-        """The outstanding look-up at the broker that must be asked about `position`."""
+        """Return the outstanding look-up at the broker that must be asked about `position`."""
         return self._tasks.get(self._node_for(position))
 
     async def close(self) -> None:
@@ -107,7 +111,7 @@ class OffsetReset:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _needs_broker(self, position: PartitionPosition) -> bool:
-        """Whether a broker must be asked for the start of `position`; if not, its offset or error is set."""
+        """Return whether a broker must be asked for the start of `position`; if not, its offset or error is set."""
         if position.wants_committed and self._committed is None:
             position.has_no_committed()
         if position.wants_committed:
@@ -120,7 +124,7 @@ class OffsetReset:
         return position.fetch_offset is None and position.error is None
 
     def _timestamp_for(self, position: PartitionPosition) -> int | None:
-        """The timestamp to look up; None if neither the application nor auto.offset.reset gives one."""
+        """Return the timestamp to look up; None if neither the application nor auto.offset.reset gives one."""
         if position.reset_timestamp is not None:
             return position.reset_timestamp
         return RESET_TIMESTAMPS.get(self._config.auto_offset_reset)
@@ -154,7 +158,7 @@ class OffsetReset:
                 position.start_at(committed[partition].offset, committed[partition].leader_epoch)
             else:
                 position.has_no_committed()
-        self.look_up()  # partitions without a committed offset: before the application polls
+        self.look_up()  # for partitions without a committed offset, before the application polls
 
     async def _find_leaders(self, sought: Sought) -> None:
         """Refresh the metadata once; partitions still without a leader then back off."""
@@ -196,7 +200,7 @@ class OffsetReset:
                 self._failed(position, error)
 
     def _failed(self, position: PartitionPosition, error: KafkaError) -> None:
-        """Back off; non-retriable errors are raised by poll first."""
+        """Back off; if the error is not retriable, poll raises it first."""
         if error.retriable:
             self._metadata.request_refresh()
         else:
@@ -204,5 +208,5 @@ class OffsetReset:
         position.back_off(asyncio.get_running_loop().time(), self._config, self._rng)
 
     def _is_current(self, node_id: int, position: PartitionPosition, seeks: int) -> bool:
-        """Whether the position has neither moved nor been looked up at another broker meanwhile."""
+        """Return whether the position has neither moved nor been looked up at another broker meanwhile."""
         return position.seeks == seeks and position.starting_from == node_id and self._positions.owns(position)

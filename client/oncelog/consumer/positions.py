@@ -21,8 +21,10 @@ UNKNOWN_OFFSET: Final = -1
 
 
 class DoneWith(NamedTuple):
-    """How far the application had processed a partition when poll number `poll` began: `offset` is None without a
-    position. A later manual commit replaces it (`handed_out` is the position at that commit, None without one)."""
+    """The progress of the application in a partition when poll number `poll` began; `offset` is None without a
+    position. A later manual commit replaces this progress; `handed_out` is the position at that commit, None if there
+    was no commit.
+    """
 
     poll: int
     offset: int | None
@@ -33,20 +35,23 @@ class DoneWith(NamedTuple):
 class PartitionPosition:
     """One assigned partition.
 
-    - `fetch_offset`: of the next Fetch; None until a start is looked up: the committed offset if it
-      `wants_committed` and has one, else `came_from` if known, else by `reset_timestamp` (None: auto.offset.reset).
-    - `failures`: responses in a row without a record; after each one it waits until `not_before` (loop time).
+    - `fetch_offset`: offset of the next Fetch, None until a start is looked up. The start is the committed offset if
+      the position `wants_committed` and there is one, otherwise `came_from` if known, otherwise the offset for
+      `reset_timestamp` (None means auto.offset.reset).
+    - `failures`: number of consecutive responses without a record; after each such response, the next request waits
+      until `not_before` (loop time).
     - `preferred_replica`: a nearer replica, used until `preferred_until` (loop time).
     - `fetching_from`: the node of the outstanding Fetch; `starting_from`: the node of the last look-up
       (`offset_reset`).
     - `agreed_epoch`: epoch of the last leader whose log was found to contain the records before the position.
-    - `behind`: metadata refreshes in a row that knew only older leaders than the position's (`validation`).
+    - `behind`: number of consecutive metadata refreshes that knew only leaders older than the position's epoch
+      (`validation`).
     - `seeks`: incremented by every action that invalidates outstanding responses.
-    - `epoch_is_read`: whether `_last_epoch` belongs to a batch that was read; the epoch of a committed offset or a seek
-      may belong to no batch.
+    - `epoch_is_read`: whether `_last_epoch` is the epoch of a batch that was read; the epoch of a committed offset or a
+      seek may belong to no batch.
     - `done_with`: the processed offset when the last poll began, if that poll moved the position.
 
-    Invariant: `fetched` are consecutive, and the last one ends at `fetch_offset`.
+    Invariant: the items of `fetched` are consecutive, and the last item ends at `fetch_offset`.
     """
 
     __slots__ = (
@@ -101,7 +106,7 @@ class PartitionPosition:
 
     @property
     def position(self) -> int | None:
-        """The offset of the next record to return; None while it must be looked up."""
+        """The offset of the next record to return; None while the offset must be looked up."""
         return self.fetched[0].next_offset if self.fetched else self.fetch_offset
 
     @property
@@ -117,7 +122,7 @@ class PartitionPosition:
 
     @property
     def fetch_epoch_is_read(self) -> bool:
-        """Whether `fetch_epoch` belongs to a batch that was read, and so proves the log's content."""
+        """Whether `fetch_epoch` belongs to a batch that was read, which proves the content of the log."""
         return bool(self.fetched) or self.epoch_is_read
 
     @property
@@ -131,7 +136,7 @@ class PartitionPosition:
         self._last_epoch = leader_epoch
 
     def go_back(self, came_from: int) -> None:
-        """Continue from the committed offset, else from `came_from`."""
+        """Continue from the committed offset, or from `came_from` if there is none."""
         self._forget()
         self.fetch_offset = None
         self.wants_committed = True
@@ -144,12 +149,12 @@ class PartitionPosition:
         self._last_epoch, self.epoch_is_read = leader_epoch, False
 
     def has_no_committed(self) -> None:
-        """The group has no committed offset: continue from `came_from`, or look up a start."""
+        """Record that the group has no committed offset: continue from `came_from`, or look up a start."""
         self.wants_committed = False
         self.fetch_offset = self.came_from
 
     def reset(self, timestamp: int | None) -> None:
-        """Continue from the offset of `timestamp` (None: by auto.offset.reset)."""
+        """Continue from the offset of `timestamp`; None means the offset by auto.offset.reset."""
         self._forget()
         self.fetch_offset = None
         self.reset_timestamp = timestamp
@@ -161,7 +166,7 @@ class PartitionPosition:
         self.behind = 0
 
     def fetch_again(self) -> None:
-        """Fetch again from the same position, since the buffered data are unreadable."""
+        """Fetch again from the same position, because the buffered data are unreadable."""
         self._remember_epoch()
         self.fetch_offset = self.position
         self.fetched.clear()
@@ -169,12 +174,12 @@ class PartitionPosition:
         self.error = None
 
     def back_off(self, now: float, config: ConsumerConfig, rng: random.Random) -> None:
-        """Delay the next request after a response without progress, longer each time."""
+        """Delay the next request after a response without progress; each further delay is longer."""
         self.failures += 1
         self.not_before = now + backoff_s(self.failures, config.retry_backoff_ms, config.retry_backoff_max_ms, rng)
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """At most `limit` buffered records. Raises CorruptRecords."""
+        """Return at most `limit` buffered records. Raises CorruptRecords."""
         taken: list[ConsumerRecord] = []
         while self.fetched and len(taken) < limit:
             head = self.fetched[0]
@@ -182,16 +187,16 @@ class PartitionPosition:
                 part = head.take(limit - len(taken))
             except CorruptRecords:
                 if taken:
-                    break  # the next call raises it
+                    break  # the next call raises the error
                 raise
             taken = taken + part if taken else part
             if not head.is_exhausted:
-                break  # enough, or unreadable data after the records taken: the next call raises
+                break  # enough records, or unreadable data after them: the next call raises
             self.drop_head()
         return taken
 
     def take_all(self, take: Callable[[FetchedPartition], list[T]]) -> list[T]:
-        """All buffered data, in the form of `take`. Raises CorruptRecords."""
+        """Return all buffered data, in the form of `take`. Raises CorruptRecords."""
         taken: list[T] = []
         while self.fetched:
             head = self.fetched[0]
@@ -199,21 +204,21 @@ class PartitionPosition:
                 taken += take(head)
             except CorruptRecords:
                 if taken:
-                    break  # the next call raises it
+                    break  # the next call raises the error
                 raise
             if not head.is_exhausted:
-                break  # unreadable data after the records taken
+                break  # unreadable data follow the taken records
             self.drop_head()
         return taken
 
     def drop_head(self) -> None:
-        """The first response is used up."""
+        """Remove the first response, whose records have all been taken."""
         self._remember_epoch()
         self.fetched.popleft()
         self.failures = 0
 
     def _remember_epoch(self) -> None:
-        """Keep the epoch of the last returned batch before its response is dropped."""
+        """Store the epoch of the last returned batch before its response is dropped."""
         epoch = self.fetched[0].last_epoch if self.fetched else NO_LEADER_EPOCH
         if epoch != NO_LEADER_EPOCH:
             self._last_epoch, self.epoch_is_read = epoch, True
@@ -233,10 +238,10 @@ class PartitionPosition:
 class Positions:
     """All assigned partitions in round-robin order.
 
-    Records and errors share the order, so that a backlog of one partition does not delay another one's error (E53).
-    `poll` counts the polls of the application. `withheld`: where the returned records end, of partitions whose next
-    records are taken and not returned yet (`deserializing`). A partition that is dropped, or moved by the application,
-    has no entry any more: its position counts as it is.
+    Records and errors share the order, so that a backlog of one partition does not delay the error of another partition
+    (E53). `poll` is the number of polls of the application. `withheld` contains the end of the returned records for
+    partitions whose next records are taken but not returned yet (`deserializing`). A partition that the application
+    drops or moves loses its entry, and its position then counts unchanged.
     """
 
     def __init__(self) -> None:
@@ -245,14 +250,15 @@ class Positions:
         self.withheld: dict[TopicPartition, OffsetAndMetadata] = {}
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign exactly these; partitions kept stay at their position with their buffered data."""
+        """Assign exactly these partitions; partitions that were already assigned keep their position and buffered
+        data."""
         before = self._by_partition
         self._by_partition = {}
         for topic_partition in partitions:
             kept = before.pop(topic_partition, None)
             self._by_partition.setdefault(topic_partition, kept or PartitionPosition(topic_partition))
         for dropped in before.values():
-            dropped.seek(UNKNOWN_OFFSET)  # outstanding responses are void
+            dropped.seek(UNKNOWN_OFFSET)  # outstanding responses become invalid
             self.withheld.pop(dropped.topic_partition, None)
 
     def __iter__(self) -> Iterator[PartitionPosition]:
@@ -270,14 +276,14 @@ class Positions:
         return {partition.topic for partition in self._by_partition}
 
     def get(self, topic_partition: TopicPartition) -> PartitionPosition:
-        """Raises ValueError for a partition that is not assigned."""
+        """Return the position of a partition. Raises ValueError for a partition that is not assigned."""
         found = self._by_partition.get(topic_partition)
         if found is None:
             raise ValueError(f"{topic_partition} is not assigned to this consumer")
         return found
 
     def consumed(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The position after all returned records, of each partition with one."""
+        """Return the position after all returned records, for each partition that has a position."""
         return {
             place.topic_partition: self.withheld.get(place.topic_partition)
             or OffsetAndMetadata(place.position, "", place.last_epoch)
@@ -286,20 +292,21 @@ class Positions:
         }
 
     def withhold(self, taken: Iterable[TopicPartition]) -> None:
-        """Let `consumed` have the positions of these partitions from before this poll, until its records are
-        returned."""
+        """Make `consumed` return the positions of these partitions from before this poll, until the records of the poll
+        are returned.
+        """
         for partition in taken:
             done = self._by_partition[partition].done_with
-            assert done is not None  # `take` has noted it
+            assert done is not None  # `take` has set it
             assert done.offset is not None
             self.withheld[partition] = OffsetAndMetadata(done.offset, "", done.epoch)
 
     def owns(self, position: PartitionPosition) -> bool:
-        """Whether `position` is still assigned."""
+        """Return whether `position` is still assigned."""
         return self._by_partition.get(position.topic_partition) is position
 
     def to_reset(self, now: float) -> list[PartitionPosition]:
-        """The positions whose start must be looked up."""
+        """Return the positions whose start must be looked up."""
         return [
             position
             for position in self
@@ -307,10 +314,10 @@ class Positions:
         ]
 
     def fetchable(self, now: float, *, buffer_bytes: int, total_bytes: int) -> list[PartitionPosition]:
-        """The positions to fetch: `buffer_bytes` suffice for one partition, `total_bytes` for all.
+        """Return the positions to fetch: `buffer_bytes` suffice for one partition, `total_bytes` for all partitions.
 
-        A partition with some buffered data is fetched, too, so that the next response is in transit while this one is
-        processed; after a failure only once the buffered data have proved readable.
+        A partition with some buffered data is fetched too, so that the next response is in transit while the buffered
+        data are processed; after a failure, only once the buffered data have proved readable.
         """
         total = sum(position.buffered_bytes for position in self)
         return [
@@ -327,26 +334,27 @@ class Positions:
         ]
 
     def next_retry(self, now: float) -> float | None:
-        """When the first partition in back-off is due; None if none is."""
+        """Return the time at which the first backoff of a partition ends; None if no partition backs off."""
         return min((position.not_before for position in self if position.not_before > now), default=None)
 
     def take(
         self, limit: int, *, damaged: Callable[[PartitionPosition], None]
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """At most `limit` records, of as few partitions as possible. Raises the error of a partition whose turn it is,
-        and CorruptRecords after calling `damaged` with the position."""
+        """Return at most `limit` records, from as few partitions as possible. Raises the error of a partition whose
+        turn it is. Raises CorruptRecords after calling `damaged` with the position.
+        """
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
         for position in self._with_news():
             if not position.fetched:
                 if taken:
-                    break  # the next call raises its error
+                    break  # the next call raises the error of the partition
                 self._raise_error(position)
             self._mark_taken(position)
             try:
                 records = position.take(limit)
             except CorruptRecords:
                 if taken:
-                    break  # the next call raises it
+                    break  # the next call raises the error
                 damaged(position)
                 raise
             if records:
@@ -360,8 +368,9 @@ class Positions:
     def take_all(
         self, take: Callable[[FetchedPartition], list[T]], *, damaged: Callable[[PartitionPosition], None]
     ) -> dict[TopicPartition, list[T]]:
-        """All buffered data of the next partition in turn, batch by batch, in the form of `take`. Raises like `take`,
-        and the error of a partition whose turn it is."""
+        """Return all buffered data of the next partition in turn, batch by batch, in the form of `take`. Raises the
+        errors of `take`, and the error of the partition that is next in the order.
+        """
         for position in self._with_news():
             if not position.fetched:
                 self._raise_error(position)
@@ -377,8 +386,8 @@ class Positions:
         return {}
 
     def next_in_turn(self) -> PartitionPosition | None:
-        """The partition to iterate over next, moved to the end of the order; None without buffered data. Raises the
-        error of an earlier partition in the order."""
+        """Return the partition to iterate over next, and move it to the end of the order; None if no partition has
+        buffered data. Raises the error of an earlier partition in the order."""
         for position in self._with_news():
             if not position.fetched:
                 self._raise_error(position)
@@ -391,31 +400,33 @@ class Positions:
         self._by_partition[position.topic_partition] = self._by_partition.pop(position.topic_partition)
 
     def mark(self, position: PartitionPosition) -> None:
-        """Note where `position` was when this poll began, before the application moves it."""
+        """Store the position of `position` when this poll began, before the application moves it."""
         self.withheld.pop(position.topic_partition, None)
         if position.done_with is None or position.done_with.poll != self.poll:
             position.done_with = DoneWith(self.poll, position.position, position.last_epoch)
 
     def _mark_taken(self, position: PartitionPosition) -> None:
-        """Note where the records begin that this poll takes: a seek earlier in the poll, as by a listener, has moved
-        the position, and the records in front of it are not to be read."""
+        """Store the start of the records that this poll takes. A seek earlier in the poll, for example by a listener,
+        may have moved the position, and the records before it are not to be read.
+        """
         done = position.done_with
         if done is None or done.poll != self.poll or done.handed_out is None:
             position.done_with = DoneWith(self.poll, position.position, position.last_epoch)
 
     def committed(self, offsets: Mapping[TopicPartition, OffsetAndMetadata], poll: int) -> None:
-        """Note offsets that the application committed itself, requested after poll number `poll`: the records before
-        them are processed."""
+        """Record offsets that the application committed itself, requested after poll number `poll`; the records before
+        these offsets are processed.
+        """
         for partition, told in offsets.items():
             position = self._by_partition.get(partition)
             if position is not None and (position.done_with is None or position.done_with.poll <= poll):
                 position.done_with = DoneWith(poll, told.offset, told.leader_epoch, handed_out=position.position)
 
     def go_back(self, iterated: tuple[PartitionPosition, FetchedPartition] | None) -> None:
-        """Go back to the processed offsets, since the work on the last returned records has failed.
+        """Go back to the processed offsets, because the work on the last returned records has failed.
 
-        They are the positions of the last poll, or of a later manual commit; for the partition being `iterated`, the
-        offset of the last record.
+        The processed offsets are the positions of the last poll, or of a later manual commit; for the partition being
+        `iterated`, the offset of the last record.
         """
         for position in list(self):
             done = position.done_with
@@ -434,13 +445,13 @@ class Positions:
                 position.seek(done.offset, done.epoch)
 
     def _with_news(self) -> list[PartitionPosition]:
-        """The positions with records or an error for the application, in order."""
+        """Return the positions that have records or an error for the application, in order."""
         return [
             position for position in self if (position.fetched or position.error is not None) and not position.is_paused
         ]
 
     def _raise_error(self, position: PartitionPosition) -> NoReturn:
-        """Raise the partition's error; it is fetched again after its back-off."""
+        """Raise the error of the partition, which is fetched again after its backoff."""
         error, position.error = position.error, None
         assert error is not None
         self.served(position)

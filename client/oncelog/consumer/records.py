@@ -1,4 +1,4 @@
-"""Records of the consumer: single ones, and batches as lists or columns."""
+"""The records of the consumer, as single records and as batches of lists or columns."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     K = TypeVar("K", default=bytes)
     V = TypeVar("V", default=bytes)
-else:  # the standard library has defaults of type variables since Python 3.13
+else:  # the standard library supports defaults of type variables since Python 3.13
     from typing import TypeVar
 
     K = TypeVar("K")
@@ -29,8 +29,9 @@ else:  # the standard library has defaults of type variables since Python 3.13
 
 
 class ConsumerRecord(NamedTuple, Generic[K, V]):
-    """Key and value are bytes, or what the deserializers make of them (K, V), or None; a `value` of None is a
-    tombstone. `timestamp_type` is CREATE_TIME or LOG_APPEND_TIME."""
+    """Key and value are bytes, the results of the deserializers (K, V), or None; a `value` of None is a tombstone.
+    `timestamp_type` is CREATE_TIME or LOG_APPEND_TIME.
+    """
 
     topic: str
     partition: int
@@ -45,9 +46,10 @@ class ConsumerRecord(NamedTuple, Generic[K, V]):
 
 @dataclass(slots=True)
 class ColumnBatch:
-    """Records of one batch, a list for each field; all of the same length, not empty.
+    """The records of one batch as columns: a list for each field, all of the same length and not empty.
 
-    For building tables: no object is made per record. `timestamp_type` is CREATE_TIME or LOG_APPEND_TIME.
+    Columns serve to build tables, because no object is created per record. `timestamp_type` is CREATE_TIME or
+    LOG_APPEND_TIME.
     """
 
     offsets: list[int]
@@ -59,7 +61,7 @@ class ColumnBatch:
     leader_epoch: int
 
     def cut(self, start: int, end: int) -> ColumnBatch | None:
-        """The records with offsets from `start` to below `end`; None if there are none. Returns the batch itself if
+        """Return the records with `start` <= offset < `end`; None if there are none. Returns the batch itself if
         nothing is cut."""
         low, high = bisect_left(self.offsets, start), bisect_left(self.offsets, end)
         if low >= high:
@@ -72,9 +74,9 @@ class ColumnBatch:
 
 
 class UndecodedBatch(NamedTuple):
-    """A batch whose records are decompressed, but not decoded. Only records with offsets from `start` on and below
-    `end` count, since a batch may begin before the offset that was fetched. If the batch was not compressed, `data` is
-    a view of the fetch response."""
+    """A batch whose records are decompressed, but not decoded. Only records with `start` <= offset < `end` count,
+    because a batch may begin before the fetched offset. If the batch was not compressed, `data` is a view of the
+    fetch response."""
 
     batch: RecordBatch
     data: bytes | memoryview
@@ -92,14 +94,15 @@ class UndecodedBatch(NamedTuple):
         return self._replace(start=low, end=high) if max(low, self.batch.base_offset) < high else None
 
     def decoded(self) -> ColumnBatch | None:
-        """Decode the records; None if there are none. Raises CorruptBatch."""
+        """Decode the records; None if the batch has no records within its bounds. Raises CorruptBatch."""
         columns = decode_columns(self.batch, self.start, len(self.data))
         return None if columns is None else columns.cut(self.start, self.end)
 
 
 class BatchHeader(NamedTuple):
-    """The header of one batch. `base_sequence`, producer id and epoch are -1 for an idempotence-free batch;
-    `base_sequence` is -1 for a control batch too."""
+    """The header of one batch. `base_sequence`, producer id and epoch are -1 for a batch without idempotence;
+    `base_sequence` is also -1 for a control batch.
+    """
 
     base_offset: int
     last_offset: int
@@ -117,7 +120,7 @@ _as_record: Final[Callable[[tuple[object, ...]], ConsumerRecord]] = partial(tupl
 def decode_columns(
     batch: RecordBatch, from_offset: int, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> ColumnBatch | None:
-    """`decode_batch` as columns; None if no record is left. Raises CorruptBatch."""
+    """Decode a batch like `decode_batch`, but as columns; None if no record is left. Raises CorruptBatch."""
     columns = read_columns(batch, max_decompressed_bytes=max_decompressed_bytes)
     if columns.error is not None:
         raise columns.error
@@ -130,7 +133,8 @@ def decode_columns(
 
 
 def undecoded(batch: RecordBatch, from_offset: int, max_decompressed_bytes: int) -> UndecodedBatch | None:
-    """Decompress a batch; None if its header says that no record is at `from_offset` or after. Raises CorruptBatch."""
+    """Decompress a batch; None if its header says that all its records are before `from_offset`. Raises
+    CorruptBatch."""
     data = records_view(batch, max_decompressed_bytes)
     if not batch.records_count or batch.next_offset <= from_offset:
         return None
@@ -138,13 +142,13 @@ def undecoded(batch: RecordBatch, from_offset: int, max_decompressed_bytes: int)
 
 
 def header_of(batch: RecordBatch) -> BatchHeader:
-    """Does not look at the records."""
+    """Return the header of a batch, without reading its records."""
     producer = batch.producer_id, batch.producer_epoch, batch.base_sequence
     return BatchHeader(batch.base_offset, batch.last_offset, *producer, batch.is_transactional, batch.is_control)
 
 
 def columns_of(records: Sequence[ConsumerRecord]) -> ColumnBatch:
-    """Records of one batch as columns."""
+    """Return the records of one batch as columns."""
     _, _, offsets, timestamps, types, keys, values, headers, epochs = map(list, zip(*records, strict=True))
     return ColumnBatch(offsets, timestamps, keys, values, headers, types[0], epochs[0])
 
@@ -156,7 +160,7 @@ def decode_batch(
     from_offset: int,
     max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES,
 ) -> list[ConsumerRecord]:
-    """The records of `batch` from `from_offset` on: a batch may start before the requested offset.
+    """Return the records of `batch` from `from_offset` on, because a batch may start before the requested offset.
 
     Raises CorruptBatch.
     """

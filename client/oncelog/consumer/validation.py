@@ -1,18 +1,18 @@
 """Detects log truncation before a position, by leader epochs (KIP-320). Pure.
 
-A position has the leader epoch of the batch before it, or the epoch given with a committed offset or a seek.
-The given epoch need not be the epoch of any batch: ListOffsets returns the leader's epoch for the log end. So it
-decides which leaders are too old to ask, and is no evidence of the log's content (S92).
+A position has the leader epoch of the batch before it, or the epoch given with a committed offset or a seek. The given
+epoch need not be the epoch of any batch, because ListOffsets returns the leader's epoch for the log end. The given
+epoch therefore decides only which leaders are too old to ask; it is no evidence of the log's content (S92).
 
-A leader of a newer epoch may have another log from some offset on: after an unclean election, or if the only replica
-with the records that a consumer had read was lost. The consumer asks the leader for the end offset of the position's
-epoch: an end below the position means that the log was truncated below it.
+A leader of a newer epoch may have different records from some offset on, after an unclean election or after the only
+replica with the records that a consumer had read was lost. The consumer asks the leader for the end offset of the
+position's epoch; an end below the position means that the log was truncated below the position.
 
     leader's epoch == position's epoch      READ: a leader only appends while its epoch lasts
-    leader's epoch == the one agreed with   READ
-    either is not known                     READ: nothing to compare (Metadata < 7, nothing read since a seek)
-    leader's epoch <  position's epoch      BEHIND: the metadata is old, or the topic was created again
-    leader's epoch >  position's epoch      ASK, by OffsetForLeaderEpoch, before the next Fetch
+    leader's epoch == the agreed epoch       READ
+    one of the epochs is unknown            READ: nothing to compare (Metadata < 7, nothing read since a seek)
+    leader's epoch <  position's epoch      BEHIND: the metadata are outdated, or the topic was re-created
+    leader's epoch >  position's epoch      ASK: send OffsetForLeaderEpoch before the next Fetch
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ from oncelog.errors import LogTruncationError
 
 NO_END: Final = -1
 MAX_BEHIND: Final = 10
-"""After this many metadata refreshes in a row with a leader epoch below the position's, the metadata are accepted."""
+"""Number of consecutive metadata refreshes with a leader epoch below the position's epoch, after which the metadata are
+accepted.
+"""
 
 
 class Standing(Enum):
-    """What to do with a position before the next Fetch."""
+    """The action that a position needs before the next Fetch."""
 
     READ = auto()
     ASK = auto()
@@ -37,26 +39,30 @@ class Standing(Enum):
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch of a leader not above the requested one, and its end offset; both -1 for "none"."""
+    """The largest epoch of a leader that is not above the requested epoch, and the end offset of that epoch; both are
+    -1 if there is none.
+    """
 
     epoch: int
     end_offset: int
 
 
 def standing(position_epoch: int, agreed_epoch: int, leader_epoch: int) -> Standing:
-    """`position_epoch` is the epoch of the batch before the position, `agreed_epoch` the epoch of the last leader whose
-    log was found to contain that batch, `leader_epoch` the epoch of the present leader; each may be NO_LEADER_EPOCH."""
+    """Return the standing of a position. `position_epoch` is the epoch of the batch before the position, `agreed_epoch`
+    the epoch of the last leader whose log was found to contain that batch, and `leader_epoch` the epoch of the present
+    leader; each may be NO_LEADER_EPOCH.
+    """
     if leader_epoch in (position_epoch, agreed_epoch) or NO_LEADER_EPOCH in (position_epoch, leader_epoch):
         return Standing.READ
     return Standing.BEHIND if leader_epoch < position_epoch else Standing.ASK
 
 
 def is_truncated(offset: int, position_epoch: int, end: EpochEnd, *, epoch_is_read: bool) -> bool:
-    """Whether the log of a leader that answers `end` was truncated below `offset`.
+    """Return whether the log of a leader that responds with `end` was truncated below `offset`.
 
     Kafka's consumer compares offsets only. If a batch of `position_epoch` was read (`epoch_is_read`), an end in an
-    older epoch shows a truncation, too, whatever its offset: another batch has replaced the one that was read. So does
-    a log that knows no epoch that old.
+    older epoch shows a truncation too, whatever its offset, because another batch has replaced the batch that was read.
+    A log that knows no epoch that old shows a truncation too.
     """
     if epoch_is_read:
         return end.end_offset < offset or end.epoch < position_epoch
@@ -64,12 +70,12 @@ def is_truncated(offset: int, position_epoch: int, end: EpochEnd, *, epoch_is_re
 
 
 def divergent_offset(offset: int, end: EpochEnd) -> int | None:
-    """The first offset at which a truncated log differs from the records read; None: unknown."""
+    """Return the first offset at which a truncated log differs from the records read; None means unknown."""
     return end.end_offset if NO_END < end.end_offset < offset and end.epoch > NO_LEADER_EPOCH else None
 
 
 def truncation_error(partition: TopicPartition, offset: int, divergent: int | None) -> LogTruncationError:
-    """The error if auto.offset.reset is none."""
+    """Return the error for a truncated log if auto.offset.reset is "none"."""
     unknown = "the offset at which it differs from the records read is unknown"
     where = unknown if divergent is None else f"from offset {divergent} on"
     return LogTruncationError(

@@ -1,7 +1,8 @@
-"""Asks leaders for the end of leader epochs before fetching on from an older epoch, and handles the responses
-(KIP-320).
+"""Requests the end of leader epochs from leaders before fetching continues from an older epoch, and handles the
+responses (KIP-320).
 
-One request per node is outstanding. Buffered records are returned first: they were in the log when read.
+At most one request per node is outstanding. Buffered records are returned first, because they were in the log when they
+were read.
 """
 
 from __future__ import annotations
@@ -36,7 +37,9 @@ Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 
 
 class Question(NamedTuple):
-    """A request about one partition: its position when sent, and the epoch of the leader asked."""
+    """A request about one partition: its position when the request was sent, and the epoch of the leader that was
+    asked.
+    """
 
     position: PartitionPosition
     seeks: int
@@ -46,7 +49,8 @@ class Question(NamedTuple):
 
     @property
     def is_current(self) -> bool:
-        """Whether the position is unchanged: a hanging leader may answer after records were read from another."""
+        """Whether the position is unchanged; a hanging leader may respond after records were read from another
+        leader."""
         position = self.position
         return (position.seeks, position.fetch_offset, position.fetch_epoch) == (self.seeks, self.offset, self.epoch)
 
@@ -54,15 +58,17 @@ class Question(NamedTuple):
 Asked = dict[TopicPartition, Question]
 
 CONSUMER: Final = -1
-"""The replica id of a consumer: it learns of nothing above the high watermark."""
+"""The replica id of a consumer, which gets no offset above the high watermark."""
 FIRST_VERSION: Final = 3
-"""Older versions need a cluster permission (KIP-320): without it the check is skipped, as in Kafka's client."""
+"""The first version used, because older versions need a cluster permission (KIP-320); without this version the check is
+skipped, as in Kafka's client.
+"""
 
 logger = logging.getLogger(__name__)
 
 
 class Validator:
-    """`ensure_valid` before each Fetch; `on_done` is called when waiting positions may continue."""
+    """Call `ensure_valid` before each Fetch; `on_done` is called when waiting positions may continue."""
 
     def __init__(
         self,
@@ -85,7 +91,7 @@ class Validator:
         self._waiting: dict[int, list[PartitionPosition]] = {}
 
     def ensure_valid(self, position: PartitionPosition) -> bool:
-        """Whether the position may be fetched now. If not, it is queued for `ask`."""
+        """Return whether the position may be fetched now. A position that may not be fetched is queued for `ask`."""
         name, index = position.topic_partition
         cluster = self._metadata.cluster
         known = cluster.partition(name, index)
@@ -106,7 +112,7 @@ class Validator:
         return False
 
     def ask(self) -> None:
-        """Ask about the queued positions."""
+        """Send requests about the queued positions."""
         waiting, self._waiting = self._waiting, {}
         for node_id, positions in waiting.items():
             task = self._asking[node_id] = self._loop.create_task(self._ask(node_id, positions))
@@ -115,8 +121,8 @@ class Validator:
     def diverged(self, position: PartitionPosition, end: EpochEnd) -> None:
         """Handle a log that was truncated before the position, and diverges at `end`.
 
-        With auto.offset.reset the position returns to that offset, as in Kafka's client: no record of the log is
-        skipped or read twice. If that is unknown, it is reset by auto.offset.reset.
+        With auto.offset.reset, the position returns to the offset of the divergence, as in Kafka's client, so no record
+        of the log is skipped or read twice. If that offset is unknown, the position is reset by auto.offset.reset.
         """
         offset = position.fetch_offset
         if position.fetched or offset is None:
@@ -141,9 +147,10 @@ class Validator:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     def _is_behind(self, position: PartitionPosition, epoch: int) -> None:
-        """The known leader is older than the batch before the position: it may serve truncated records.
+        """Handle a known leader that is older than the batch before the position, and may serve truncated records.
 
-        The leader is not asked until metadata have named it MAX_BEHIND times: then the topic was re-created.
+        The leader is not asked until metadata have named it MAX_BEHIND times, which means that the topic was
+        re-created.
         """
         position.behind += 1
         if position.behind > MAX_BEHIND:
@@ -164,7 +171,7 @@ class Validator:
         position.back_off(self._loop.time(), self._config, self._rng)
 
     def _believe_leader(self, position: PartitionPosition, epoch: int) -> None:
-        """Read on from the offset: the position's epoch was not read from a batch, so it does not prove a truncation.
+        """Continue from the offset: the position's epoch was not read from a batch, so it does not prove a truncation.
         If the log ends before the offset, the Fetch fails."""
         logger.warning(
             "%s: the position came with leader epoch %d, but the leader stays at epoch %d: continuing to read "

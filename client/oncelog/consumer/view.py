@@ -1,4 +1,4 @@
-"""What a consumer shows of itself: its partitions, how far their logs go, its counters."""
+"""The read-only view of a consumer: its partitions, the ends of their logs, and its counters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oncelog.lifecycle import Lifecycle
 
 
 class ConsumerView(Lifecycle):
-    """The part of a Consumer that asks no broker and changes nothing. `Consumer` sets the fields."""
+    """The part of a Consumer that sends no requests and changes nothing. `Consumer` sets the fields."""
 
     config: ConsumerConfig
     _positions: Positions
@@ -23,19 +23,21 @@ class ConsumerView(Lifecycle):
     _consumed: int
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that this consumer reads."""
+        """Return the partitions that this consumer reads."""
         return self._positions.assignment
 
     def subscription(self) -> frozenset[str]:
-        """The topics of `subscribe`; of a pattern, those that match now. Empty without a subscription."""
+        """Return the topics of `subscribe`; for a pattern, the topics that match now. The result is empty without a
+        subscription.
+        """
         return frozenset() if self._group is None else self._group.subscription
 
     def paused(self) -> set[TopicPartition]:
-        """The partitions that are paused."""
+        """Return the partitions that are paused."""
         return {position.topic_partition for position in self._positions if position.is_paused}
 
     def lag(self, partition: TopicPartition) -> int | None:
-        """The number of offsets between the position and the end, as of the last response; None while unknown.
+        """Return the number of offsets between the position and the end, as of the last response; None if unknown.
 
         Raises ValueError for a partition that is not assigned.
         """
@@ -47,22 +49,26 @@ class ConsumerView(Lifecycle):
         return max(0, end - state.position)
 
     def highwater(self, partition: TopicPartition) -> int | None:
-        """The high watermark as of the last response: the offset after the last record that all in-sync replicas have.
-        None while unknown. Raises ValueError for a partition that is not assigned."""
+        """Return the high watermark as of the last response: the offset after the last record that all in-sync replicas
+        have. The result is None while the high watermark is unknown. Raises ValueError for a partition that is not
+        assigned.
+        """
         end = self._positions.get(partition).high_watermark
         return None if end == UNKNOWN_OFFSET else end
 
     def last_stable_offset(self, partition: TopicPartition) -> int | None:
-        """The last stable offset as of the last response: read_committed readers see records below it. None while
-        unknown. Raises ValueError for a partition that is not assigned."""
+        """Return the last stable offset as of the last response; read_committed readers see only records below it. The
+        result is None while the offset is unknown. Raises ValueError for a partition that is not assigned.
+        """
         end = self._positions.get(partition).last_stable_offset
         return None if end == UNKNOWN_OFFSET else end
 
     def metrics(self) -> dict[str, float]:
-        """The counters of this consumer and its state, by the names of Kafka's client. Zero before `start`.
+        """Return the counters and the state of this consumer, by the metric names of Kafka's client. The values are
+        zero before `start`.
 
-        records-consumed-total counts returned records, fetch-total and bytes-consumed-total what was fetched;
-        records-lag-max (the largest known `lag`), assigned-partitions and connection-count are as of now.
+        records-consumed-total counts returned records; fetch-total and bytes-consumed-total count fetches.
+        records-lag-max (the largest known `lag`), assigned-partitions and connection-count are current values.
         """
         counts = ConsumerCounts() if self._pool is None else self._fetcher.counts
         counts.records_consumed = self._consumed

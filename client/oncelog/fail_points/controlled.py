@@ -1,6 +1,6 @@
 """Faults that a controller sets and removes while the process runs.
 
-Faults strike in the process's own thread, the controller uses another: one lock guards the list.
+Faults are applied in the process's own thread, while the controller uses another thread; one lock guards the list.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ from typing import Final
 from oncelog.fail_points.specification import Action
 
 MAX_FAULTS: Final = 1000
-"""Limit of the faults set at a time: each hit of a point checks all of them."""
+"""Maximum number of faults that are set simultaneously, because each hit of a point checks all of them."""
 
 
 class TooManyFaults(Exception):
-    """Take some back."""
+    """Too many faults are set; remove some."""
 
 
 @dataclass(slots=True)
 class Fault:
-    """Do `action` at `point`, for requests that match the filters."""
+    """Apply `action` at `point`, for requests that match the filters."""
 
     number: int
     point: str
     action: Action
     is_after: bool
     left: int | None
-    """Remaining strikes; None: at every hit until it is removed."""
+    """Number of remaining strikes; None means that every hit is a strike until the fault is removed."""
     filters: Mapping[str, str]
-    """`transactional_id`, `topic`, `group_id`: the hit must be about this one."""
+    """The keys are `transactional_id`, `topic` and `group_id`; a hit must concern the given value."""
     struck: int = 0
-    """How often it has been done."""
+    """Number of times that the action was applied."""
 
 
 class ControlledFaults:
-    """The faults that are set now. Each method may be called from any thread."""
+    """The faults that are currently set. Each method may be called from any thread."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -46,8 +46,9 @@ class ControlledFaults:
         self._last_number = 0
         self._cleared = 0
         self._waiting: dict[Callable[[], object], Fault | None] = {}
-        """Callback -> the fault whose removal calls it: of delays that block only a response or a coroutine. None:
-        called when all faults are removed."""
+        """Callback -> the fault whose removal calls it; the callbacks belong to delays that block only a response or a
+        coroutine. None means that the callback is called when all faults are removed.
+        """
 
     def add(
         self,
@@ -58,7 +59,7 @@ class ControlledFaults:
         times: int | None = 1,
         filters: Mapping[str, str] | None = None,
     ) -> Fault:
-        """Raises TooManyFaults."""
+        """Set a fault and return it. Raises TooManyFaults."""
         with self._changed:
             if len(self._faults) >= MAX_FAULTS:
                 raise TooManyFaults(f"{MAX_FAULTS} faults are set")
@@ -69,11 +70,11 @@ class ControlledFaults:
 
     @property
     def are_set(self) -> bool:
-        """Whether there are any, spent ones included."""
+        """Whether any fault is set, including used-up faults."""
         return bool(self._faults)
 
     def all(self) -> list[Fault]:
-        """All faults that were not removed, including spent ones, so that their hit counts can be read."""
+        """Return all faults that were not removed, including used-up faults, so that their hit counts can be read."""
         with self._changed:
             return list(self._faults.values())
 
@@ -81,7 +82,7 @@ class ControlledFaults:
         return self._faults.get(number)
 
     def remove(self, number: int) -> bool:
-        """Remove a fault, and end its present delays. Returns whether it existed."""
+        """Remove a fault, and end the delays that it currently causes. Returns whether the fault existed."""
         with self._changed:
             fault = self._faults.pop(number, None)
             if fault is None:
@@ -95,7 +96,7 @@ class ControlledFaults:
         return True
 
     def clear(self) -> None:
-        """Take all back, and end the delays that are under way."""
+        """Remove all faults, and end their current delays."""
         with self._changed:
             self._faults.clear()
             self._cleared += 1
@@ -105,8 +106,9 @@ class ControlledFaults:
             tell()
 
     def when_taken_back(self, fault: Fault | None, tell: Callable[[], object]) -> Callable[[], None]:
-        """Call `tell` once, in the thread that removes `fault`, unless the returned function is called before; at once
-        if it was removed already. None: when all faults are removed."""
+        """Call `tell` once, in the thread that removes `fault`, unless the returned function is called before. If the
+        fault was already removed, call `tell` immediately. A `fault` of None means: when all faults are removed.
+        """
         with self._changed:
             is_gone = fault is not None and not self._is_set(fault)
             if not is_gone:
@@ -121,7 +123,7 @@ class ControlledFaults:
         return forget
 
     def sleep(self, seconds: float, fault: Fault | None = None) -> None:
-        """Block for `seconds`, or until `fault` is removed; None: until all faults are."""
+        """Block for `seconds`, or until `fault` is removed; None means until all faults are removed."""
         with self._changed:
             before = self._cleared
             self._changed.wait_for(
@@ -129,7 +131,7 @@ class ControlledFaults:
             )
 
     async def pause(self, seconds: float, fault: Fault | None = None) -> None:
-        """`sleep` for a coroutine: the event loop continues."""
+        """Sleep like `sleep`, but in a coroutine: the event loop continues."""
         loop = asyncio.get_running_loop()
         is_over = asyncio.Event()
         forget = self.when_taken_back(fault, lambda: loop.call_soon_threadsafe(is_over.set))
@@ -152,8 +154,9 @@ class ControlledFaults:
     def taken(
         self, point: str, *, is_after: bool, about: Callable[[], Mapping[str, Collection[str | None]]]
     ) -> Iterator[Fault]:
-        """The faults that apply to this hit, one after the other; each is counted. `about` returns the subject of the
-        hit, and is called only if a filter must be compared."""
+        """Yield the faults that apply to this hit, one after another; each fault counts the hit. `about` returns the
+        subject of the hit, and is called only if a filter must be compared.
+        """
         if not self._faults:
             return
         with self._changed:
@@ -172,5 +175,5 @@ class ControlledFaults:
             if due:
                 self._changed.notify_all()
         for fault in due:
-            if self._is_set(fault):  # otherwise it was removed during the delay of the previous one
+            if self._is_set(fault):  # false if the fault was removed during the delay of the previous fault
                 yield fault

@@ -1,4 +1,4 @@
-"""Carries out the rules of ONCELOG_FAIL_POINTS and the controlled faults at the points that are hit."""
+"""Applies the rules of ONCELOG_FAIL_POINTS and the controlled faults to the points that are hit."""
 
 from __future__ import annotations
 
@@ -22,11 +22,13 @@ logger = logging.getLogger(__name__)
 
 
 FILTERS: Final = ("transactional_id", "topic", "group_id")
-"""The filters of a fault."""
+"""The filters that a fault may have."""
 
 
 class Step:
-    """A decorated function: the point of a call, and the caller's result when the step is dropped."""
+    """A decorated function, with a function that returns the point of a call, and a function that returns the caller's
+    result when the step is dropped.
+    """
 
     __slots__ = ("dropped", "function", "which")
 
@@ -53,7 +55,7 @@ class Step:
 
 
 class Hit:
-    """One call of a step, and what happens to the step."""
+    """One call of a step, and the effect that a fault has on it."""
 
     __slots__ = ("args", "kind", "kwargs", "number", "point", "step")
 
@@ -66,11 +68,13 @@ class Hit:
 
     @property
     def times(self) -> int:
-        """How often the step runs, if it runs now."""
+        """Number of times that the step runs, if it runs now."""
         return 2 if self.kind is Kind.DUPLICATE else 1
 
     def about(self) -> Mapping[str, list[str]]:
-        """Filter name -> subjects of the step: its arguments with that name, and attributes of its arguments."""
+        """Return filter name -> subjects of the step: arguments with that name, and attributes with that name of its
+        arguments.
+        """
         arguments = inspect.signature(self.step.function).bind(*self.args, **self.kwargs).arguments
         found = {}
         for name in FILTERS:
@@ -80,7 +84,8 @@ class Hit:
 
 
 class Faults:
-    """The rules, how often each point was hit, and the steps that wait for the next one of their point."""
+    """The rules, the number of hits of each point, and the reordered steps that wait for the next step of their
+    point."""
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._rules = list(rules)
@@ -89,10 +94,10 @@ class Faults:
         self._questions: dict[str, Questions] = {}
         self.controlled = ControlledFaults()
         self.steps: dict[str, Step] = {}
-        """The decorated functions by point, of the imported modules."""
+        """Point -> decorated function, for the imported modules."""
 
     def obey(self, rules: Iterable[Rule]) -> None:
-        """Add rules, also for steps decorated before. Raises InvalidFailPoints for an unsupported action."""
+        """Add rules, also for steps that are already decorated. Raises InvalidFailPoints for an unsupported action."""
         rules = list(rules)
         for rule in rules:
             if rule.point in self.steps:
@@ -116,7 +121,7 @@ class Faults:
         return cast(F, functools.update_wrapper(wrapper, function))
 
     def hit(self, step: Step, args: Sequence[Any], kwargs: dict[str, Any]) -> Hit | None:
-        """None for a call that is at none of the points."""
+        """Return the hit of a call; None for a call that is at none of the points."""
         point = step.which(*args, **kwargs)
         if point is None:
             return None
@@ -125,7 +130,8 @@ class Faults:
 
     def delays(self, hit: Hit, *, is_after: bool) -> Iterator[tuple[float, Fault | None]]:
         """Apply the rules for the time before or after the step. Yields the seconds to sleep, each in the caller's own
-        way, and the fault with which the sleep ends."""
+        way, and the fault whose removal ends the sleep.
+        """
         for action, fault in self._actions(hit, is_after):
             if action.kind is Kind.CRASH:
                 crash()
@@ -135,7 +141,7 @@ class Faults:
                 hit.kind = action.kind
 
     def _actions(self, hit: Hit, is_after: bool) -> Iterator[tuple[Action, Fault | None]]:
-        """Each action with the controlled fault that caused it; None for an action of a rule."""
+        """Yield each action with the controlled fault that caused it; None for an action of a rule."""
         for rule in self._rules:
             if rule.point != hit.point or rule.is_after != is_after or rule.hit not in (None, hit.number):
                 continue
@@ -153,17 +159,17 @@ class Faults:
         return self._questions[path].ask(f"{'after' if is_after else 'before'} {hit.point} {hit.number}")
 
     def hold(self, hit: Hit, later: Callable[[], None]) -> None:
-        """Call `later` when the next step of this point is done."""
+        """Store `later`, to be called when the next step of this point is done."""
         self._held.setdefault(hit.point, []).append(later)
 
     def release(self, hit: Hit) -> None:
-        """After a step: run the steps that were reordered after it."""
+        """Run the steps that were reordered after the step of `hit`."""
         for later in self._held.pop(hit.point, ()):
             later()
 
 
 class Questions:
-    """The socket of a test that decides. The process waits for its answer."""
+    """The socket of a test that decides the actions. The process waits for the response of the test."""
 
     def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -171,7 +177,9 @@ class Questions:
         self._answers = self._socket.makefile("r")
 
     def ask(self, question: str) -> Action:
-        """Ask the test what to do at this fail point. Without an answer, as after the end of the test: continue."""
+        """Ask the test what to do at this fail point. If the test does not respond, for example because it has ended,
+        the process continues.
+        """
         try:
             self._socket.sendall(f"{question}\n".encode())
             answer = self._answers.readline()
@@ -181,12 +189,14 @@ class Questions:
 
 
 def crash() -> None:
-    """kill -9 ourselves."""
+    """Kill this process with SIGKILL, like kill -9."""
     os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _function_at(faults: Faults, step: Step) -> Callable[..., Any]:
-    """A step in a plain function: a delay blocks the process, and a reordered step looks dropped to its caller."""
+    """Return the wrapper of a plain function: a delay blocks the process, and a reordered step looks dropped to its
+    caller.
+    """
 
     def at_point(*args: Any, **kwargs: Any) -> Any:
         hit = faults.hit(step, args, kwargs)
@@ -213,7 +223,7 @@ def _function_at(faults: Faults, step: Step) -> Callable[..., Any]:
 
 
 def _coroutine_at(faults: Faults, step: Step) -> Callable[..., Any]:
-    """Like `_function_at`, for a coroutine: only the caller waits, for a delay or for the step."""
+    """Return the wrapper of a coroutine function: a delay, or the wait for the step, blocks only the caller."""
 
     async def at_point(*args: Any, **kwargs: Any) -> Any:
         hit = faults.hit(step, args, kwargs)
@@ -241,7 +251,7 @@ def _coroutine_at(faults: Faults, step: Step) -> Callable[..., Any]:
 
 
 def _kept(value: Any) -> Any:
-    """A copy: records may lie in a receive buffer that is reused before a held step runs."""
+    """Return a copy, because records may lie in a receive buffer that is reused before a held step runs."""
     return memoryview(bytearray(value)) if isinstance(value, memoryview) else value
 
 

@@ -5,18 +5,19 @@
     register-partitions  partitions become part of the transaction, in the coordinator's log
     append               a transactional batch is written to its partition
     replicate            a follower writes transactional batches
-    acknowledge          the answer to a Produce request leaves
-    offsets-written      the offsets of a TxnOffsetCommit are written, pending
+    acknowledge          the response to a Produce request is sent
+    offsets-written      the offsets of a TxnOffsetCommit are written as pending offsets
     prepare-logged       EndTxn: the decision is written to the coordinator's log
-    reply-sent           the answer to EndTxn leaves
-    marker-sent          the coordinator has the marker of one partition written
+    reply-sent           the response to EndTxn is sent
+    marker-sent          the coordinator sends the marker of one partition
     marker-written       the marker is written to its partition
     marker-replicated    a follower writes a marker
-    marker-acknowledged  the coordinator takes in the answer about one marker
+    marker-acknowledged  the coordinator handles the response about one marker
     complete-logged      the end of the transaction is written to the coordinator's log
 
-The variable is read once, when this module is imported. Unless it is set, or the process is `arm`ed for faults at run
-time, the decorator returns the function unchanged: production code runs without fail points.
+The environment variable is read once, when this module is imported. Unless the variable is set, or the process is
+`arm`ed for faults at run time, the decorator returns the function unchanged, so production code runs without fail
+points.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ _passed: list[FailPoint] = []
 
 
 def arm() -> Faults:
-    """Have all marks from now on heed `Faults.controlled`. Before any module with marks is imported: RuntimeError."""
+    """Make all steps decorated from now on apply the faults of `Faults.controlled`. Raises RuntimeError if a module
+    with decorated steps is already imported.
+    """
     global ACTIVE_FAULTS
     if _passed:
         raise RuntimeError(f"too late for {', '.join(_passed)}: their modules are imported")
@@ -92,10 +95,11 @@ def fail_point(
     which: Callable[..., FailPoint | None] | None = None,
     dropped: Callable[[], Any] | None = None,
 ) -> Callable[[F], F]:
-    """Decorate a function, coroutine function or method as the step of a point.
+    """Decorate a function, coroutine function or method as the step of one or several points.
 
-    A step of several points returns with `which` (called with the step's arguments) the point of a call, or None.
-    `dropped` returns, or raises, the result for the caller of a dropped or reordered step; None: neither is supported.
+    For a step of several points, `which` (called with the step's arguments) returns the point of a call, or None.
+    `dropped` returns, or raises, the result for the caller of a dropped or reordered step; None means that dropping and
+    reordering are not supported.
     """
 
     def mark(step: F) -> F:

@@ -2,12 +2,12 @@
 
 rule; rule; ...           with rule:  point[@hit] = [before|after] action
 
-prepare-logged = crash                    kill -9 oneself, before the step unless it says after
-marker-sent@2 = after delay 100           100 ms after the second marker is sent; without a number, at every hit
-reply-sent = drop                         the step is left out: who asked for it sees it fail, or nothing
+prepare-logged = crash                    kill the process with SIGKILL, before the step; with `after`, after it
+marker-sent@2 = after delay 100           wait 100 ms after the second marker is sent; without @number, at every hit
+reply-sent = drop                         the step is left out: its caller gets an error or no result
 append = duplicate                        the step is done twice
-marker-sent@1 = reorder                   the step is done after the next one of its kind
-append = ask /tmp/questions.sock          stop there, and do what the test answers: go, or one of the actions above
+marker-sent@1 = reorder                   the step is done after the next step of its point
+append = ask /tmp/questions.sock          ask the test, and apply the action of its response: go, or one of the above
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Final, NamedTuple
 
 
 class InvalidFailPoints(ValueError):
-    """An invalid specification, or one that a step does not support."""
+    """The specification is invalid, or a step does not support it."""
 
 
 class Kind(StrEnum):
@@ -33,15 +33,15 @@ class Kind(StrEnum):
     REORDER = "reorder"
     ASK = "ask"
     REFUSE = "refuse"
-    """Refuse a request with a Kafka error: only in `controlled.py`, since steps have no response."""
+    """Refuse a request with a Kafka error; only `controlled.py` supports this, because steps have no response."""
 
 
 OF_THE_STEP: Final = frozenset({Kind.DROP, Kind.DUPLICATE, Kind.REORDER})
-"""These change how the step is done; after the step they make no sense."""
+"""Actions that change how the step is done, and that make no sense after the step."""
 
 
 class Action(NamedTuple):
-    """A kind with its argument: milliseconds of a delay, path of a socket, name of an error."""
+    """A kind with its argument: the milliseconds of a delay, the path of a socket, or the name of an error."""
 
     kind: Kind
     delay_ms: int = 0
@@ -50,7 +50,7 @@ class Action(NamedTuple):
 
 
 class Rule(NamedTuple):
-    """Do `action` at `point`: at its n-th hit, or with None at every one."""
+    """Apply `action` at the n-th hit of `point`; a `hit` of None means at every hit."""
 
     point: str
     hit: int | None
@@ -62,7 +62,7 @@ _RULE: Final = re.compile(r"(?P<point>[\w-]+)(?:@(?P<hit>\d+))?\s*=\s*(?:(?P<whe
 
 
 def parse_specification(text: str, points: Collection[str]) -> list[Rule]:
-    """The rules of a specification about `points`. Raises InvalidFailPoints."""
+    """Return the rules of a specification about `points`. Raises InvalidFailPoints."""
     return [_rule(part.strip(), points) for part in text.split(";") if part.strip()]
 
 
@@ -87,7 +87,7 @@ def _rule(text: str, points: Collection[str]) -> Rule:
 
 
 def parse_action(text: str) -> Action:
-    """An action with its argument, also as the answer to a question. Raises InvalidFailPoints."""
+    """Return an action with its argument; the response to a question is parsed too. Raises InvalidFailPoints."""
     word, *arguments = text.split(maxsplit=1)
     kinds = [kind for kind in Kind if kind is not Kind.REFUSE]
     if word not in kinds:

@@ -11,14 +11,15 @@ from oncelog_protocol.messages.find_coordinator import CoordinatorType, FindCoor
 async def find_coordinator(
     pool: ConnectionPool, key: str, key_type: CoordinatorType, *, elsewhere: bool = False
 ) -> Broker:
-    """Ask a broker for the coordinator of `key`, and add the coordinator to the pool. `elsewhere`: ask another broker
-    than last time, because the last answer was wrong. Raises KafkaError, retriable while no coordinator is
-    available."""
+    """Request the coordinator of `key` from a broker, and add the coordinator to the pool. `elsewhere` asks another
+    broker than last time, because the last response was wrong. Raises KafkaError, which is retriable while no
+    coordinator is available.
+    """
     request = FindCoordinatorRequest(key=key, key_type=key_type, coordinator_keys=[key])
     response = await pool.ask_any(request, elsewhere=elsewhere)
     found = Broker(response.node_id, response.host, response.port)
     code, message = response.error_code, response.error_message
-    for answer in response.coordinators[:1]:  # v4+; before that the response itself is the result
+    for answer in response.coordinators[:1]:  # v4 and later; before v4 the response itself is the result
         found = Broker(answer.node_id, answer.host, answer.port)
         code, message = answer.error_code, answer.error_message
     if code:

@@ -1,4 +1,4 @@
-"""Which partition of an internal topic keeps the state of a key (a group id, a transactional id). Pure.
+"""Computes the partition of an internal topic that stores the state of a key (a group id or a transactional id). Pure.
 
 The leader of that partition is the coordinator of the key, and its leader epoch the coordinator's epoch (S40).
 """
@@ -16,8 +16,9 @@ HASH_FACTOR: Final = 31
 
 @lru_cache(maxsize=4096)
 def java_string_hash(text: str) -> int:
-    """Java's `String.hashCode`: over UTF-16 units, in 32 signed bits (S30). Cached, since producers and members use the
-    same keys in each request."""
+    """Return Java's `String.hashCode`, computed over UTF-16 units in 32 signed bits (S30). Results are cached, because
+    producers and members use the same keys in each request.
+    """
     value = 0
     if text.isascii():
         for unit in text.encode("ascii"):
@@ -30,6 +31,6 @@ def java_string_hash(text: str) -> int:
 
 
 def partition_for(key: str, partitions: int) -> int:
-    """The partition of `key` among `partitions`. The absolute value of the smallest int counts as 0 (S30)."""
+    """Return the partition of `key` among `partitions`. The absolute value of the smallest int counts as 0 (S30)."""
     hashed = java_string_hash(key)
     return 0 if hashed == INT_MIN else abs(hashed) % partitions

@@ -1,4 +1,6 @@
-"""Sends requests to the leaders of many partitions: grouped by node, concurrently, repeated if a leader has moved."""
+"""Sends requests to the leaders of many partitions, grouped by node and concurrently; repeats a request if a leader has
+moved.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ R = TypeVar("R")
 UNANSWERED: Final = StaleMetadata(ErrorCode.LEADER_NOT_AVAILABLE, "the response does not contain the partition")
 
 Ask = Callable[[int, dict[TopicPartition, V]], Awaitable[dict[TopicPartition, R | KafkaError]]]
-"""(node id, argument of each partition) -> the result or error of each. May raise for all partitions."""
+"""(node id, argument of each partition) -> the result or the error of each partition. The function may raise one error
+for all partitions.
+"""
 
 
 async def ask_leaders(
@@ -33,10 +37,11 @@ async def ask_leaders(
     config: ClientConfig,
     timeout_s: float,
 ) -> tuple[dict[TopicPartition, R], dict[TopicPartition, KafkaError]]:
-    """The results, and the errors that remain after retries within `timeout_s`. Raises ClientClosed, InvalidTopic.
+    """Return the results, and the errors that remain after retries within `timeout_s`. Raises ClientClosed,
+    InvalidTopic.
 
-    Each leader's response is processed when it arrives, and its partitions are retried then if needed: a hanging leader
-    delays only its own partitions (E54).
+    Each leader's response is processed when it arrives, and its partitions are then retried if needed, so a hanging
+    leader delays only its own partitions (E54).
     """
     asking: _Asking[V, R] = _Asking(wanted, ask, metadata, config)
     try:
@@ -54,8 +59,9 @@ async def ask_leaders(
 
 
 class _Asking(Generic[V, R]):
-    """`open` are the partitions without a result or final error, `_again` the open ones without an outstanding
-    request."""
+    """`open` contains the partitions without a result or final error, and `_again` the open partitions without an
+    outstanding request.
+    """
 
     def __init__(
         self, wanted: Mapping[TopicPartition, V], ask: Ask[V, R], metadata: Metadata, config: ClientConfig
@@ -70,7 +76,7 @@ class _Asking(Generic[V, R]):
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
 
     async def run(self) -> None:
-        """Run until no item is open. Raises ClientClosed."""
+        """Run until no partition is open. Raises ClientClosed."""
         running: set[asyncio.Task[None]] = set()
         rounds = 0
         try:
@@ -95,7 +101,7 @@ class _Asking(Generic[V, R]):
         await asyncio.sleep(backoff_s(rounds, config.retry_backoff_ms, config.retry_backoff_max_ms, self._rng))
 
     def _by_node(self) -> dict[int, dict[TopicPartition, V]]:
-        """Node -> the partitions without an outstanding request; partitions without a leader fail."""
+        """Return node -> the partitions without an outstanding request; partitions without a leader fail."""
         by_node: dict[int, dict[TopicPartition, V]] = {}
         cluster = self._metadata.cluster
         again, self._again = self._again, set()

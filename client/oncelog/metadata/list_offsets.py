@@ -1,4 +1,4 @@
-"""ListOffsets: the offset of a timestamp, or of one end of the log."""
+"""ListOffsets: requests the offset of a timestamp, or of one end of the log."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ __all__ = ["EARLIEST_TIMESTAMP", "LATEST_TIMESTAMP", "OffsetAndTimestamp", "list
 
 Topic = ListOffsetsRequest.ListOffsetsTopic
 MAX_TIMESTAMP: Final = 2**63 - 1
-"""The largest int64, in milliseconds."""
+"""The largest timestamp in milliseconds, the largest int64."""
 CONSUMER: Final = -1
 """The replica id of a consumer."""
 
 
 class OffsetAndTimestamp(NamedTuple):
-    """`offset` is -1 if no record is that new; `timestamp_ms` is -1 for the ends of the log."""
+    """`offset` is -1 if all records are older than the timestamp; `timestamp_ms` is -1 for the ends of the log."""
 
     offset: int
     timestamp_ms: int
@@ -39,7 +39,8 @@ async def list_offsets(
     config: ClientConfig,
     timeout_s: float,
 ) -> tuple[dict[TopicPartition, OffsetAndTimestamp], dict[TopicPartition, KafkaError]]:
-    """The offsets for the timestamps (ms, or EARLIEST_TIMESTAMP, LATEST_TIMESTAMP) by partition, and the errors."""
+    """Return the offsets for the timestamps (ms, or EARLIEST_TIMESTAMP, LATEST_TIMESTAMP) by partition, and the
+    errors."""
 
     async def ask(
         node_id: int, part: dict[TopicPartition, int]
@@ -57,7 +58,7 @@ async def list_offsets_of(
     pool: ConnectionPool,
     metadata: Metadata,
 ) -> dict[TopicPartition, OffsetAndTimestamp | KafkaError]:
-    """Ask one leader once about its partitions. Raises KafkaError without a response."""
+    """Send one ListOffsets request to one leader about its partitions. Raises KafkaError if there is no response."""
     request = ListOffsetsRequest(
         replica_id=CONSUMER, isolation_level=isolation_level, topics=_topics(timestamps, metadata)
     )

@@ -1,4 +1,6 @@
-"""Keeps the view of the cluster fresh: at start, periodically, and when a broker reports it out of date."""
+"""Keeps the client's view of the cluster fresh: refreshes it at start, periodically, and when a broker reports that it
+is outdated.
+"""
 
 from __future__ import annotations
 
@@ -22,16 +24,16 @@ from oncelog_protocol.messages.metadata import MetadataRequest
 logger = logging.getLogger(__name__)
 
 IN_A_ROW: Final = 2
-"""Refreshes are in a row if not more than this many times the largest backoff lies between them."""
+"""Two refreshes count as consecutive if the time between them is at most this many times the largest backoff."""
 
 
 class Metadata:
-    """Follows the topics in use.
+    """Fetches and updates the metadata of the topics in use.
 
-    Refreshes are shared: one request is outstanding at a time, and repeated ones back off (KIP-580). The topics in use
-    are the ones that any `in_use` function returns, those that a caller waits for and, with `max_idle_ms`, those used
-    within that time (metadata.max.idle.ms). `listeners` are called after every successful refresh, and after a hint at
-    a new leader.
+    Refreshes are shared: at most one request is outstanding, and repeated requests back off (KIP-580). The topics in
+    use are the topics that any `in_use` function returns, the topics that a caller waits for and, with `max_idle_ms`,
+    the topics used within that time (metadata.max.idle.ms). `listeners` are called after every successful refresh, and
+    after a response has named a new leader.
     """
 
     def __init__(
@@ -67,13 +69,13 @@ class Metadata:
         return self._pool.cluster
 
     def use(self, topic: str) -> None:
-        """Mark the topic as used: keep it for metadata.max.idle.ms."""
+        """Mark the topic as used, so that it is kept for metadata.max.idle.ms."""
         self._used[topic] = asyncio.get_running_loop().time()
 
     @contextmanager
     def waiting_for(self, topics: Iterable[str]) -> Iterator[None]:
-        """Request these topics too, from the next refresh to the end of the block. Raises InvalidTopic for an invalid
-        name."""
+        """Request these topics as well, from the next refresh to the end of the block. Raises InvalidTopic for an
+        invalid name."""
         names = set(topics)
         for name in names:
             check_topic(name)
@@ -87,15 +89,15 @@ class Metadata:
                     del self._waited_for[name]
 
     def follow_all(self, is_wanted: bool) -> None:
-        """Request all topics, or stop doing so, from the next refresh on."""
+        """Request all topics, or stop requesting all topics, from the next refresh on."""
         self._follows_all = is_wanted
 
     async def refresh(self) -> Cluster:
-        """The cluster after a refresh; joins an outstanding one. Raises KafkaError."""
+        """Return the cluster after a refresh; an outstanding refresh is shared. Raises KafkaError."""
         return await asyncio.shield(self._start())
 
     async def try_refresh(self) -> None:
-        """`refresh` without raising retriable errors."""
+        """Call `refresh`, but do not raise retriable errors."""
         try:
             await self.refresh()
         except ClientClosed:
@@ -105,14 +107,15 @@ class Metadata:
                 raise
 
     def request_refresh(self) -> None:
-        """Refresh soon, without waiting for it: at once, or retry.backoff.ms after the last time, and later if that did
-        not help."""
+        """Start a refresh without waiting for it: immediately, or retry.backoff.ms after the last refresh, and later if
+        the last one did not help.
+        """
         if self._running is not None or self._is_closed:
             return
         self._schedule(max(0.0, self._last_s + self._backoff(self._in_a_row) - asyncio.get_running_loop().time()))
 
     async def refresh_again(self) -> Cluster:
-        """`refresh` for callers that repeat it: after the back-off of `request_refresh`."""
+        """Refresh after the backoff of `request_refresh`, for callers that repeat the refresh."""
         now = asyncio.get_running_loop().time()
         await asyncio.sleep(max(0.0, self._last_s + self._backoff(self._in_a_row) - now))
         return await self.refresh()
@@ -120,7 +123,7 @@ class Metadata:
     def learn_leader(
         self, topic: str, partition: int, leader: int, leader_epoch: int, brokers: Iterable[Broker] = ()
     ) -> None:
-        """Take a new leader, and the addresses of `brokers`, from the response of a former leader (KIP-951)."""
+        """Store a new leader, and the addresses of `brokers`, from the response of a former leader (KIP-951)."""
         known = self.cluster.with_brokers(broker for broker in brokers if broker.node_id == leader)
         cluster = known.with_leader(topic, partition, leader, leader_epoch)
         if cluster is not known:
@@ -128,8 +131,9 @@ class Metadata:
             self._notify()
 
     async def topic(self, name: str, timeout_s: float) -> Topic:
-        """The topic, once it has partitions; waits for one that is being created. Raises KafkaError at once if waiting
-        does not help (authorization, invalid name), else after `timeout_s`."""
+        """Return the topic once it has partitions; waits for a topic that is being created. Raises KafkaError
+        immediately if waiting does not help (authorization, invalid name), otherwise after `timeout_s`.
+        """
         with self.waiting_for([name]):
             found = await self._wait_for(name, timeout_s)
             if self._max_idle_s is not None:
@@ -153,7 +157,8 @@ class Metadata:
                             cause = _why_unknown(cause.code)
                         if not cause.retriable:
                             raise error_for(cause.code, f"topic {name!r}: {cause.message}")
-                    # The first refresh may have been under way already without asking for it; no second one may.
+                    # The first refresh may have started before and not include the topic; a second refresh always
+                    # includes it.
                     if attempts > 1 or (attempts and is_told):
                         await asyncio.sleep(self._backoff(attempts))
                     attempts += 1
@@ -193,7 +198,7 @@ class Metadata:
         try:
             return await self._refresh()
         finally:
-            self._running = None  # here, not in a callback: a caller in between would get the finished task
+            self._running = None  # not in a callback: a caller in between would get the finished task
 
     async def _refresh(self) -> Cluster:
         asked, is_complete = self._topics_in_use(), self._follows_all
@@ -202,7 +207,8 @@ class Metadata:
             topics=None if is_complete else named,
             allow_auto_topic_creation=self._allow_auto_topic_creation,
         )
-        # Two in a row are usual, as at start; for a third one the answering broker may lag behind.
+        # Two consecutive refreshes are usual, as at start. For a third refresh, the responding broker may lag behind,
+        # so another broker is asked.
         elsewhere = self._in_a_row > 1 and self._is_in_a_row(asyncio.get_running_loop().time())
         response = await self._pool.ask_any(request, elsewhere=elsewhere)
         if response.error_code == ErrorCode.REBOOTSTRAP_REQUIRED:
@@ -221,13 +227,13 @@ class Metadata:
                 logger.info("%s: %s", name, error)
         cluster = self.cluster.updated(response, is_complete=is_complete)
         if not is_complete:
-            cluster = cluster.without(cluster.topics.keys() - asked)  # otherwise it would become outdated unnoticed
+            cluster = cluster.without(cluster.topics.keys() - asked)  # they would become outdated unnoticed
         _log_what_has_no_leader(cluster, asked)
         self._pool.cluster = cluster
         return cluster
 
     def _is_in_a_row(self, now: float) -> bool:
-        """Whether a refresh now would follow one that has not helped."""
+        """Return whether a refresh now would directly follow a refresh that has not helped."""
         return now - self._last_s < IN_A_ROW * self._config.retry_backoff_max_ms / 1000
 
     def _topics_in_use(self) -> frozenset[str]:
@@ -242,7 +248,7 @@ class Metadata:
         self._last_s = now
         if task.cancelled():
             return
-        error = task.exception()  # mark as retrieved: the loop must not complain if no caller waits
+        error = task.exception()  # mark as retrieved: otherwise the loop complains if no caller waits
         if self._is_closed:
             return
         if error is None:
@@ -280,7 +286,7 @@ def _log_what_has_no_leader(cluster: Cluster, names: Iterable[str]) -> None:
 
 
 def _why_unknown(code: int) -> KafkaError:
-    """The error for a topic that no broker describes, as Kafka's text for the code is about a partition."""
+    """Return the error for a topic that no broker describes, because Kafka's text for the code is about a partition."""
     if code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         return error_for(code, "the topic does not exist, and brokers have not created it (auto.create.topics.enable)")
     return error_for(code)

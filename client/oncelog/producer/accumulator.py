@@ -1,7 +1,7 @@
-"""The accumulator: batches per partition, in order, until the sender takes them.
+"""The accumulator stores batches per partition, in order, until the sender takes them.
 
-Pure: time is passed in as loop time, futures are only stored. A record costs one append; memory, readiness and order
-are accounted per batch.
+The module is pure: the time is passed in as loop time, and futures are only stored. A record costs one append; memory,
+readiness and order are tracked per batch.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from oncelog_protocol.records.builder import HeaderSequence, RecordBatchBuilder,
 from oncelog_protocol.records.compression import Compression
 
 SPLIT_FACTOR: Final = 2
-"""A batch too large for its topic is split into this many."""
+"""Number of batches into which a batch is split that is too large for its topic."""
 MAY_STILL_ARRIVE: Final = (
     "an earlier batch is missing in the log, and an attempt to send this one was never answered: it may still "
     "arrive, so it is"
@@ -36,8 +36,8 @@ MAY_STILL_ARRIVE: Final = (
 class PartitionQueue:
     """The batches of one partition that are not in flight.
 
-    Invariants: `batches` are in order; `tail` is the last of them while it accepts records, otherwise None; while a
-    retried batch is in flight (`is_retrying`), no other batch of the partition is.
+    Invariants: `batches` are in order. `tail` is the last batch while it accepts records, otherwise None. While a
+    retried batch is in flight (`is_retrying`), no other batch of the partition is in flight.
     """
 
     __slots__ = (
@@ -66,7 +66,9 @@ class PartitionQueue:
 
 @dataclass(slots=True)
 class Ready:
-    """The batches that can be sent now, by node, and when to check again (loop time; None: at the next event)."""
+    """The batches that can be sent now, by node, and the loop time of the next check; None means that the next event
+    triggers the check.
+    """
 
     nodes: dict[int, list[PartitionQueue]] = field(default_factory=dict)
     next_check: float | None = None
@@ -75,11 +77,11 @@ class Ready:
 
 
 class Accumulator:
-    """`append` to a queue's tail, else `open` a batch; `ready`, `drain`; then `complete`, `give_up`, `split` or
-    `requeue` each batch.
+    """`append` a record to a queue's tail, or `open` a new batch; call `ready` and `drain` to take batches; then call
+    `complete`, `give_up`, `split` or `requeue` for each batch.
 
-    With a `session`, batches are stamped when drained; `may_send` says whether the transaction is ready for a
-    partition. Invariant: `free_memory` plus the reservations of the `incomplete` batches is buffer.memory.
+    With a `session`, batches get sequence numbers when they are drained; `may_send` says whether the transaction is
+    ready for a partition. Invariant: `free_memory` plus the reservations of the `incomplete` batches is buffer.memory.
     """
 
     def __init__(
@@ -98,16 +100,16 @@ class Accumulator:
         self._is_strictly_ordered = config.max_in_flight_requests_per_connection == 1
         self._compression = Compression[config.compression_type.upper()]
         self._queues: dict[TopicPartition, PartitionQueue] = {}
-        self._waiting: dict[PartitionQueue, None] = {}  # queues with batches, in round-robin order
+        self._waiting: dict[PartitionQueue, None] = {}  # the queues that have batches, in round-robin order
         self._last_number = 0
         self.incomplete: dict[int, list[ProducerBatch]] = {}
         self.free_memory = config.buffer_memory
         self.is_flushing = False
         self.abandoned: list[tuple[ProducerBatch, KafkaError]] = []
-        """Batches taken out, for the sender to fail with these errors."""
+        """Batches that were removed, with the errors with which the sender must fail them."""
 
     def queue(self, topic: str, partition: int) -> PartitionQueue:
-        """The queue of a partition, created at its first use."""
+        """Return the queue of a partition, which is created at its first use."""
         key = TopicPartition(topic, partition)
         queue = self._queues.get(key)
         if queue is None:
@@ -129,9 +131,9 @@ class Accumulator:
         headers: HeaderSequence,
         waiter: Waiter,
     ) -> bool:
-        """Start a new tail with this record; False if no memory is available for it.
+        """Start a new tail with this record; return False if no memory is available for the batch.
 
-        Raises MessageTooLarge, and the builder's error for a record that cannot be encoded, without any change.
+        Raises MessageTooLarge, and the builder's error for a record that cannot be encoded; neither changes the state.
         """
         bound = record_size_upper_bound(key, value, headers)
         if bound > self._max_request_size:
@@ -165,14 +167,15 @@ class Accumulator:
         return True
 
     def ready(self, now: float, *, is_memory_short: bool = False) -> Ready:
-        """The queues whose first batch may be sent: it is full, has lingered long enough, or is urgent for memory or a
-        flush."""
+        """Return the queues whose first batch may be sent, because it is full, has lingered long enough, or is urgent
+        for memory or a flush.
+        """
         ready = Ready()
         is_urgent = self.is_flushing or is_memory_short
         for queue in self._waiting:
             head = queue.batches[0]
             if queue.is_retrying or (queue.in_flight and (head.attempts or self._is_strictly_ordered)):
-                continue  # to keep the order; the response to the batch in flight wakes the sender
+                continue  # keeps the order; the response to the batch in flight wakes the sender
             due = head.not_before
             if not is_urgent and not head.attempts and head is queue.tail and head.size < self._batch_size:
                 due = max(due, head.created + self._linger_s)
@@ -180,7 +183,7 @@ class Accumulator:
                 ready.leaderless.add(queue.topic)
                 due = head.deadline
             elif due <= now and not self._may_drain(queue, head):
-                due = head.deadline  # the event it waits for wakes the sender
+                due = head.deadline  # the event that the batch waits for wakes the sender
             elif due <= now:
                 ready.nodes.setdefault(queue.leader, []).append(queue)
                 continue
@@ -191,9 +194,9 @@ class Accumulator:
 
     @fail_point("drain")
     def drain(self, queues: list[PartitionQueue]) -> list[ProducerBatch]:
-        """One closed batch of each queue, up to max.request.size; drained queues go to the end of the order.
+        """Return one closed batch of each queue, up to max.request.size; drained queues move to the end of the order.
 
-        The queues must come from `ready`, with no other call in between.
+        The queues must come from `ready`, without another call in between.
         """
         batches: list[ProducerBatch] = []
         size = 0
@@ -203,7 +206,7 @@ class Accumulator:
                 queue.tail = None
             try:
                 head.close(self._compression)
-            except Exception as error:  # an error of this batch only (memory, a codec)
+            except Exception as error:  # the error concerns only this batch (memory, a codec)
                 self._drop_head(queue, unsendable(error))
                 continue
             if batches and size + head.size > self._max_request_size:
@@ -223,21 +226,21 @@ class Accumulator:
         return batches
 
     def complete(self, batch: ProducerBatch, base_offset: int = NO_OFFSET) -> None:
-        """The in-flight `batch` is in the log."""
+        """Record that the in-flight `batch` is in the log."""
         if self._forget(batch):
             queue = self._landed(batch)
             queue.sequences.acknowledged(batch, base_offset)
             self._settle(queue)
 
     def give_up(self, batch: ProducerBatch) -> None:
-        """The in-flight `batch` will not be sent again."""
+        """Record that the in-flight `batch` will not be sent again."""
         if self._forget(batch):
             queue = self._landed(batch)
             queue.sequences.given_up(batch)
             self._settle(queue)
 
     def requeue(self, batch: ProducerBatch, not_before: float) -> None:
-        """Put the in-flight `batch` back into its place in the queue, to be sent at `not_before` or later.
+        """Put the in-flight `batch` back at its place in the queue; it is sent at `not_before` or later.
 
         Raises RuntimeError for a batch that is not in flight according to its sequences (S23).
         """
@@ -250,14 +253,14 @@ class Accumulator:
             self._settle(queue)
 
     def split(self, batch: ProducerBatch) -> None:
-        """Replace the in-flight `batch`, too large for its topic, by smaller ones."""
+        """Replace the in-flight `batch`, which is too large for its topic, by smaller batches."""
         if batch.number not in self.incomplete:
             return
         pieces = batch.split(max(1, batch.uncompressed_size // SPLIT_FACTOR))
         for piece in pieces:
             piece.close(self._compression)
-        # Nothing can fail from here on.
-        self.incomplete[batch.number] += pieces  # first, otherwise the number would vanish for a moment
+        # No statement from here on can fail.
+        self.incomplete[batch.number] += pieces  # added first, otherwise the number would be missing for a moment
         self._forget(batch)
         queue = self._landed(batch)
         queue.sequences.split(batch, pieces)
@@ -266,7 +269,7 @@ class Accumulator:
             self._insert(queue, piece)
 
     def expire(self, now: float) -> list[ProducerBatch]:
-        """Remove the batches not in flight whose delivery.timeout.ms has passed."""
+        """Remove the batches whose delivery.timeout.ms has passed and that are not in flight."""
         expired = []
         for queue in list(self._waiting):
             while queue.batches and queue.batches[0].deadline <= now:
@@ -277,7 +280,7 @@ class Accumulator:
         return expired
 
     def drop_waiting(self) -> list[ProducerBatch]:
-        """Take out the batches not in flight: their transaction will not be committed."""
+        """Remove the batches that are not in flight, because their transaction will not be committed."""
         dropped = []
         for queue in list(self._waiting):
             while queue.batches:
@@ -287,7 +290,7 @@ class Accumulator:
         return dropped
 
     def drop_all(self) -> list[ProducerBatch]:
-        """Take out every batch, in flight or not: the producer closes, and later responses are ignored."""
+        """Remove every batch, in flight or not, because the producer closes; later responses are ignored."""
         dropped = [batch for siblings in self.incomplete.values() for batch in siblings]
         for batch in dropped:
             self._forget(batch)
@@ -299,12 +302,12 @@ class Accumulator:
 
     @property
     def last_number(self) -> int:
-        """The number of the newest batch: a flush is done when no older one is incomplete."""
+        """The number of the newest batch; a flush is done when no batch up to this number is incomplete."""
         return self._last_number
 
     def is_complete(self, number: int) -> bool:
-        """Whether all batches up to `number` have a final result."""
-        oldest = next(iter(self.incomplete), None)  # numbers, and so the keys, are in order
+        """Return whether all batches up to `number` have a final result."""
+        oldest = next(iter(self.incomplete), None)  # batch numbers, and therefore the keys, are in order
         return oldest is None or oldest > number
 
     def _may_drain(self, queue: PartitionQueue, head: ProducerBatch) -> bool:
@@ -313,7 +316,7 @@ class Accumulator:
         return self._session is None or self._session.may_drain(queue.sequences, head)
 
     def _settle(self, queue: PartitionQueue) -> None:
-        """Settle the sequences unless a batch is in flight, whose response may still settle them."""
+        """Settle the sequences, unless a batch is in flight whose response may still settle them."""
         if self._session is None or queue.in_flight or not queue.sequences.needs_settling:
             return
         self._session.settle(queue.sequences)
@@ -345,7 +348,7 @@ class Accumulator:
         batch.reserved = size
 
     def _forget(self, batch: ProducerBatch) -> bool:
-        """Release the batch's resources; False if that was done before."""
+        """Release the resources of the batch; return False if they were already released."""
         siblings = self.incomplete.get(batch.number)
         if siblings is None or batch not in siblings:
             return False

@@ -1,4 +1,4 @@
-"""A batch of one partition, and the futures of its records."""
+"""A batch of records for one partition, and the futures of its records."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _as_metadata: Final[Callable[[tuple[object, ...]], RecordMetadata]] = partial(tu
 
 
 class Waiter(Protocol):
-    """The used part of asyncio.Future."""
+    """The methods of asyncio.Future that batches use."""
 
     def done(self) -> bool: ...
     def set_result(self, result: Any, /) -> None: ...
@@ -37,11 +37,13 @@ class Waiter(Protocol):
 class ProducerBatch:
     """A batch. Invariant: `waiters` and `timestamps` have one entry for each record, in order.
 
-    `order` is the position of a retried batch in its queue: (number,); for a piece of a split batch, the order of that
-    batch followed by the piece's own number. So pieces sort between the neighbours of the original.
+    `order` is the position of a retried batch in its queue: (number,). For a piece of a split batch, it is the order of
+    that batch followed by the number of the piece. Pieces are therefore sorted between the neighbours of the original
+    batch.
 
-    `identity` and `base_sequence` are stamped when the batch is first drained, and stay for all retries
-    unless the partition is renumbered (S21). `is_maybe_written`: an attempt with this stamp had no clear outcome.
+    `identity` and `base_sequence` are set when the batch is first drained, and are kept for all retries unless the
+    partition is renumbered (S21). `is_maybe_written` says that an attempt with this identity and sequence had no clear
+    outcome.
     """
 
     __slots__ = (
@@ -94,7 +96,9 @@ class ProducerBatch:
     def append(
         self, timestamp: int, key: Buffer | None, value: Buffer | None, headers: HeaderSequence, waiter: Waiter
     ) -> bool:
-        """Returns whether there was room for the record. (`Producer.send` inlines this, as it is called per record.)"""
+        """Add a record; return whether there was room for it. (`Producer.send` inlines this code, because it runs per
+        record.)
+        """
         if self.builder.append(timestamp, key, value, headers) is None:
             return False
         self.timestamps.append(timestamp)
@@ -104,7 +108,7 @@ class ProducerBatch:
     def extend(
         self, timestamp: int, keys: Sequence[bytes] | None, values: Sequence[bytes], waiter: ColumnWaiter
     ) -> int:
-        """Add as many of the records as fit; returns their number."""
+        """Add as many of the records as fit, and return their number."""
         count = self.builder.extend(timestamp, keys, values)
         self.timestamps += repeat(timestamp, count)
         self.waiters += repeat(waiter, count)
@@ -112,7 +116,7 @@ class ProducerBatch:
         return count
 
     def extend_packed(self, pack_more: Callable[[int, int, int], Packed], waiter: ColumnWaiter) -> int:
-        """Add the records that `pack_more` encodes; returns their number."""
+        """Add the records that `pack_more` encodes, and return their number."""
         timestamps = self.builder.extend_packed(pack_more)
         self.timestamps += timestamps
         self.waiters += repeat(waiter, len(timestamps))
@@ -120,13 +124,13 @@ class ProducerBatch:
         return len(timestamps)
 
     def close(self, compression: Compression) -> None:
-        """Accept no more records. The second call does nothing."""
+        """Accept no more records. A second call does nothing."""
         if not self.builder.is_closed:
             self.uncompressed_size = self.builder.size
             self.builder.close(compression)
 
     def build(self, *, transactional: bool = False) -> bytearray:
-        """The encoded batch."""
+        """Return the encoded batch."""
         producer_id, epoch = self.identity
         return self.builder.build(
             producer_id=producer_id,
@@ -137,7 +141,7 @@ class ProducerBatch:
 
     @property
     def is_stamped(self) -> bool:
-        """Whether it has sequence numbers."""
+        """Whether the batch has sequence numbers."""
         return self.base_sequence != NO_SEQUENCE
 
     @property
@@ -147,7 +151,7 @@ class ProducerBatch:
 
     @property
     def number(self) -> int:
-        """Increases in order of creation; a piece has the number of its original."""
+        """Batch number, which increases in order of creation; a piece has the number of its original batch."""
         return self.order[0]
 
     @property
@@ -159,7 +163,7 @@ class ProducerBatch:
         return self.builder.records_count
 
     def acknowledge(self, base_offset: int, log_append_time_ms: int = NO_TIMESTAMP) -> None:
-        """Complete the futures: the batch is in the log."""
+        """Complete the futures, because the batch is in the log."""
         if self.has_columns:
             self._acknowledge_runs(base_offset, log_append_time_ms)
             return
@@ -172,7 +176,8 @@ class ProducerBatch:
                 waiter.set_result(metadata)
 
     def _acknowledge_runs(self, base_offset: int, log_append_time_ms: int) -> None:
-        """The waiter of a column represents many records, and is completed for all of them at once."""
+        """Complete the waiters; the waiter of a column represents many records and is completed once for all of
+        them."""
         index = 0
         for waiter, run in groupby(self.waiters):
             count = len(tuple(run))
@@ -187,10 +192,10 @@ class ProducerBatch:
             index += count
 
     def fail(self, error: KafkaError, at_fault: Mapping[int, KafkaError] | None = None) -> None:
-        """Fail the futures: the batch will not be sent (again).
+        """Fail the futures, because the batch will not be sent (again).
 
-        `at_fault` are the invalid records, by index (KIP-467): they get their own errors, and the others
-        RejectedWithBatch, as with Kafka's client.
+        `at_fault` has the errors of the invalid records, by index (KIP-467). Invalid records get their own errors, and
+        the other records get RejectedWithBatch, as with Kafka's client.
         """
         own = {index: told for index, told in (at_fault or {}).items() if 0 <= index < len(self.waiters)}
         rest = RejectedWithBatch(error) if own else error
@@ -200,9 +205,11 @@ class ProducerBatch:
                 waiter.exception()  # mark as retrieved: an error of a future that no caller awaits must not be logged
 
     def split(self, size_limit: int) -> list[ProducerBatch]:
-        """The same records in batches of at most `size_limit` bytes before compression, at least one record each."""
+        """Return the same records in batches of at most `size_limit` bytes before compression, with at least one record
+        each.
+        """
         pieces: list[ProducerBatch] = []
-        # The limit of decompressed bytes does not apply to our own batch.
+        # The limit of decompressed bytes does not apply to the producer's own batch.
         records = read_records(RecordBatch(self.builder.build()), max_decompressed_bytes=self.uncompressed_size)
         for record, timestamp, waiter in zip(records, self.timestamps, self.waiters, strict=True):
             if not pieces or not pieces[-1].append(timestamp, record.key, record.value, record.headers, waiter):
@@ -216,5 +223,5 @@ class ProducerBatch:
 
 
 def unsendable(error: Exception) -> KafkaError:
-    """The error for a batch that failed with an exception other than KafkaError."""
+    """Return the error for a batch that failed with an exception other than KafkaError."""
     return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"the batch could not be sent: {error!r}")

@@ -9,7 +9,7 @@ from oncelog.producer.record_metadata import RecordMetadata
 
 
 class ColumnWaiter:
-    """Takes the place of a future for each record (`batch.Waiter`): done when all `count` records are.
+    """Replaces a future for each record (`batch.Waiter`); it is done when all `count` records are done.
 
     `future` then has the metadata of the first record, or the first error. Later results are ignored.
     """
@@ -28,10 +28,10 @@ class ColumnWaiter:
         self.set_results(result, 1)
 
     def set_results(self, first: RecordMetadata, count: int) -> None:
-        """`count` consecutive records are in the log, the first of them at `first`.
+        """Record that `count` consecutive records are in the log, the first of them at `first`.
 
-        Batches may be acknowledged out of order, after a change of leader for example. The first record has the
-        smallest offset; with an unknown offset (-1) the smallest is unknown too.
+        Batches may be acknowledged out of order, for example after a leader change. The first record is the one with
+        the smallest offset; if any offset is unknown (-1), the smallest offset is unknown too.
         """
         if self._first is None or first.offset < self._first.offset:
             self._first = first

@@ -12,18 +12,20 @@ from oncelog_protocol.records.batch import Buffer
 from oncelog_protocol.records.builder import HeaderSequence
 
 MAX_TIMESTAMP: Final = 2**63 - 1
-"""The largest int64, in milliseconds."""
+"""The largest timestamp in milliseconds, the largest int64."""
 NO_HEADERS: Final[HeaderSequence] = ()
 ROWS_AT_ONCE: Final = 1024
-"""Records processed at once; with more, many would be processed in vain when a batch is full."""
+"""Number of records processed together; with a larger number, more work would be wasted when a batch is full."""
 
 Row = tuple[int, Buffer | None, Buffer | None, HeaderSequence]
-"""(timestamp in ms, key, value, headers)."""
+"""A record: (timestamp in ms, key, value, headers)."""
 BeginBatch = Callable[[PartitionQueue, Row, ColumnWaiter], Awaitable[None]]
 
 
 class Columns(NamedTuple):
-    """Columns of equal length; None: no keys, the present time, no headers. `check` raises ValueError."""
+    """Columns of equal length; a column of None means no keys, the present time, or no headers. `check` raises
+    ValueError for invalid columns.
+    """
 
     values: Sequence[Buffer | None]
     keys: Sequence[Buffer | None] | None
@@ -39,7 +41,7 @@ class Columns(NamedTuple):
             raise ValueError("values: at least one is needed")
 
     def pieces(self) -> Iterator[Columns]:
-        """Pieces of ROWS_AT_ONCE records."""
+        """Yield the columns in pieces of ROWS_AT_ONCE records."""
         for first in range(0, len(self.values), ROWS_AT_ONCE):
             yield self._only(slice(first, first + ROWS_AT_ONCE))
 
@@ -68,9 +70,10 @@ def _all_bytes(column: Sequence[Buffer | None]) -> TypeGuard[Sequence[bytes]]:
 async def hand_over(
     columns: Columns, now_ms: int, queue: PartitionQueue, waiter: ColumnWaiter, begin_batch: BeginBatch
 ) -> None:
-    """Add all records, in order. `begin_batch` starts a new batch with a record that does not fit the tail.
+    """Add all records, in order. `begin_batch` starts a new batch with a record that does not fit into the tail.
 
-    Raises ValueError for a timestamp, and the errors of `begin_batch`; earlier records have been added then.
+    Raises ValueError for an invalid timestamp, and the errors of `begin_batch`; the earlier records have then been
+    added.
     """
     for piece in columns.pieces():
         keys, values, is_alike = piece.keys, piece.values, piece.timestamps_ms is None and piece.headers is None

@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class CoordinatorKey(NamedTuple):
-    """FindCoordinator's key and type (S30)."""
+    """Key and key type of a FindCoordinator request (S30)."""
 
     key: str
     key_type: CoordinatorType
@@ -42,7 +42,7 @@ class CoordinatorKey(NamedTuple):
 class CoordinatorCalls:
     """`ask` returns a successful response; retriable errors are retried without limit.
 
-    `has_unanswered`: a request got no response; a copy of it may still arrive (E1, E2).
+    `has_unanswered` says that a request got no response, so a copy of it may still arrive (E1, E2).
     """
 
     def __init__(self, pool: ConnectionPool, config: ProducerConfig, rng: random.Random) -> None:
@@ -53,8 +53,9 @@ class CoordinatorCalls:
         self.has_unanswered = False
 
     async def ask(self, coordinator: CoordinatorKey, request: Request[R], *, is_v2: bool, at_least: int = 0) -> R:
-        """Send the request in version `at_least` or higher. Raises KafkaError: ProducerFenced, FatalError,
-        AbortableError, UnsupportedVersion, and errors of finding the coordinator."""
+        """Send the request in version `at_least` or higher, and return the response. Raises KafkaError: ProducerFenced,
+        FatalError, AbortableError, UnsupportedVersion, and errors of the look-up of the coordinator.
+        """
         name = type(request).__name__.removesuffix("Request")
         failures = 0
         while True:
@@ -80,9 +81,10 @@ class CoordinatorCalls:
             await self._back_off(failures, is_short=meaning is Meaning.CONCURRENT)
 
     async def connection(self, coordinator: CoordinatorKey, *, elsewhere: bool = False) -> BrokerConnection:
-        """A connection to the coordinator, looked up until found; `elsewhere` asks another broker than before.
+        """Return a connection to the coordinator; the look-up is repeated until it succeeds. `elsewhere` asks another
+        broker than before.
 
-        Raises non-retriable KafkaError.
+        Raises KafkaErrors that are not retriable.
         """
         failures = 0
         while True:
@@ -97,7 +99,7 @@ class CoordinatorCalls:
             await self._back_off(failures)
 
     def transaction_version(self, coordinator: CoordinatorKey) -> int | None:
-        """The cluster's transaction.version, from the coordinator; None without a connection."""
+        """Return the cluster's transaction.version as the coordinator reported it; None without a connection."""
         connection = self._pool.ready(self._nodes.get(coordinator, NO_NODE))
         if connection is None:
             return None
@@ -105,7 +107,7 @@ class CoordinatorCalls:
         return connection.versions.transaction_version
 
     async def _connect(self, coordinator: CoordinatorKey, *, elsewhere: bool) -> BrokerConnection:
-        """Connect to the known coordinator; after a lost connection look it up again."""
+        """Connect to the known coordinator; after a lost connection, look up the coordinator again."""
         connection = self._pool.ready(self._nodes.get(coordinator, NO_NODE))
         if connection is None:
             found = await find_coordinator(self._pool, coordinator.key, coordinator.key_type, elsewhere=elsewhere)
@@ -128,7 +130,7 @@ class CoordinatorCalls:
 
 
 def _version_before_v2(connection: BrokerConnection, request: Request[R]) -> int | None:
-    """None: the highest version that both support."""
+    """Return the version to send before transactions V2; None means the highest version that both sides support."""
     highest = HIGHEST_BEFORE_V2.get(type(request))
     assert connection.versions is not None
     return None if highest is None else connection.versions.choose_at_most(type(request), highest)

@@ -7,18 +7,18 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class ProducerCounts:
-    """What a producer has done since it was made. A record counts as sent when it is acknowledged."""
+    """Counters since the producer was created. A record counts as sent when it has been acknowledged."""
 
     records_sent: int = 0
     bytes_sent: int = 0
-    """Bytes of acknowledged batches, compressed."""
+    """Bytes of acknowledged batches, after compression."""
     records_failed: int = 0
     records_retried: int = 0
     batches_split: int = 0
     requests: int = 0
 
     def metrics(self) -> dict[str, float]:
-        """Return the counters by the names that Kafka's client has for them."""
+        """Return the counters by the metric names of Kafka's client."""
         return {
             "record-send-total": self.records_sent,
             "outgoing-byte-total": self.bytes_sent,

@@ -1,4 +1,4 @@
-"""Records that encode themselves, many at a time: an Arrow table, for example."""
+"""Records that encode themselves, many per call; an Arrow table is an example."""
 
 from __future__ import annotations
 
@@ -15,35 +15,38 @@ from oncelog_protocol.records.packing import Packed
 T = TypeVar("T")
 
 HandOver = Callable[[int, PartitionQueue, ColumnWaiter, BeginBatch], Awaitable[None]]
-"""`hand_over` or `hand_over_packed`, with the records bound."""
+"""The function `hand_over` or `hand_over_packed`, with the records already bound."""
 
 
 class PackableRows(Protocol):
-    """Records of one partition, in order. They must not change after they were sent."""
+    """The records of one call, all for one partition and in order. The records must not change after they were passed
+    to the producer.
+    """
 
     def __len__(self) -> int:
-        """The number of records, at least one."""
+        """Return the number of records, at least one."""
 
     def pack(self, first: int, now_ms: int, first_offset: int, base_timestamp_ms: int, room: int) -> Packed:
-        """Encode the records from `first` on that fit `room` bytes; none only if the first does not fit.
+        """Encode the records from `first` on that fit into `room` bytes; no record is encoded only if the first does
+        not fit.
 
-        `now_ms` is the timestamp of records without one. `first_offset` is the offset delta of the first record in its
-        batch, and `base_timestamp_ms` the batch's base timestamp.
+        `now_ms` is the timestamp of records without a timestamp. `first_offset` is the offset delta of the first record
+        in its batch, and `base_timestamp_ms` the batch's base timestamp.
         """
 
     def row(self, index: int, now_ms: int) -> Row:
-        """One record, which may start a batch and exceed its size."""
+        """Return one record, which may start a batch and exceed the batch size."""
 
     def pieces(self) -> Iterator[Columns]:
-        """All records in order, some hundred at a time, for consumers that need each record."""
+        """Return all records in order, in pieces of some hundred, for callers that need each record."""
 
 
 async def hand_over_packed(
     rows: PackableRows, now_ms: int, queue: PartitionQueue, waiter: ColumnWaiter, begin_batch: BeginBatch
 ) -> None:
-    """Add all records, in order. `begin_batch` starts a new batch with a record that does not fit the tail.
+    """Add all records, in order. `begin_batch` starts a new batch with a record that does not fit into the tail.
 
-    Raises the errors of `begin_batch`; earlier records have been added then.
+    Raises the errors of `begin_batch`; the earlier records have then been added.
     """
     done = 0
     while done < len(rows):
@@ -56,7 +59,7 @@ async def hand_over_packed(
 
 
 def all_columns(rows: PackableRows) -> Columns:
-    """All fields as columns. Raises ValueError without records."""
+    """Return all fields as columns. Raises ValueError if there are no records."""
     values, keys, timestamps_ms, headers = zip(*rows.pieces(), strict=True)
     return Columns(
         list(chain.from_iterable(values)),
@@ -67,6 +70,6 @@ def all_columns(rows: PackableRows) -> Columns:
 
 
 def _chained(pieces: Sequence[Sequence[T] | None]) -> list[T] | None:
-    """The chained column; None if the records have no such field."""
+    """Return the chained column; None if the records have no such field."""
     found = [piece for piece in pieces if piece is not None]
     return list(chain.from_iterable(found)) if found else None

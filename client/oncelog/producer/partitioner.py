@@ -1,7 +1,8 @@
-"""The partitioner: the partition of a record.
+"""The partitioner chooses the partition of a record.
 
-With a key: its murmur2 hash, as in Java's producer, so that all clients agree. Without a key: one partition until a
-batch is full, then another (KIP-480, KIP-794), since full batches are cheaper than spreading single records.
+A record with a key is placed by the murmur2 hash of the key, as in Java's producer, so that all clients agree. Records
+without a key go to one partition until a batch is full, and then to another partition (KIP-480, KIP-794), because full
+batches are cheaper than single records spread over partitions.
 """
 
 from __future__ import annotations
@@ -16,21 +17,22 @@ from oncelog.config import Partitioner
 
 MASK: Final = 0xFFFFFFFF
 SIGN_MASK: Final = 0x7FFFFFFF
-"""Java uses `hash & 0x7fffffff`, not the absolute value, which differs for half of all keys."""
+"""Java uses `hash & 0x7fffffff`, which differs from the absolute value for half of all keys."""
 
 SEED: Final = 0x9747B28C
 MULTIPLIER: Final = 0x5BD1E995
 SHIFT: Final = 24
 
 MAX_COMPARED: Final = 64
-"""In a topic with more partitions, this many are drawn at random and compared, so that the cost of a choice is
-constant."""
+"""In a topic with more partitions than this, this many partitions are drawn at random and compared, so that the cost of
+a choice is constant.
+"""
 HASHES_KEPT: Final = 4096
-"""Keys repeat; a cached hash costs a tenth of computing it."""
+"""Number of cached hashes: keys repeat, and a cached hash costs a tenth of computing it."""
 
 
 def murmur2(data: bytes) -> int:
-    """The 32-bit hash, unsigned."""
+    """Return the 32-bit murmur2 hash, unsigned."""
     size = len(data)
     result = SEED ^ size
     words = size // 4
@@ -48,12 +50,14 @@ def murmur2(data: bytes) -> int:
 
 @lru_cache(HASHES_KEPT)
 def positive_hash(key: bytes) -> int:
-    """The non-negative hash that is taken modulo the number of partitions."""
+    """Return the non-negative hash, which is taken modulo the number of partitions."""
     return murmur2(key) & SIGN_MASK
 
 
 def partition_for_key(key: bytes | bytearray | memoryview | None, partitions: int) -> int:
-    """Java's choice for `key` (not None) among `partitions`. Raises TypeError for a key that is not bytes."""
+    """Return the partition that Java's client chooses for `key` (not None) among `partitions`. Raises TypeError for a
+    key that is not bytes.
+    """
     if type(key) is not bytes:
         if not isinstance(key, bytes | bytearray | memoryview):
             raise TypeError(f"a key must be bytes or None, not {type(key).__name__}")
@@ -62,9 +66,9 @@ def partition_for_key(key: bytes | bytearray | memoryview | None, partitions: in
 
 
 def chosen_partition(partitioner: Partitioner, key: Any, count: int, available: Sequence[int]) -> int:
-    """The choice of an application's `partitioner` among `count` partitions.
+    """Return the choice of an application's `partitioner` among `count` partitions.
 
-    Raises ValueError for a partition that does not exist, TypeError for what is not an integer.
+    Raises ValueError for a partition that does not exist, and TypeError for a result that is not an integer.
     """
     if key is not None and not isinstance(key, bytes):
         key = bytes(key)
@@ -81,17 +85,17 @@ def _no_load(_: int) -> int | None:
 
 
 class StickyPartition:
-    """The partition for records without a key: `current` until `batch_size` bytes were sent there, then another one,
-    drawn by the load of each (KIP-794).
+    """The partition for records without a key: `current` is used until `batch_size` bytes were sent to it. After that,
+    another partition is drawn, weighted by the load of each partition (KIP-794).
 
-    Bytes are counted per batch, when the next one starts, so that a record costs no extra work. Batches sent before
-    they are full (linger) do not cause a switch: otherwise a slow broker, whose batches fill up, would attract more and
-    more records.
+    Bytes are counted per batch, when the next batch starts, so that a record costs no extra work. Batches that are sent
+    before they are full (linger) do not cause a switch; otherwise a slow broker, whose batches fill up, would attract
+    more and more records.
 
-    `load` returns the unacknowledged batches of a partition; None if its leader hangs or cannot be reached. More
-    batches make a draw less likely. A partition whose leader does not answer is drawn only if there is no other, and
-    left before `batch_size` is reached: so a hanging broker does not fill buffer.memory with records that could go to
-    other brokers (E54).
+    `load` returns the number of unacknowledged batches of a partition; None if the leader of the partition hangs or
+    cannot be reached. A partition with more unacknowledged batches is drawn less often. A partition whose leader does
+    not respond is drawn only if there is no other partition, and it is left before `batch_size` is reached. So a
+    hanging broker does not fill buffer.memory with records that could go to other brokers (E54).
     """
 
     __slots__ = ("_available", "_batch_size", "_load", "_produced", "_rng", "current")
@@ -103,7 +107,9 @@ class StickyPartition:
         rng: random.Random,
         load: Callable[[int], int | None] = _no_load,
     ) -> None:
-        """`available` are the partitions with a leader, or all partitions if none has one; never empty."""
+        """`available` contains the partitions with a leader, or all partitions if no partition has a leader; it is
+        never empty.
+        """
         self._batch_size = batch_size
         self._available = available
         self._rng = rng
@@ -113,7 +119,7 @@ class StickyPartition:
 
     @property
     def available(self) -> Sequence[int]:
-        """The partitions with a leader, or all partitions if none has one."""
+        """The partitions with a leader, or all partitions if no partition has a leader."""
         return self._available
 
     def update(self, available: Sequence[int]) -> None:
@@ -129,7 +135,7 @@ class StickyPartition:
             self._switch()
 
     def check_leader(self) -> None:
-        """Before a batch starts: switch away from a partition whose leader does not answer."""
+        """Switch away from a partition whose leader does not respond; called before a batch starts."""
         if self._load(self.current) is None:
             self._switch()
 

@@ -61,7 +61,7 @@ if TYPE_CHECKING:
 
     K = TypeVar("K", default=Buffer)
     V = TypeVar("V", default=Buffer)
-else:  # the standard library has defaults of type variables since Python 3.13
+else:  # the standard library supports defaults of type variables since Python 3.13
     from typing import TypeVar
 
     K = TypeVar("K")
@@ -80,7 +80,7 @@ class _Route:
         self.sticky_batch: ProducerBatch | None = None
 
     def next_sticky_queue(self) -> PartitionQueue:
-        """End the sticky batch and return the queue for the next one."""
+        """End the sticky batch, and return the queue for the next sticky batch."""
         ended, self.sticky_batch = self.sticky_batch, None
         if ended is not None:
             self.sticky.batch_ended(ended.uncompressed_size or ended.size)
@@ -96,18 +96,18 @@ class Producer(Lifecycle, Generic[K, V]):
             future = await producer.send("topic", b"value")
             await producer.flush()
 
-    By default it is idempotent: retries never write a record twice. That applies to the lifetime of one producer: a
-    record that the application sends again, or another process sends, is a new record (S29). With a `transactional_id`
-    records, and the offsets of the input, are written together or not at all:
+    By default the producer is idempotent: retries never write a record twice. Idempotence is limited to the lifetime of
+    one producer: a record that the application sends again, or that another process sends, is a new record (S29). With
+    a `transactional_id`, records and the offsets of the input are written together or not at all:
 
         async with Producer("127.0.0.1:9092", transactional_id="billing-1") as producer:
             async with producer.transaction():
                 await producer.send("invoices", b"value")
                 await producer.send_offsets({TopicPartition("orders", 0): 42}, consumer.group_metadata())
 
-    Keys and values are bytes, or what `key_serializer` and `value_serializer` turn into bytes
-    (`oncelog.serialization`): a `Producer[str, Order]` sends such keys and values. Other keywords are those of
-    `config.ProducerConfig`. Not safe for use from several threads or event loops.
+    Keys and values are bytes, or objects that `key_serializer` and `value_serializer` turn into bytes
+    (`oncelog.serialization`): a `Producer[str, Order]` sends keys of type str and values of type Order. Other keyword
+    arguments are options of `config.ProducerConfig`. A producer must not be used from several threads or event loops.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Producer(Lifecycle, Generic[K, V]):
         """Connect to the cluster; with a transactional id, initialise it, which fences earlier producers with that id
         (S41).
 
-        Raises KafkaError if no broker can be reached, or the transactional id cannot be initialised.
+        Raises KafkaError if no broker can be reached or the transactional id cannot be initialised.
         """
         if self._is_closed or self._pool is not None:
             raise ClientClosed("a producer can be started only once")
@@ -177,7 +177,7 @@ class Producer(Lifecycle, Generic[K, V]):
             on_failed=self._batch_failed,
         )
         self._loop = asyncio.get_running_loop()
-        # `loop.create_future` without its Python frame, as one is created per record
+        # `loop.create_future` without its Python frame, because a future is created per record
         self._create_future: Callable[[], asyncio.Future[RecordMetadata]] = partial(asyncio.Future, loop=self._loop)
         try:
             await self._metadata.refresh()
@@ -208,18 +208,20 @@ class Producer(Lifecycle, Generic[K, V]):
             raise
 
     def transaction(self) -> Transaction:
-        """A block that is a transaction: `async with producer.transaction(): ...` (S60)."""
+        """Return a block that is a transaction: `async with producer.transaction(): ...` (S60)."""
         return Transaction(self._need_transactions())
 
     def begin_transaction(self) -> None:
-        """Begin a transaction; sends nothing (S45). Raises InvalidTransactionState, FatalError."""
+        """Begin a transaction; no request is sent (S45). Raises InvalidTransactionState, FatalError."""
         self._need_transactions().begin()
 
     async def send_offsets(self, offsets: Mapping[TopicPartition, Offset], group: ConsumerGroupMetadata) -> None:
-        """Commit a consumer's offsets with the transaction: for each partition the offset of the next record to read.
+        """Commit a consumer's offsets with the transaction; the offset of each partition is the offset of the next
+        record to read.
 
-        `group` is `consumer.group_metadata()`, by which a consumer that is behind its group is fenced (S37, S46).
-        Raises AbortableError, FatalError, InvalidTransactionState; ValueError for a negative offset or no group id.
+        `group` is the result of `consumer.group_metadata()`; with it, the coordinator fences a consumer that is behind
+        its group (S37, S46). Raises AbortableError, FatalError, InvalidTransactionState, and ValueError for a negative
+        offset or a missing group id.
         """
         if not group.group_id:
             raise ValueError("group: has no group id, so no offsets can be committed for it")
@@ -227,41 +229,42 @@ class Producer(Lifecycle, Generic[K, V]):
         await self._need_transactions().send_offsets(told, group)
 
     async def prepare_transaction(self) -> PreparedTransaction | None:
-        """Send the waiting records, and prepare the transaction: it stays open, even if this producer is closed.
+        """Send the queued records, and prepare the transaction: it stays open, even if this producer is closed.
 
-        Store the result. With two_phase_commit=True the next producer with this transactional id ends the transaction
-        with `complete_transaction`, at any later time. Without, any process ends it with `admin.transactions.end`,
-        before transaction.timeout.ms has passed since its first record. This producer can only complete, commit or
-        abort it. Returns None if nothing was sent: that transaction is over.
+        Store the result to end the transaction later. With two_phase_commit=True, the next producer with this
+        transactional id ends the transaction with `complete_transaction`, at any later time. Without two-phase commit,
+        any process ends the transaction with `admin.transactions.end`, before transaction.timeout.ms has passed since
+        its first record. This producer can only complete, commit or abort the prepared transaction. Returns None if no
+        record was sent; the transaction is then over.
 
         Raises AbortableError after a failure, when only `abort_transaction` is possible; FatalError;
-        InvalidTransactionState; RequestTimedOut after max.block.ms: call it again to wait on.
+        InvalidTransactionState. After RequestTimedOut (max.block.ms), another call continues to wait.
         """
         return await self._need_transactions().prepare()
 
     async def complete_transaction(self, stored: PreparedTransaction | None) -> bool | None:
-        """Commit the prepared transaction if it is `stored`, else abort it (KIP-939, S121).
+        """Commit the prepared transaction if it equals `stored`, otherwise abort it (KIP-939, S121).
 
-        Call it after each `start` with the result of `prepare_transaction` that was stored last, or None. Returns
-        whether the transaction was committed; None if none is open: it was ended before. Raises ValueError for one of
-        another transactional id; InvalidTransactionState in a transaction that is not prepared; FatalError
-        (ProducerFenced: another producer has taken over and ends it); EndNotKnown after max.block.ms: call it again to
-        wait on.
+        Call this after each `start`, with the last stored result of `prepare_transaction`, or None. Returns whether the
+        transaction was committed; None if no transaction is open because it was ended before. Raises ValueError for a
+        transaction of another transactional id; InvalidTransactionState in a transaction that is not prepared;
+        FatalError (ProducerFenced means that another producer has taken the transaction over and ends it). After
+        EndNotKnown (max.block.ms), another call continues to wait.
         """
         return await self._need_transactions().complete(stored)
 
     async def commit_transaction(self) -> None:
-        """Send the waiting records, and commit the transaction as a whole or not at all (S38).
+        """Send the queued records, and commit the entire transaction (S38).
 
         Raises AbortableError after a failure, when only `abort_transaction` is possible; FatalError;
-        InvalidTransactionState; EndNotKnown after max.block.ms: call it again to wait on.
+        InvalidTransactionState. After EndNotKnown (max.block.ms), another call continues to wait.
         """
         await self._need_transactions().commit()
 
     async def abort_transaction(self) -> None:
         """Drop unsent records, and abort the transaction.
 
-        Raises FatalError, InvalidTransactionState; EndNotKnown after max.block.ms: call it again to wait on.
+        Raises FatalError and InvalidTransactionState. After EndNotKnown (max.block.ms), another call continues to wait.
         """
         await self._need_transactions().abort()
 
@@ -275,19 +278,20 @@ class Producer(Lifecycle, Generic[K, V]):
         timestamp_ms: int | None = None,
         headers: HeaderSequence = NO_HEADERS,
     ) -> asyncio.Future[RecordMetadata]:
-        """Send a record; the future has its RecordMetadata once it is acknowledged, or a KafkaError.
+        """Send a record; the returned future gets its RecordMetadata when the record is acknowledged, or a KafkaError.
 
-        Waits only for the topic's metadata and for room in buffer.memory. Records of one task to one partition keep
-        their order. An error of an unread future is only logged, as a warning.
+        The call waits only for the topic's metadata and for room in buffer.memory. Records that one task sends to one
+        partition keep their order. If the application never reads the future, its error is only logged, as a warning.
 
         Raises MessageTooLarge, BufferExhausted, RequestTimedOut (no metadata within max.block.ms), AuthorizationFailed,
-        ClientClosed, InvalidTopic; with a transactional id InvalidTransactionState and AbortableError; with serializers
-        SerializationError and SchemaRegistryError; TypeError for a key or value that is not bytes; ValueError for a
-        timestamp that is negative or above MAX_TIMESTAMP, or a partition of `partitioner` that does not exist.
+        ClientClosed and InvalidTopic. With a transactional id, raises InvalidTransactionState and AbortableError; with
+        serializers, SerializationError and SchemaRegistryError. Raises TypeError for a key or value that is not bytes,
+        and ValueError for a timestamp that is negative or above MAX_TIMESTAMP or a partition of `partitioner` that does
+        not exist.
 
-        A `send` that raises, or is cancelled, has queued nothing: it may be called again. Inside a transaction a
-        KafkaError or a cancellation leaves only `abort_transaction`, since the record is missing from it; after a
-        TypeError or ValueError the transaction is unchanged.
+        A `send` that raises, or is cancelled, has queued nothing, so the call may be repeated. Inside a transaction,
+        only `abort_transaction` is possible after a KafkaError or a cancellation, because the record is missing from
+        the transaction; a TypeError or ValueError leaves the transaction unchanged.
         """
         if self.spans is not None and not isinstance(headers, TracedHeaders):
             place = {"partition": partition, "timestamp_ms": timestamp_ms}
@@ -343,7 +347,7 @@ class Producer(Lifecycle, Generic[K, V]):
         timestamp_ms: int | None = None,
         headers: HeaderSequence = NO_HEADERS,
     ) -> RecordMetadata:
-        """`send`, and wait for the acknowledgement. Also raises the errors of the future."""
+        """Send a record like `send`, and wait for the acknowledgement. Also raises the errors of the future."""
         return await (
             await self.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
         )
@@ -358,11 +362,12 @@ class Producer(Lifecycle, Generic[K, V]):
         timestamps_ms: Sequence[int] | None = None,
         headers: Sequence[HeaderSequence] | None = None,
     ) -> asyncio.Future[RecordMetadata]:
-        """Send a record for each of `values` to one partition, in order; columns are as long as `values`.
+        """Send a record for each of `values` to one partition, in order; other columns must be as long as `values`.
 
-        One future for all records: it has the metadata of the first once all are acknowledged, or the first error.
-        Cheaper than as many calls of `send`. Raises as `send`, and ValueError for no values or a column of another
-        length. Records before a refused one have been queued then: in a transaction, abort it.
+        All records share one future: it gets the metadata of the first record when all are acknowledged, or the first
+        error. One call is cheaper than as many calls of `send`. Raises the errors of `send`, and ValueError if there
+        are no values or a column has another length. The records before a refused record have then been queued; in a
+        transaction, abort it.
         """
         if self.spans is not None and not isinstance(headers, TracedColumn):
             told = topic, partition, values, headers
@@ -372,10 +377,10 @@ class Producer(Lifecycle, Generic[K, V]):
         return await self._send_many(topic, partition, len(values), partial(hand_over, columns))
 
     async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> asyncio.Future[RecordMetadata]:
-        """`send_columns` for records that encode themselves (an Arrow table). See
+        """Send records like `send_columns`, for records that encode themselves (an Arrow table). See
         `oncelog.producer.packable_rows.PackableRows` for the requirements on `rows`.
 
-        With `tracing` an object is nevertheless made for each record, to add headers.
+        With `tracing`, an object is nevertheless created for each record, to add headers.
         """
         if self.spans is not None:
             values, keys, timestamps_ms, headers = all_columns(rows)
@@ -403,8 +408,9 @@ class Producer(Lifecycle, Generic[K, V]):
         await self._begin_batch(None, queue, *row, waiter)
 
     async def flush(self) -> None:
-        """Send all waiting records without lingering, and wait until every record sent before is acknowledged or
-        failed."""
+        """Send all queued records without lingering, and wait until every record sent before is acknowledged or has
+        failed.
+        """
         number = self._accumulator.last_number
         if self._accumulator.is_complete(number):
             return
@@ -421,11 +427,11 @@ class Producer(Lifecycle, Generic[K, V]):
             self._accumulator.is_flushing = bool(self._flush_waiters)
 
     async def close(self, timeout_s: float | None = None) -> None:
-        """Flush, for `timeout_s` at most (None: as long as delivery.timeout.ms allows), then close. An open transaction
-        is aborted, unless it was prepared. With acks=0 the brokers get that time, at most request.timeout.ms, to read
-        the data.
+        """Flush for at most `timeout_s` (None means as long as delivery.timeout.ms allows), then close the producer. An
+        open transaction is aborted, unless it was prepared. With acks=0, brokers get the same time, but at most
+        request.timeout.ms, to read the data.
 
-        Unacknowledged records then fail with ClientClosed. The second call does nothing.
+        Unacknowledged records then fail with ClientClosed. A second call does nothing.
         """
         if self._is_closed:
             return
@@ -447,11 +453,12 @@ class Producer(Lifecycle, Generic[K, V]):
             await self._shut_down(self._pool)
 
     def metrics(self) -> dict[str, float]:
-        """The counters of this producer and its buffers, by the names of Kafka's client. Zero before `start`.
+        """Return the counters and the buffer sizes of this producer, by the metric names of Kafka's client. The values
+        are zero before `start`.
 
-        record-send-total counts acknowledged records, record-error-total failed ones, record-retry-total those that
-        were sent again; outgoing-byte-total, batch-split-total, request-total; buffer-total-bytes,
-        buffer-available-bytes and connection-count are as of now.
+        record-send-total counts acknowledged records, record-error-total failed records, and record-retry-total records
+        that were sent again. There are also outgoing-byte-total, batch-split-total and request-total.
+        buffer-total-bytes, buffer-available-bytes and connection-count are current values.
         """
         counts = ProducerCounts() if self._pool is None else self._sender.counts
         return counts.metrics() | {
@@ -463,7 +470,7 @@ class Producer(Lifecycle, Generic[K, V]):
     def _intercept(
         self, topic: str, partition: int, key: Any, value: Any, future: asyncio.Future[RecordMetadata]
     ) -> None:
-        """Call `on_send` now, and `on_acknowledgement` when the record is settled."""
+        """Call `on_send` now, and `on_acknowledgement` when the record has a result."""
         call_all(self._interceptors, lambda each: each.on_send(topic, partition, key, value))
 
         def settled(done: asyncio.Future[RecordMetadata]) -> None:
@@ -474,7 +481,7 @@ class Producer(Lifecycle, Generic[K, V]):
         future.add_done_callback(settled)
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """The partitions of a topic. Raises KafkaError."""
+        """Return the partitions of a topic. Raises KafkaError."""
         await self._route(topic, None)
         return sorted(self._metadata.cluster.topics[topic].partitions)
 
@@ -504,8 +511,8 @@ class Producer(Lifecycle, Generic[K, V]):
         return self._updated_route(known)
 
     def _updated_route(self, topic: Topic) -> _Route:
-        """The route of a topic, updated for changed partitions or leaders."""
-        count = len(topic.partitions)  # the partitions are those from 0 on (`cluster.error_of`)
+        """Return the route of a topic, updated for changed partitions or leaders."""
+        count = len(topic.partitions)  # the partitions are numbered from 0 on (`cluster.error_of`)
         leaders = self._metadata.cluster.leader
         available = [index for index in sorted(topic.partitions) if leaders(topic.name, index) >= 0]
         choices: Sequence[int] = available or sorted(topic.partitions)
@@ -521,7 +528,7 @@ class Producer(Lifecycle, Generic[K, V]):
         return route
 
     def _load(self, queues: Sequence[PartitionQueue], index: int) -> int | None:
-        """The number of unacknowledged batches of a partition; None if its leader does not answer."""
+        """Return the number of unacknowledged batches of a partition; None if its leader does not respond."""
         queue = queues[index]
         assert self._pool is not None
         return None if self._pool.is_stuck(queue.leader) else len(queue.batches) + queue.in_flight
@@ -534,7 +541,8 @@ class Producer(Lifecycle, Generic[K, V]):
             if topic is not None and topic.partitions:
                 self._updated_route(topic)
             else:
-                # deleted, or idle: the next record requests it again, batches wait until they expire
+                # The topic was deleted or is idle: the next record requests it again, and batches wait until they
+                # expire.
                 del self._routes[name]
         self._sender.wake()
 
@@ -548,10 +556,11 @@ class Producer(Lifecycle, Generic[K, V]):
         headers: HeaderSequence,
         future: Waiter,
     ) -> None:
-        """Start a batch with a record that does not fit the tail, waiting for memory if needed."""
+        """Start a batch with a record that does not fit into the tail; wait for memory if needed."""
         if queue.tail is not None:
-            # The tail is full. Otherwise a caller that never waits would keep the loop from sending the batch. A wait
-            # before the record is queued can be cancelled without effect.
+            # The tail is full, so it must not accept more records. Let the loop run: otherwise a caller that never
+            # waits would keep the loop from sending the batch. This wait is before the record is queued, so it can be
+            # cancelled without effect.
             queue.tail = None
             self._sender.wake()
             with self._record_waits():
@@ -566,7 +575,8 @@ class Producer(Lifecycle, Generic[K, V]):
         deadline: float | None = None
         is_first_try = True
         while True:
-            # Waiting records come before new ones: the records of one task stay in order, and no task starves.
+            # Waiting records come before new records, so that the records of one task stay in order and no task
+            # starves.
             if not (is_first_try and self._room_waiters):
                 tail = queue.tail
                 if tail is not None and tail.append(timestamp_ms, key, value, headers, future):
@@ -576,7 +586,7 @@ class Producer(Lifecycle, Generic[K, V]):
                         break
                 except MessageTooLarge as error:
                     if self._transactions is not None:
-                        self._transactions.failed(error)  # a record of the transaction is missing
+                        self._transactions.failed(error)  # the record is missing in the transaction
                     raise
             if deadline is None:
                 deadline = self._loop.time() + self.config.max_block_ms / 1000
@@ -584,7 +594,7 @@ class Producer(Lifecycle, Generic[K, V]):
                 with self._record_waits():
                     await self._wait_for_room(deadline, is_newcomer=is_first_try)
             except BaseException:
-                self._progressed()  # pass the room on to the next waiter
+                self._progressed()  # let the next waiter use the room
                 raise
             is_first_try = False
         if sticky_route is not None:
@@ -615,7 +625,7 @@ class Producer(Lifecycle, Generic[K, V]):
         self._check_usable()
 
     def _record_waits(self) -> AbstractContextManager[None]:
-        """Wraps a record's wait for metadata or room. Raises like `_check_usable`."""
+        """Return a context manager for a record's wait for metadata or room. Raises the errors of `_check_usable`."""
         self._check_usable()
         return nullcontext() if self._transactions is None else self._transactions.record_waits()
 
@@ -643,9 +653,9 @@ class Producer(Lifecycle, Generic[K, V]):
         self._sender.wake()
 
     def _end_for_good(self, error: FatalError) -> None:
-        """Fail all records: nothing can be sent any more."""
+        """Fail all records, because the producer cannot send any more."""
         self._fatal = error
-        self._routes.clear()  # so that the next `send` raises it
+        self._routes.clear()  # the next `send` then raises the error
         for batch in self._accumulator.drop_all():
             batch.fail(error)
         self._progressed()
@@ -660,7 +670,7 @@ class Producer(Lifecycle, Generic[K, V]):
         self._progressed()
 
     def _progressed(self) -> None:
-        """Batches have ended: memory may be free, and flushes may be complete."""
+        """Wake the waiting calls after batches have ended: memory may be free, and flushes may be complete."""
         accumulator = self._accumulator
         batches = accumulator.free_memory // max(1, min(self.config.batch_size, self.config.buffer_memory))
         while self._room_waiters and (batches > 0 or self._is_closed):

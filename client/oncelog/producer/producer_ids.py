@@ -19,11 +19,11 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 logger = logging.getLogger(__name__)
 
 NO_TIMEOUT_MS: Final = MAX_INT32
-"""Without transactions the timeout is not used."""
+"""The transaction timeout in InitProducerId, which has no effect without transactions."""
 
 
 class ProducerIds:
-    """`want` an id; `on_identity` or `on_fatal` is called with the result."""
+    """Call `want` to request an id; `on_identity` or `on_fatal` is called with the result."""
 
     def __init__(
         self,

@@ -9,8 +9,9 @@ NO_OFFSET: Final = -1
 
 
 class RecordMetadata(NamedTuple):
-    """Partition, offset and timestamp of a sent record. `offset` is -1 with acks=0; `timestamp_ms` is the broker's if
-    the topic uses log append time."""
+    """Partition, offset and timestamp of a sent record. `offset` is -1 with acks=0; `timestamp_ms` is the timestamp of
+    the broker if the topic uses log append time.
+    """
 
     topic: str
     partition: int

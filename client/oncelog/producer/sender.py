@@ -1,8 +1,8 @@
 """Sends batches to their leaders, and passes responses to the batches.
 
-The sender is not a task but a function that the event loop calls when a batch may be ready (`wake`), at the time of the
-next linger, back-off or expiry, and for every response. So a batch costs no task switch, and nothing can be cancelled
-halfway.
+The sender is not a task but a function. The event loop calls it when a batch may be ready (`wake`), at the time of the
+next linger, backoff or expiry, and for every response. A batch therefore costs no task switch, and no send can be
+cancelled halfway.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ logger = logging.getLogger(__name__)
 
 NO_ACKS: Final = 0
 RECORD_ERRORS_SHOWN: Final = 3
-"""The most record errors of one batch that are logged."""
+"""Maximum number of record errors of one batch that are logged."""
 
 
 def _not_sent() -> NoReturn:
@@ -61,7 +61,7 @@ class Sender:
     """Sends the ready batches of the accumulator.
 
     `is_memory_short` returns whether `send` calls wait for room; `on_identity_wanted` is called when batches wait for a
-    producer id, `on_failed` when a batch of the open transaction has failed for good.
+    producer id, and `on_failed` when a batch of the open transaction has failed permanently.
     """
 
     def __init__(
@@ -99,12 +99,12 @@ class Sender:
         self.counts = ProducerCounts()
 
     def wake(self) -> None:
-        """Check for batches to send in the next turn of the loop."""
+        """Check for ready batches in the next iteration of the event loop."""
         if self._handle is None and not self._is_closed:
             self._handle = self._loop.call_soon(self._run)
 
     def wake_at(self, when: float) -> None:
-        """Check at `when` (loop time) at the latest."""
+        """Check for ready batches at `when` (loop time) at the latest."""
         if not self._is_closed:
             self._timer.set(when)
 
@@ -139,7 +139,7 @@ class Sender:
                 connection = self._connection(node_id)
                 limit = self._config.max_in_flight_requests_per_connection
                 if connection is None or self._in_flight.get(node_id, 0) >= limit:
-                    is_blocked.add(node_id)  # the connection, or a response, wakes the sender
+                    is_blocked.add(node_id)  # the connection, or a response, will wake the sender
                     continue
                 sent = True
                 batches = self._accumulator.drain(queues)
@@ -175,14 +175,15 @@ class Sender:
         self._connect_errors[node_id] = str(error)
         if not isinstance(error, KafkaError):
             logger.error("connecting to node %d failed: %r", node_id, error)
-        # The node may have moved: refresh, and retry; the pool's back-off grows with each failure.
+        # The leader may have moved to another node: refresh the metadata and retry; the pool's backoff grows with each
+        # failure.
         self._metadata.request_refresh()
         self.wake_at(self._loop.time() + self._config.reconnect_backoff_ms / 1000)
 
     def _send(self, node_id: int, connection: BrokerConnection, batches: list[ProducerBatch]) -> bool:
-        """Send one request. False if some of the batches failed at once.
+        """Send one request. Returns False if some of the batches failed immediately.
 
-        An exception between drain and send is an error of the batches concerned: every batch gets a result.
+        An exception between drain and send becomes an error of the batches concerned, so every batch gets a result.
         """
         built = self._build(batches)
         if built:
@@ -201,7 +202,7 @@ class Sender:
         return len(built) == len(batches)
 
     def _build(self, batches: list[ProducerBatch]) -> list[tuple[ProducerBatch, bytearray]]:
-        """The encoded batches; a batch that cannot be encoded fails alone."""
+        """Encode the batches; a batch that cannot be encoded fails alone."""
         built = []
         for batch in batches:
             try:
@@ -231,7 +232,9 @@ class Sender:
     def _start(
         self, connection: BrokerConnection, request: ProduceRequest
     ) -> asyncio.Future[ProduceResponse] | asyncio.Future[None]:
-        """The future has no response with acks=0. Raises the errors of BrokerConnection.start."""
+        """Write a Produce request; with acks=0, the returned future completes without a response. Raises the errors of
+        BrokerConnection.start.
+        """
         if request.acks == NO_ACKS:
             return connection.start_without_response(request)
         version = None
@@ -260,7 +263,7 @@ class Sender:
         self._run()
 
     def _read(self, node_id: int, batches: list[ProducerBatch], response: ProduceResponse | None) -> None:
-        if response is None:  # acks=0: the data were passed to the socket, and no response will come
+        if response is None:  # acks=0: the data were written to the socket, and no response will come
             for batch in batches:
                 self._acknowledge(batch, NO_OFFSET)
             return
@@ -277,7 +280,7 @@ class Sender:
                 self._failed(batch, unsendable(error))
 
     def _learn_leaders(self, response: ProduceResponse) -> None:
-        """Take the new leader from the response of a former one (KIP-951)."""
+        """Store the new leader from the response of a former leader (KIP-951)."""
         for topic in response.responses:
             for answer in topic.partition_responses:
                 hint = answer.current_leader
@@ -330,10 +333,10 @@ class Sender:
         is_retriable: bool | None = None,
         node_id: int = NO_NODE,
     ) -> None:
-        """Retry `batch` if the error is retriable and time and an attempt are left; otherwise fail it.
+        """Retry `batch` if the error is retriable and neither time nor attempts are used up; otherwise fail it.
 
-        `at_fault` has the errors of single records. `is_retriable` overrides the property of the error. `node_id`
-        failed the batch: no back-off is needed if another node leads by now.
+        `at_fault` has the errors of single records. `is_retriable` overrides the property of the error. `node_id` is
+        the node that failed the batch; no backoff is needed if another node is the leader by now.
         """
         if isinstance(error, StaleMetadata | ConnectionFailed | RequestTimedOut):
             self._metadata.request_refresh()
@@ -347,7 +350,7 @@ class Sender:
             not_before += backoff_s(batch.attempts, first_ms, config.retry_backoff_max_ms, self._rng)
         if is_retriable is None:
             is_retriable = error.retriable
-        has_try = batch.attempts <= config.retries or is_concurrent  # waits for the previous transaction
+        has_try = batch.attempts <= config.retries or is_concurrent  # the previous transaction is ending
         if is_retriable and self._is_wanted and has_try and not self._is_closed:
             if not_before < batch.deadline:
                 level = logging.DEBUG if is_concurrent else logging.INFO
@@ -362,14 +365,14 @@ class Sender:
         self._give_up(batch, error, at_fault)
 
     def _has_moved(self, batch: ProducerBatch, error: KafkaError, node_id: int) -> bool:
-        """Whether a newer leader than the failed node is known."""
+        """Return whether a newer leader than the failed node is known."""
         if node_id == NO_NODE or not isinstance(error, StaleMetadata | ConnectionFailed | RequestTimedOut):
             return False
         return self._metadata.cluster.leader(batch.topic, batch.partition) not in (NO_NODE, node_id)
 
     @property
     def _is_wanted(self) -> bool:
-        """Whether batches should still be sent: not those of a failed transaction."""
+        """Whether batches should still be sent; batches of a failed transaction are not sent."""
         return self._manager is None or self._manager.is_sending
 
     def _expire(self, now: float) -> None:
@@ -384,7 +387,8 @@ class Sender:
             self._on_progress()
 
     def _abandon(self) -> bool:
-        """Fail the batches that the accumulator has taken out. Returns whether any were sent."""
+        """Fail the batches that the accumulator has removed. Returns whether the accumulator had removed any
+        batches."""
         abandoned, self._accumulator.abandoned = self._accumulator.abandoned, []
         for batch, error in abandoned:
             self._give_up(batch, error)
@@ -418,10 +422,11 @@ def _topic_of(built: tuple[ProducerBatch, bytearray]) -> str:
 
 
 def _errors_of(answer: PartitionResponse) -> tuple[KafkaError, dict[int, KafkaError]]:
-    """The error of a batch, and those of its invalid records (KIP-467).
+    """Return the error of a batch, and the errors of its invalid records (KIP-467).
 
-    As in Kafka's client: for a single record, the batch's code is also the record's; for several, the code of the batch
-    may not fit all of them, so each gets INVALID_RECORD, with its own message.
+    As in Kafka's client, the batch's code is also the record's code if there is a single invalid record. If there are
+    several invalid records, the code of the batch may not fit all of them, so each gets INVALID_RECORD with its own
+    message.
     """
     code = ErrorCode.of(answer.error_code)
     told = answer.record_errors or ()

@@ -1,11 +1,11 @@
-"""The sequence numbers of one partition: stamps batches, tracks unacknowledged ones, and decides when to renumber
+"""The sequence numbers of one partition: stamps batches, tracks unacknowledged batches, and decides when to renumber
 (S21-S24, S26, S27). Pure.
 
-While a batch of the partition is in flight, nothing is renumbered: its response may still show which batches the log
-has. `settle` decides when none is. Kafka's client renumbers at once, and bumps the epoch of an idempotent producer for
-it; here a number is only reused if no attempt with it can be anywhere, otherwise the batch is resent unchanged, and the
-response decides. If only a new epoch helps, batches that may still arrive under the old one are not sent under the new
-one: Kafka's client sends them, and they may end up in the log twice.
+While a batch of the partition is in flight, no batch is renumbered, because its response may still show which batches
+the log has. `settle` decides when no batch is in flight. Kafka's client renumbers immediately, and raises the epoch of
+an idempotent producer to do so. Here a number is reused only if no attempt with it can still arrive; otherwise the
+batch is sent again unchanged, and the response decides. If only a new epoch helps, batches that may still arrive under
+the old epoch are not sent under the new epoch. Kafka's client sends them, and they may be in the log twice.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from oncelog_protocol.records.sequence import increment_sequence
 
 NOTHING_ACKNOWLEDGED: Final = -1
 REMEMBERED_SECONDS: Final = 60.0
-"""Seconds after its last batch for which a broker certainly remembers a producer: far below
-producer.id.expiration.ms."""
+"""Seconds after its last batch for which a broker certainly remembers a producer; far below producer.id.expiration.ms.
+"""
 
 
 class PartitionSequences:
-    """Invariants: `unacknowledged` has every stamped batch without a final result, oldest first. Their numbers are
-    consecutive up to `next_sequence`, except where a batch in between was given up: then `has_gap` (it is certainly not
-    in the log) or `is_unresolved` (it may be) until that is settled, and no new batch is stamped."""
+    """Invariants: `unacknowledged` has every stamped batch without a final result, oldest first. The sequence numbers
+    of these batches are consecutive up to `next_sequence`, except where a batch in between was given up. In that case
+    `has_gap` (the batch is certainly not in the log) or `is_unresolved` (the batch may be in the log) is set until the
+    doubt is settled, and no new batch is stamped.
+    """
 
     __slots__ = (
         "_farthest",
@@ -51,7 +53,9 @@ class PartitionSequences:
         self.restart(NO_IDENTITY)
 
     def restart(self, identity: ProducerIdAndEpoch) -> None:
-        """Start at 0 under `identity`, whose epoch fences all earlier attempts: none of them can be appended late."""
+        """Restart at sequence 0 under `identity`, whose epoch fences all earlier attempts, so that no earlier attempt
+        can be appended late.
+        """
         self.identity = identity
         self.next_sequence = 0
         self.acknowledged_end = 0
@@ -70,15 +74,16 @@ class PartitionSequences:
         return self.has_gap or self.is_unresolved or self.needs_restart or self._is_over or self._refused is not None
 
     def may_drain(self, batch: ProducerBatch, *, is_start_checked: bool = False) -> bool:
-        """Whether the head of the queue may be sent: a stamped batch as the first in flight, a new one if its number is
-        certain (S24, S25), and the broker remembers as many batches as are unacknowledged (S14).
+        """Return whether the head of the queue may be sent. A stamped batch must be the first in flight. A new batch
+        needs a certain number (S24, S25), and the broker must remember as many batches as are unacknowledged (S14).
 
-        A batch whose response is late, while later ones are acknowledged (the leader has moved, and its connection
-        hangs), blocks new ones: when it is sent again, the broker must still remember it (E15).
+        If the response to a batch is late while later batches are acknowledged (the leader has moved, and its
+        connection hangs), that batch blocks new batches: when it is sent again, the broker must still remember it
+        (E15).
 
         Unless the start of a session `is_start_checked` (transactions V2), a broker that does not know the producer
-        accepts any first sequence: if the first batch were refused, the second would be appended before it. So
-        the first batch is sent alone.
+        accepts any first sequence; if it refused the first batch, it would append the second batch before the first.
+        The first batch is therefore sent alone.
         """
         waiting = self.unacknowledged
         if batch.is_stamped:
@@ -93,7 +98,7 @@ class PartitionSequences:
         return is_known and len(waiting) < MAX_IDEMPOTENT_IN_FLIGHT
 
     def stamp(self, batch: ProducerBatch) -> None:
-        """Stamp a batch that is drained for the first time."""
+        """Assign identity and sequence number to a batch that is drained for the first time."""
         if batch.is_stamped:
             raise RuntimeError(f"{batch.topic}-{batch.partition}: a batch is stamped once (S21)")
         self._number(batch)
@@ -105,7 +110,7 @@ class PartitionSequences:
             raise RuntimeError(f"{batch.topic}-{batch.partition}: only stamped batches in flight are sent again (S23)")
 
     def acknowledged(self, batch: ProducerBatch, base_offset: int) -> None:
-        """The batch is in the log; `base_offset` is -1 if unknown (S28)."""
+        """Record that the batch is in the log; `base_offset` is -1 if unknown (S28)."""
         if not self._forget(batch):
             return
         if batch.order > self._farthest:
@@ -116,7 +121,7 @@ class PartitionSequences:
             self.last_acknowledged_offset = max(self.last_acknowledged_offset, base_offset + batch.records_count - 1)
 
     def given_up(self, batch: ProducerBatch) -> None:
-        """The batch will not be sent again, though it is not acknowledged."""
+        """Record that the batch will not be sent again although it is not acknowledged."""
         if not self._forget(batch):
             return
         if batch.is_maybe_written:
@@ -125,7 +130,7 @@ class PartitionSequences:
             self.has_gap = True
 
     def split(self, batch: ProducerBatch, pieces: Iterable[ProducerBatch]) -> None:
-        """Replace `batch`, which was too large, by `pieces`, which share its numbers."""
+        """Replace `batch`, which was too large, by `pieces`, which use its sequence numbers."""
         if batch not in self.unacknowledged:
             return
         index = self.unacknowledged.index(batch)
@@ -138,18 +143,19 @@ class PartitionSequences:
             index += 1
 
     def refused(self, batch: ProducerBatch) -> None:
-        """The broker answered OUT_OF_ORDER_SEQUENCE_NUMBER. That matters only for the oldest unacknowledged batch: the
-        later ones depend on it (S28)."""
+        """Record that the broker responded with OUT_OF_ORDER_SEQUENCE_NUMBER. The error matters only for the oldest
+        unacknowledged batch, because later batches depend on that batch (S28).
+        """
         if self.unacknowledged and self.unacknowledged[0] is batch:
             self._refused = batch
 
     def session_is_over(self) -> None:
-        """The broker accepts nothing more under this identity."""
+        """Record that the broker accepts no more batches under this identity."""
         self._is_over = True
 
     def settle(self) -> None:
-        """No batch of this partition is in flight: decide whether the batches that were given up are in the log, and
-        renumber.
+        """Decide whether batches that were given up are in the log, and renumber; called when no batch of this
+        partition is in flight.
 
         Sets `needs_restart` if only a new epoch helps.
         """
@@ -160,10 +166,10 @@ class PartitionSequences:
         is_first_refused = bool(waiting) and self._refused is waiting[0]
         if self.is_unresolved:
             if waiting:
-                # otherwise it is sent, and its response decides
+                # otherwise the batch is sent, and its response decides
                 self.needs_restart = self.needs_restart or is_first_refused
             elif self.acknowledged_end == self.next_sequence:
-                self.is_unresolved = self.has_gap = False  # later batches are in the log, so it is too
+                self.is_unresolved = self.has_gap = False  # later batches are in the log, so this one is too
             else:
                 self.needs_restart = True
         elif self.has_gap:
@@ -175,7 +181,9 @@ class PartitionSequences:
             self.needs_restart = True
 
     def _close_gap(self) -> None:
-        """S26 (adjustSequencesDueToFailedBatch): later batches get the numbers of the refused ones."""
+        """Give later batches the sequence numbers of the refused batches (S26, Kafka's
+        adjustSequencesDueToFailedBatch).
+        """
         self.has_gap = False
         self._refused = None
         self.next_sequence = self.acknowledged_end

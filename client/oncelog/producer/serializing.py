@@ -1,4 +1,4 @@
-"""Keys and values of records into bytes, before a record gets its partition."""
+"""Serializes keys and values of records to bytes, before the partition of a record is chosen."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from oncelog_protocol.records.builder import HeaderSequence
 
 
 class Serializing(NamedTuple):
-    """The serializers of a producer. None: keys or values are bytes already."""
+    """The serializers of a producer. None means that keys or values are already bytes."""
 
     key: Serializer[Any] | None
     value: Serializer[Any] | None
 
     async def record(self, topic: str, key: Any, value: Any, headers: HeaderSequence) -> tuple[Any, Any]:
-        """Return key and value as bytes; None stays None. Raises SerializationError that says which of them it is;
-        SchemaRegistryError."""
+        """Return key and value as bytes; None stays None. Raises SerializationError, whose message says whether key or
+        value failed, and SchemaRegistryError.
+        """
         try:
             if self.key is not None and key is not None:
                 key = await self.key.serialize(key, SerializationContext(topic, True, cast(Headers, headers)))

@@ -1,9 +1,9 @@
-"""One producer session: the identity stamped on its batches, and the verdict on errors of sequence numbers. Pure
-(S20-S29).
+"""One producer session: the identity that is stamped on its batches, and the decision about errors of sequence numbers.
+Pure (S20-S29).
 
-A session has one identity at a time. When only a new epoch can resolve the numbers of a partition, an idempotent
-producer bumps it by itself (KIP-360); other partitions change over when no batch of the old epoch is unacknowledged. A
-transactional producer gets its next epoch from the coordinator, after an abort.
+A session has one identity at any moment. When only a new epoch can resolve the numbers of a partition, an idempotent
+producer raises its epoch itself (KIP-360); other partitions switch to the new epoch when no batch of the old epoch is
+unacknowledged. A transactional producer gets its next epoch from the coordinator, after an abort.
 """
 
 from __future__ import annotations
@@ -46,14 +46,15 @@ NOT_APPENDED: Final = frozenset(
         ErrorCode.TRANSACTION_ABORTABLE,
     }
 )
-"""Errors after which the batch is certainly not appended. After any other error it may be in the log: even
-NOT_LEADER_OR_FOLLOWER can follow an append, when the leader changes before replication."""
+"""Errors after which the batch is certainly not appended. After any other error the batch may be in the log; even
+NOT_LEADER_OR_FOLLOWER can follow an append, if the leader changes before replication.
+"""
 
 NO_LOG_START_OFFSET: Final = -1
 
 
 class Verdict(Enum):
-    """What to do with a refused batch."""
+    """The action for a refused batch."""
 
     RETRY = auto()
     FAIL = auto()
@@ -62,7 +63,7 @@ class Verdict(Enum):
 
 
 class ProducerSession:
-    """The present identity, and the sequences of the partitions under it."""
+    """The present identity, and the sequence numbers of each partition under this identity."""
 
     def __init__(self, *, is_transactional: bool = False) -> None:
         self.identity = NO_IDENTITY
@@ -70,8 +71,9 @@ class ProducerSession:
         self.is_start_checked = False
         """Whether brokers check that a session starts with sequence 0 (transactions V2)."""
         self.needs_new_epoch = False
-        """For a transactional producer: copies of its batches may still arrive, or the numbers of a partition are
-        uncertain; only a new epoch from the coordinator resolves both."""
+        """True if a transactional producer needs a new epoch from the coordinator, because copies of its batches may
+        still arrive or the sequence numbers of a partition are uncertain.
+        """
 
     @property
     def has_identity(self) -> bool:
@@ -83,18 +85,22 @@ class ProducerSession:
         self.needs_new_epoch = False
 
     def may_drain(self, sequences: PartitionSequences, batch: ProducerBatch) -> bool:
-        """Whether the head of a partition's queue may be sent, as far as its numbers are concerned (S20, S24, S25)."""
+        """Return whether the head of a partition's queue may be sent, as far as its sequence numbers are concerned
+        (S20, S24, S25).
+        """
         if not self.has_identity:
             return False
         if sequences.identity is not self.identity:
             if sequences.needs_restart or not sequences.unacknowledged:
                 sequences.restart(self.identity)
             elif not batch.is_stamped:
-                return False  # first the batches of the old epoch
+                return False  # batches of the old epoch are sent first
         return sequences.may_drain(batch, is_start_checked=self.is_start_checked)
 
     def settle(self, sequences: PartitionSequences) -> None:
-        """Renumber the batches of a partition that has none in flight; bump the epoch, or request that, if needed."""
+        """Renumber the batches of a partition that has no batch in flight; raise the epoch, or request a new epoch, if
+        needed.
+        """
         sequences.settle()
         if not sequences.needs_restart or sequences.identity is not self.identity:
             return
@@ -106,7 +112,7 @@ class ProducerSession:
     def judge(
         self, sequences: PartitionSequences, batch: ProducerBatch, code: ErrorCode, log_start_offset: int
     ) -> Verdict:
-        """The verdict on an error in a Produce response (S28). The batch is no longer in flight."""
+        """Return the verdict on an error in a Produce response (S28). The batch is no longer in flight."""
         if code is ErrorCode.DUPLICATE_SEQUENCE_NUMBER:
             return Verdict.DUPLICATE
         if code not in NOT_APPENDED:
@@ -117,7 +123,8 @@ class ProducerSession:
         if code is ErrorCode.UNKNOWN_PRODUCER_ID:
             return self._judge_unknown_producer(sequences, batch, log_start_offset)
         if code is ErrorCode.INVALID_PRODUCER_EPOCH and not self.is_transactional:
-            # No other producer has our producer id, and no partition returns to an older epoch: the id is useless.
+            # No other producer has this producer id, and no partition returns to an older epoch, so the producer id is
+            # useless.
             logger.warning("%s is fenced: requesting a new producer id", batch.identity)
             sequences.session_is_over()
             if sequences.identity is self.identity:
@@ -128,18 +135,20 @@ class ProducerSession:
     def _judge_out_of_order(self, sequences: PartitionSequences, batch: ProducerBatch) -> Verdict:
         is_first = bool(sequences.unacknowledged) and sequences.unacknowledged[0] is batch
         if is_first and self.is_transactional:
-            return Verdict.FAIL  # an earlier batch is not in the log: the transaction is incomplete
+            return Verdict.FAIL  # an earlier batch is not in the log, so the transaction is incomplete
         sequences.refused(batch)
         return Verdict.RETRY
 
     def _judge_unknown_producer(
         self, sequences: PartitionSequences, batch: ProducerBatch, log_start_offset: int
     ) -> Verdict:
-        """Brokers before 2.5 forget a producer with its last record, and then accept only its sequence 0."""
+        """Return the verdict on an unknown producer id: brokers before 2.5 forget a producer with its last record, and
+        then accept only sequence 0 from it.
+        """
         if log_start_offset == NO_LOG_START_OFFSET:
             return Verdict.RETRY
         sequences.session_is_over()
-        if log_start_offset > sequences.last_acknowledged_offset:  # retention has removed the records: expected
+        if log_start_offset > sequences.last_acknowledged_offset:  # expected: retention removed the records
             return Verdict.FAIL if self.is_transactional else Verdict.RETRY
         logger.error(
             "%s-%d: the broker has forgotten %s, though its records are not deleted: data may be lost",

@@ -1,4 +1,6 @@
-"""`async with producer.transaction()`: begins, commits at the end, aborts if the body or the commit fails."""
+"""`async with producer.transaction()`: begins a transaction, commits it at the end, and aborts it if the body or the
+commit fails.
+"""
 
 from __future__ import annotations
 
@@ -28,9 +30,11 @@ async def until_known(end: Callable[[], Awaitable[None]]) -> None:
 
 
 class Transaction:
-    """One transaction as a block. An error of the body aborts it and propagates; the caller may begin the next one.
-    After a FatalError this producer cannot go on (S41). EndNotKnown refers to the commit, also to one that an earlier
-    block left running: an aborting block waits as long as it takes, or max.block.ms if it was cancelled."""
+    """One transaction as an `async with` block. An error of the body aborts the transaction and propagates; the caller
+    may begin the next transaction. After a FatalError this producer cannot continue (S41). EndNotKnown concerns the
+    commit, including a commit that an earlier block left running. An aborting block waits as long as the abort takes,
+    or max.block.ms if the block was cancelled.
+    """
 
     def __init__(self, transactions: Transactions) -> None:
         self._transactions = transactions
@@ -58,7 +62,7 @@ class Transaction:
         elif self._transactions.is_open:
             try:
                 if isinstance(error, asyncio.CancelledError):
-                    with suppress(EndNotKnown):  # the abort continues by itself
+                    with suppress(EndNotKnown):  # the abort continues in the background
                         await self._transactions.abort()
                 else:
                     await until_known(self._transactions.abort)

@@ -1,16 +1,18 @@
 """The meaning of every error code for a transactional producer, in one table. Pure.
 
-The question for each code: may the transactional id have had another owner since (S90)? If so, the error is fatal. This
-producer's state is outdated then: the coordinator may have forgotten the other owner, too, so that no broker would
-fence us, and we would take the id back from that owner.
+The question for each code is whether the transactional id may have had another owner since (S90). If another owner is
+possible, the error is fatal. After such an error, this producer's state is outdated. The coordinator may have forgotten
+the other owner too, so that no broker would fence this producer, and it would take the id back from that owner.
 
-After all other errors the transaction is aborted, and the abort asks the coordinator with our identity whether the id
-is ours: by EndTxn or, if the coordinator accepts no EndTxn of ours (`End.NEXT_EPOCH`), by InitProducerId with producer
-id and epoch. Brokers answer PRODUCER_FENCED or INVALID_PRODUCER_ID_MAPPING to every producer but the owner. Apache
-Kafka answers InitProducerId for a forgotten id with a new producer id instead, which `is_forgotten` detects. A
-transaction that no broker knows is aborted locally; the next request asks the coordinator.
+After all other errors the transaction is aborted, and the abort finds out whether the coordinator still knows this
+producer as the owner. The abort sends EndTxn or, if the coordinator accepts no EndTxn (`End.NEXT_EPOCH`),
+InitProducerId with producer id and epoch. Brokers respond with PRODUCER_FENCED or INVALID_PRODUCER_ID_MAPPING to every
+producer except the owner. For a forgotten id, Apache Kafka responds to InitProducerId with a new producer id instead,
+which `is_forgotten` detects. A transaction that no broker knows is aborted locally; the next request then asks the
+coordinator.
 
-The rules are Kafka's (KIP-98, KIP-360, KIP-447, KIP-588, KIP-890, and for INVALID_PRODUCER_ID_MAPPING its release 4.0).
+The rules are Kafka's rules (KIP-98, KIP-360, KIP-447, KIP-588, KIP-890, and release 4.0 for
+INVALID_PRODUCER_ID_MAPPING).
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ class Meaning(Enum):
 
     DONE = auto()
     AGAIN = auto()  # retriable
-    CONCURRENT = auto()  # the previous transaction is being completed: retry very soon
+    CONCURRENT = auto()  # the previous transaction is being completed: retry after a very short backoff
     MOVED = auto()  # another broker is the coordinator
     ABORTABLE = auto()
     FENCED = auto()
@@ -36,7 +38,7 @@ class Meaning(Enum):
 
 
 class End(Enum):
-    """How a failed transaction is ended at the coordinator."""
+    """The ways in which a failed transaction is ended at the coordinator."""
 
     END_TXN = auto()
     NEXT_EPOCH = auto()  # the coordinator accepts no EndTxn; InitProducerId ends the transaction too (KIP-588)
@@ -44,9 +46,10 @@ class End(Enum):
 
 
 class Rule(NamedTuple):
-    """The rule for one code. `answer`: its meaning in a coordinator's response. `write`: in a Produce response, once
-    the batch is given up. `end`: how a transaction that failed with it is ended. `is_repeated`: whether the same
-    records may succeed in another transaction (`consume_process_produce`)."""
+    """The rule for one code. `answer` is the meaning of the code in a coordinator's response. `write` is its meaning in
+    a Produce response, once the batch is given up. `end` is the way in which a transaction that failed with the code is
+    ended. `is_repeated` says whether the same records may succeed in another transaction (`consume_process_produce`).
+    """
 
     answer: Meaning
     write: Meaning
@@ -75,7 +78,7 @@ RULES: Final[Mapping[ErrorCode, Rule]] = {
     ErrorCode.PRODUCER_FENCED: Rule(_M.FENCED, _M.FENCED, End.NONE, False, "there is another owner"),
     ErrorCode.INVALID_PRODUCER_EPOCH: Rule(
         _M.FENCED,  # the equivalent of PRODUCER_FENCED in older versions (T8)
-        _M.ABORTABLE,  # a leader sees only an epoch: of another owner, or of the coordinator's own abort (KIP-588)
+        _M.ABORTABLE,  # another owner's epoch and a coordinator's abort look the same (KIP-588)
         End.NEXT_EPOCH,
         True,
         "InitProducerId tells whether the epoch is another owner's",
@@ -154,17 +157,17 @@ def rule_of(code: ErrorCode) -> Rule:
 
 
 def meaning_of(code: ErrorCode) -> Meaning:
-    """The meaning of `code` in a coordinator's response."""
+    """Return the meaning of `code` in a coordinator's response."""
     return rule_of(code).answer
 
 
 MAX_EPOCHS_BY_ONE_REQUEST: Final = 3
-"""The epochs that one InitProducerId may use, with its retries: for the abort, the new session, and one spare."""
+"""Number of epochs that one InitProducerId with its retries may use: for the abort, the new session, and one spare."""
 
 
 def is_forgotten(had: ProducerIdAndEpoch, given: ProducerIdAndEpoch) -> bool:
-    """Whether the InitProducerId response shows that the coordinator had forgotten the owner `had`.
+    """Return whether the InitProducerId response shows that the coordinator had forgotten the owner `had`.
 
-    It keeps the producer id while epochs are left.
+    A coordinator that knows the owner keeps the producer id while epochs are left.
     """
     return given.producer_id != had.producer_id and had.epoch < MAX_EPOCH - MAX_EPOCHS_BY_ONE_REQUEST

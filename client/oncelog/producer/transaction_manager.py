@@ -1,8 +1,9 @@
-"""The state machine of a transactional producer: allowed calls, and pending coordinator requests (S36, S38, S45). Pure.
+"""The state machine of a transactional producer: checks calls, and tracks pending coordinator requests (S36, S38, S45).
+Pure.
 
-Under transactions V2 (KIP-890) the leader of a partition adds it to the transaction with the first write, and the end
-of a transaction brings the next epoch. Before V2 the producer asks the coordinator to add each partition first, and
-keeps its epoch.
+Under transactions V2 (KIP-890), the leader of a partition adds the partition to the transaction with the first write,
+and the end of a transaction brings the next epoch. Before V2, the producer asks the coordinator to add each partition
+first, and keeps its epoch.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ logger = logging.getLogger(__name__)
 SENDING = frozenset(
     {TransactionState.IN_TRANSACTION, TransactionState.PREPARED_TRANSACTION, TransactionState.COMMITTING}
 )
-"""The states in which batches may be sent; in ABORTABLE_ERROR nothing more is sent."""
+"""The states in which batches may be sent; in ABORTABLE_ERROR no more batches are sent."""
 
 OPEN = frozenset(
     {TransactionState.IN_TRANSACTION, TransactionState.PREPARED_TRANSACTION, TransactionState.ABORTABLE_ERROR}
@@ -33,8 +34,9 @@ ANOTHER_OWNER = "another producer may have had the transactional id {!r} since; 
 
 
 class TransactionManager:
-    """Invariants: `state` changes only along `transaction_states.PREVIOUS`; `error` is set in the two error states, and
-    stays during the abort; `added` and `pending` are disjoint, and empty outside a transaction."""
+    """Invariants: `state` changes only along `transaction_states.PREVIOUS`. `error` is set in the two error states, and
+    kept during the abort. `added` and `pending` are disjoint, and both are empty outside a transaction.
+    """
 
     def __init__(self, transactional_id: str, session: ProducerSession) -> None:
         self.transactional_id = transactional_id
@@ -43,18 +45,22 @@ class TransactionManager:
         self.error: KafkaError | None = None
         self.is_v2 = False
         self.number = 0
-        """The number of the transaction: a record that waited while another one began does not belong to it."""
+        """The number of the transaction; a record that waited while another transaction began does not belong to the
+        new one.
+        """
         self.added: set[TopicPartition] = set()
         self.pending: set[TopicPartition] = set()
         self._is_begun_at_broker = False
 
-    # called for the user
+    # methods that are called on behalf of the application
 
     def begin_initialising(self) -> None:
         self._to(TransactionState.INITIALIZING)
 
     def begin(self, *, is_v2: bool) -> None:
-        """Local only (S45). Raises InvalidTransactionState, and the fatal error if one occurred."""
+        """Begin a transaction; the change is local only (S45). Raises InvalidTransactionState, and the fatal error if
+        one occurred.
+        """
         self.check_usable()
         if self.state is TransactionState.PREPARED_TRANSACTION:
             raise InvalidTransactionState(f"complete, commit or abort the prepared transaction first: {self._told}")
@@ -72,8 +78,9 @@ class TransactionManager:
             raise self._kept_error()
 
     def check_in_transaction(self) -> None:
-        """Raises InvalidTransactionState outside a transaction; in a transaction that can only be aborted, its
-        error."""
+        """Raises InvalidTransactionState outside a transaction; in a transaction that can only be aborted, raises the
+        error of that transaction.
+        """
         if self.state is TransactionState.IN_TRANSACTION:
             return
         self.check_usable()
@@ -82,67 +89,73 @@ class TransactionManager:
         raise InvalidTransactionState(f"only possible in a transaction: {self._told}")
 
     def sending_to(self, partition: TopicPartition) -> None:
-        """Note that records for this partition follow. Raises like `check_in_transaction`."""
+        """Record that records for this partition follow. Raises the errors of `check_in_transaction`."""
         self.check_in_transaction()
         if partition not in self.added and partition not in self.pending:
             (self.added if self.is_v2 else self.pending).add(partition)
 
     def begin_prepare(self) -> None:
-        """Accept no more records; queued records are still written. May be called repeatedly.
+        """Accept no more records; queued records are still written. The method may be called repeatedly.
 
-        Raises like `check_in_transaction`.
+        Raises the errors of `check_in_transaction`.
         """
         if self.state is not TransactionState.PREPARED_TRANSACTION:
             self.check_in_transaction()
             self._to(TransactionState.PREPARED_TRANSACTION)
 
     def begin_commit(self) -> None:
-        """Raises like `check_in_transaction`."""
+        """Start the commit. Raises the errors of `check_in_transaction`."""
         if self.state is not TransactionState.PREPARED_TRANSACTION:
             self.check_in_transaction()
         self._to(TransactionState.COMMITTING)
 
     def begin_abort(self) -> None:
-        """Raises InvalidTransactionState if no transaction can be aborted, and the fatal error if one occurred."""
+        """Start the abort. Raises InvalidTransactionState if no transaction can be aborted, and the fatal error if one
+        occurred.
+        """
         self.check_usable()
         if self.state not in OPEN:
             raise InvalidTransactionState(f"no transaction can be aborted: {self._told}")
         self._to(TransactionState.ABORTING)
         self.pending.clear()
 
-    # called by the sender
+    # methods that the sender calls
 
     @property
     def is_sending(self) -> bool:
-        """Whether records of this transaction are still to be sent."""
+        """Whether records of this transaction may still be sent."""
         return self.state in SENDING
 
     def may_send(self, partition: TopicPartition) -> bool:
-        """Whether a batch of this partition may be sent: the coordinator knows the partition, or learns of it from the
-        leader."""
+        """Return whether a batch of this partition may be sent: the coordinator knows the partition, or its leader will
+        add it.
+        """
         return self.is_sending and partition in self.added
 
     def sent(self) -> None:
-        """Note that a request under way makes the transaction known to the broker (V2; before, adding partitions
-        does)."""
+        """Record that a request in flight makes the transaction known to the broker (V2; before V2, adding partitions
+        does).
+        """
         self._is_begun_at_broker = True
 
     # outcomes
 
     def initialised(self, identity: ProducerIdAndEpoch) -> None:
-        """InitProducerId returned an identity: all earlier transactions have ended."""
+        """Record the identity that InitProducerId returned; all earlier transactions have ended."""
         self.session.identify(identity)
         self._ended()
 
     def kept(self, identity: ProducerIdAndEpoch, *, is_v2: bool) -> None:
-        """InitProducerId has given an identity and kept an open transaction, which can only be ended (KIP-939)."""
+        """Record that InitProducerId returned an identity and kept an open transaction, which can only be ended
+        (KIP-939).
+        """
         self.session.identify(identity)
         self._to(TransactionState.PREPARED_TRANSACTION)
         self.is_v2 = is_v2
         self._is_begun_at_broker = True
 
     def were_added(self, partitions: set[TopicPartition]) -> None:
-        """The coordinator has added these partitions."""
+        """Record that the coordinator has added these partitions."""
         self._is_begun_at_broker = True
         if self.state in SENDING:
             self.pending -= partitions
@@ -159,15 +172,18 @@ class TransactionManager:
         return self.error is None or rule_of(self.error.code).end is not End.NEXT_EPOCH
 
     def ended(self, identity: ProducerIdAndEpoch | None) -> None:
-        """EndTxn succeeded, or was not needed. `identity` is the next one under V2, None if unchanged."""
+        """Record that EndTxn succeeded or was not needed. `identity` is the next identity under V2, None if
+        unchanged."""
         if identity is not None:
             self.session.identify(identity)
         self._ended()
 
     def failed(self, error: KafkaError) -> KafkaError:
-        """A request or batch of this transaction failed for good: it can only be aborted, or the producer cannot go on.
+        """Record that a request or batch of this transaction failed permanently: the transaction can only be aborted,
+        or the producer cannot continue.
 
-        Returns the error for the user: the first one stays. Raises InvalidTransactionState outside a transaction.
+        Returns the error for the application; the first error is kept. Raises InvalidTransactionState outside a
+        transaction.
         """
         if self.state is TransactionState.FATAL_ERROR:
             assert self.error is not None
@@ -179,7 +195,7 @@ class TransactionManager:
             logger.error("transactional id %s: %s", self.transactional_id, error)
             return error
         if self.state is TransactionState.ABORTING:
-            return error  # already being aborted
+            return error  # the transaction is already being aborted
         if not isinstance(error, AbortableError):
             told = AbortableError(error.code, f"the transaction can only be aborted: {error.message}")
             told.__cause__ = error
@@ -205,7 +221,9 @@ class TransactionManager:
         self.state = state
 
     def _kept_error(self) -> KafkaError:
-        """The error to raise, perhaps repeatedly: without the frames of the last time, which would accumulate."""
+        """Return the error to raise, perhaps repeatedly, without the traceback of earlier raises, which would
+        accumulate.
+        """
         assert self.error is not None
         return self.error.with_traceback(None)
 

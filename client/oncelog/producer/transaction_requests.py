@@ -1,6 +1,7 @@
-"""The requests of a transactional producer to its coordinators, and the error codes of their responses. Pure.
+"""Builds the requests of a transactional producer to its coordinators, and reads the error codes of their responses.
+Pure.
 
-`transaction_errors` has the table of their meanings (`Meaning`), common to all APIs.
+`transaction_errors` has the table of the codes' meanings (`Meaning`), which all APIs have in common.
 """
 
 from __future__ import annotations
@@ -32,21 +33,27 @@ HIGHEST_BEFORE_V2: Final[Mapping[type[Request[Any]], int]] = {
     ProduceRequest: 11,
     EndTxnRequest: LAST_END_TXN_BEFORE_V2,
     TxnOffsetCommitRequest: 4,
-    AddPartitionsToTxnRequest: 3,  # above, it is a request between brokers
+    AddPartitionsToTxnRequest: 3,  # later versions are requests between brokers
     AddOffsetsToTxnRequest: 4,
 }
-"""Newer versions imply V2: a producer whose transactions are V1 uses at most this version (T6)."""
+"""The highest version before V2 by request: newer versions imply V2, so a producer whose transactions are V1 uses at
+most this version (T6).
+"""
 
 FIRST_WITH_IDENTITY: Final = 3
 """The first version of InitProducerId with which a producer can continue after an error (KIP-360)."""
 
 
 CONCURRENT_BACKOFF_MS: Final = 1
-"""The first back-off while the previous transaction is completed. Kafka's 20 ms would be most of a small one's time."""
+"""Milliseconds of the first backoff while the previous transaction is being completed. Kafka's backoff of 20 ms would
+be most of the time of a small transaction.
+"""
 
 
 def worst(codes: Iterable[ErrorCode]) -> ErrorCode:
-    """The code that decides about a whole response: OPERATION_NOT_ATTEMPTED only if there is no other error."""
+    """Return the code that decides about an entire response; OPERATION_NOT_ATTEMPTED counts only if there is no other
+    error.
+    """
     order = list(Meaning)
     errors = [code for code in codes if code is not ErrorCode.NONE]
     reasons = [code for code in errors if code is not ErrorCode.OPERATION_NOT_ATTEMPTED] or errors
@@ -55,7 +62,7 @@ def worst(codes: Iterable[ErrorCode]) -> ErrorCode:
 
 @singledispatch
 def codes_of(response: object) -> Iterator[ErrorCode]:
-    """All error codes of a response."""
+    """Return all error codes of a response."""
     raise TypeError(f"{type(response).__name__} is not an answer of a coordinator")
 
 
@@ -88,8 +95,10 @@ def init_producer_id(
     two_phase: bool = False,
     keeps_open: bool = False,
 ) -> InitProducerIdRequest:
-    """`identity` is the present one, to go on after an error; NO_IDENTITY to initialise the id (S34). `two_phase`:
-    transactions have no timeout; `keeps_open`: an open transaction is not aborted (S120)."""
+    """Return an InitProducerId request. `identity` is the present identity, to continue after an error, or NO_IDENTITY,
+    to initialise the transactional id (S34). `two_phase` requests transactions without a timeout; `keeps_open` keeps an
+    open transaction instead of aborting it (S120).
+    """
     return InitProducerIdRequest(
         transactional_id=transactional_id,
         transaction_timeout_ms=timeout_ms,
@@ -103,7 +112,7 @@ def init_producer_id(
 def add_partitions(
     transactional_id: str, identity: ProducerIdAndEpoch, partitions: Iterable[TopicPartition]
 ) -> AddPartitionsToTxnRequest:
-    """S36."""
+    """Return a request that adds partitions to the transaction (S36)."""
     topics = [
         AddPartitionsToTxnTopic(name=name, partitions=[partition.partition for partition in group])
         for name, group in groupby(sorted(partitions), key=_topic)
@@ -117,7 +126,7 @@ def add_partitions(
 
 
 def add_offsets(transactional_id: str, identity: ProducerIdAndEpoch, group_id: str) -> AddOffsetsToTxnRequest:
-    """S37."""
+    """Return a request that adds the offsets of a group to the transaction (S37)."""
     return AddOffsetsToTxnRequest(
         transactional_id=transactional_id,
         producer_id=identity.producer_id,
@@ -132,7 +141,7 @@ def txn_offset_commit(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     group: ConsumerGroupMetadata,
 ) -> TxnOffsetCommitRequest:
-    """S37, S46."""
+    """Return a request that commits offsets of a group with the transaction (S37, S46)."""
     topic_type = TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic
     topics = [
         topic_type(
@@ -162,7 +171,7 @@ def txn_offset_commit(
 
 
 def end_txn(transactional_id: str, identity: ProducerIdAndEpoch, *, commits: bool) -> EndTxnRequest:
-    """S38."""
+    """Return a request that commits or aborts the transaction (S38)."""
     return EndTxnRequest(
         transactional_id=transactional_id,
         producer_id=identity.producer_id,

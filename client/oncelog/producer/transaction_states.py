@@ -1,11 +1,11 @@
-"""The states of a transactional producer, and which may follow which (S45). Pure.
+"""The states of a transactional producer, and their transitions (S45). Pure.
 
     UNINITIALIZED -> INITIALIZING -> READY -> IN_TRANSACTION -> COMMITTING or ABORTING -> READY
                                                       or PREPARED_TRANSACTION -> COMMITTING or ABORTING -> READY
-                       or PREPARED_TRANSACTION, where an open transaction was found and kept
+                       or PREPARED_TRANSACTION, if an open transaction was found and kept
 
-An error that a new transaction can leave behind leads to ABORTABLE_ERROR, from where only abort leads on; FATAL_ERROR
-is the end.
+An error after which a new transaction may begin leads to ABORTABLE_ERROR, from which only abort leads on; FATAL_ERROR
+is final.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from oncelog.errors import InvalidTransactionState
 
 
 class TransactionState(Enum):
-    """Kafka's names (TransactionManager.State)."""
+    """The state names are Kafka's (TransactionManager.State)."""
 
     UNINITIALIZED = auto()
     INITIALIZING = auto()
@@ -35,13 +35,13 @@ _S = TransactionState
 
 PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
     _S.UNINITIALIZED: frozenset(),
-    # From COMMITTING and ABORTING: after some errors the next epoch must be requested before the transaction is over
-    # (KIP-360).
+    # After some errors, COMMITTING and ABORTING lead here, because the next epoch must be requested before the
+    # transaction is over (KIP-360).
     _S.INITIALIZING: frozenset({_S.UNINITIALIZED, _S.COMMITTING, _S.ABORTING}),
     _S.READY: frozenset({_S.INITIALIZING, _S.COMMITTING, _S.ABORTING}),
     _S.IN_TRANSACTION: frozenset({_S.READY}),
-    # Nothing more is written; this producer, or a process that knows the transaction, ends it. From INITIALIZING: the
-    # transaction of a previous producer was kept (KIP-939).
+    # No more records are written; this producer, or a process that knows the transaction, ends it. INITIALIZING leads
+    # here if the transaction of a previous producer was kept (KIP-939).
     _S.PREPARED_TRANSACTION: frozenset({_S.IN_TRANSACTION, _S.INITIALIZING}),
     _S.COMMITTING: frozenset({_S.IN_TRANSACTION, _S.PREPARED_TRANSACTION}),
     _S.ABORTING: frozenset({_S.IN_TRANSACTION, _S.PREPARED_TRANSACTION, _S.ABORTABLE_ERROR}),
@@ -50,7 +50,7 @@ PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
     ),
     _S.FATAL_ERROR: frozenset(_S),
 }
-"""state -> the states that it may follow."""
+"""State -> the states that may precede it."""
 
 
 def check(before: TransactionState, after: TransactionState) -> None:

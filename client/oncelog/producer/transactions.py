@@ -1,7 +1,7 @@
 """The I/O part of a producer's transactions, around `transaction_manager`.
 
-One task ends a transaction, whichever callers wait for it: a caller that stops waiting (a timeout, a cancellation) can
-call again and finds the task running or done, as with Kafka's client.
+One task ends a transaction, however many callers wait for it. A caller that stops waiting (a timeout, a cancellation)
+can call again and then finds the task running or done, as with Kafka's client.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ TWO_PHASE_COMMIT_HINTS: Final = {
     ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED: "it needs the operations Write and TwoPhaseCommit on the"
     " transactional id, and transaction.two.phase.commit.enable=true on all brokers",
 }
-"""Advice for an error that refuses two-phase commit to this producer."""
+"""Advice for errors with which a broker refuses two-phase commit to this producer."""
 
 
 class _Ending(NamedTuple):
-    """A commit or abort that is in progress, or done and not yet returned to a caller."""
+    """A commit or abort that is in progress, or done but not yet reported to a caller."""
 
     commits: bool
     task: asyncio.Task[None]
@@ -65,7 +65,7 @@ class _Ending(NamedTuple):
 class Transactions:
     """The transactions of one producer.
 
-    `wake` wakes the sender; `flush` waits until every batch is answered; `drop_waiting` fails the unsent records.
+    `wake` wakes the sender; `flush` waits until every batch has a result; `drop_waiting` fails the unsent records.
     """
 
     def __init__(
@@ -95,24 +95,26 @@ class Transactions:
         self._is_handed_over = False
         self._spans = spans
         self.span: TransactionSpan | None = None
-        """The span of this transaction, or of the last one; None without tracing."""
+        """The span of this transaction, or of the last transaction; None without tracing."""
         self.prepared: PreparedTransaction | None = None
-        """The transaction that this producer has prepared, or has found open when it started; None if it is over."""
+        """The transaction that this producer has prepared, or has found open when it started; None if that transaction
+        is over.
+        """
 
-    # called by the user
+    # methods that the application calls
 
     async def initialise(self) -> None:
-        """Take over the transactional id: older producers with it are fenced, and their open transaction is aborted
-        (S34), or kept with two_phase_commit (S121).
+        """Take over the transactional id: older producers with the same id are fenced. An open transaction of an older
+        producer is aborted (S34), or kept with two_phase_commit (S121).
 
-        Raises KafkaError; RequestTimedOut after max.block.ms.
+        Raises KafkaError, for example RequestTimedOut after max.block.ms.
         """
         self.manager.begin_initialising()
         try:
             async with asyncio.timeout(self._config.max_block_ms / 1000):
                 await self._initialise(NO_IDENTITY)
         except TimeoutError:
-            raise self._timed_out("the transactional id could not be initialised") from None
+            raise self._timed_out("the transactional id could not be taken over") from None
         except KafkaError as error:
             if self._config.two_phase_commit and error.code in TWO_PHASE_COMMIT_HINTS:
                 hint = TWO_PHASE_COMMIT_HINTS[error.code]
@@ -120,7 +122,7 @@ class Transactions:
             raise self.manager.failed(fatal(error)) from None
 
     def begin(self) -> None:
-        """Raises InvalidTransactionState, FatalError."""
+        """Begin a transaction. Raises InvalidTransactionState, FatalError."""
         self._forget_ended()
         self.manager.begin(is_v2=self._is_v2)
         self._groups_added.clear()
@@ -129,7 +131,8 @@ class Transactions:
             self.span = self._spans.transaction(self._id, *self._identity)
 
     def sending_to(self, partition: TopicPartition) -> None:
-        """A record for this partition is about to be appended. Raises InvalidTransactionState, KafkaError."""
+        """Record that a record for this partition is about to be appended. Raises InvalidTransactionState,
+        KafkaError."""
         manager = self.manager
         manager.sending_to(partition)
         if manager.pending and self._adding is None:
@@ -137,9 +140,9 @@ class Transactions:
 
     @contextmanager
     def record_waits(self) -> Iterator[None]:
-        """Wraps a wait of `send` for metadata or memory. If the wait fails or is cancelled, the transaction must be
-        aborted, as a record is missing in it; if the transaction ends meanwhile, the record does not go into the next
-        one.
+        """Context manager for a wait of `send` for metadata or memory. If the wait fails or is cancelled, the
+        transaction must be aborted, because a record is missing in it. If the transaction ends during the wait, the
+        record is not added to the next transaction.
 
         Raises InvalidTransactionState, KafkaError.
         """
@@ -159,14 +162,14 @@ class Transactions:
             raise
 
     def _record_failed(self, number: int, error: KafkaError) -> None:
-        """A record of transaction `number` is missing, so the transaction must be aborted."""
+        """Record that a record of transaction `number` is missing, so that transaction must be aborted."""
         if self.manager.number == number and self.manager.is_sending:
             self.failed(error)
 
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
-        """Have the group's offsets committed with the transaction (S37, S46). Raises KafkaError."""
+        """Commit the group's offsets with the transaction (S37, S46). Raises KafkaError."""
         manager = self.manager
         manager.check_in_transaction()
         if not offsets:
@@ -189,10 +192,10 @@ class Transactions:
                 self._offsets_done.set()
 
     async def prepare(self) -> PreparedTransaction | None:
-        """Send all records, and leave the transaction open: a process with the result can end it.
+        """Send all records, and leave the transaction open; any process that has the result can end it.
 
-        Returns None if nothing was written. Raises AbortableError if only `abort` is possible; FatalError;
-        InvalidTransactionState; RequestTimedOut after max.block.ms: call it again to wait on.
+        Returns None if no record was written. Raises AbortableError if only `abort` is possible; FatalError;
+        InvalidTransactionState. After RequestTimedOut (max.block.ms), another call continues to wait.
         """
         manager = self.manager
         self._forget_ended()
@@ -202,9 +205,7 @@ class Transactions:
                 await self._flush()
                 await self._quiet()
         except TimeoutError:
-            raise self._timed_out(
-                "not all records of the transaction could be written yet: call prepare_transaction again"
-            ) from None
+            raise self._timed_out("not all of the transaction could be written yet: prepare it again") from None
         if manager.error is not None:
             raise manager.error.with_traceback(None)
         if not manager.must_be_ended:
@@ -215,16 +216,16 @@ class Transactions:
             return None
         self._is_handed_over = True
         if self.span is not None:
-            self.span.end("prepared")  # from here on another process may end the transaction
+            self.span.end("prepared")  # from here on, another process may end the transaction
         self.prepared = PreparedTransaction(self._id, self._identity.producer_id, self._identity.epoch, manager.is_v2)
         return self.prepared
 
     async def complete(self, stored: PreparedTransaction | None) -> bool | None:
-        """Commit the prepared transaction if it is `stored`, else abort it (S121).
+        """Commit the prepared transaction if it equals `stored`, otherwise abort it (S121).
 
-        Returns whether it was committed; None if no transaction is open. Raises ValueError for a transaction of another
-        transactional id; InvalidTransactionState in a transaction that is not prepared; FatalError; EndNotKnown after
-        max.block.ms: call it again to wait on.
+        Returns whether the transaction was committed; None if no transaction is open. Raises ValueError for a
+        transaction of another transactional id; InvalidTransactionState in a transaction that is not prepared;
+        FatalError. After EndNotKnown (max.block.ms), another call continues to wait.
         """
         if stored is not None and stored.transactional_id != self._id:
             raise ValueError(
@@ -238,16 +239,15 @@ class Transactions:
             if self.manager.state is TransactionState.READY:
                 return None
             if self.manager.state is not TransactionState.PREPARED_TRANSACTION or self.prepared is None:
-                raise InvalidTransactionState(
-                    "only a prepared transaction can be completed: prepare, commit or abort the open transaction"
-                )
+                raise InvalidTransactionState("only a prepared transaction is completed: prepare, commit or abort this")
             commits = stored is not None and stored.producer == self.prepared.producer
         await (self.commit() if commits else self.abort())
         return commits
 
     async def commit(self) -> None:
-        """Raises AbortableError if only `abort` is possible; FatalError; InvalidTransactionState; EndNotKnown after
-        max.block.ms: the commit continues, and another call waits for it."""
+        """Commit the transaction. Raises AbortableError if only `abort` is possible; FatalError;
+        InvalidTransactionState. After EndNotKnown (max.block.ms) the commit continues, and another call waits for it.
+        """
         if self._ending is None or not self._ending.commits:
             self._forget_ended()
             self.manager.begin_commit()
@@ -257,7 +257,7 @@ class Transactions:
         await self._until_ended(self._ending, "commit")
 
     async def abort(self) -> None:
-        """Raises FatalError, InvalidTransactionState; EndNotKnown after max.block.ms, like `commit`."""
+        """Abort the transaction. Raises FatalError and InvalidTransactionState, and EndNotKnown as `commit` does."""
         if self._ending is None or self._ending.commits:
             self._forget_ended()
             self.manager.begin_abort()
@@ -267,7 +267,8 @@ class Transactions:
         await self._until_ended(self._ending, "abort")
 
     async def until_over(self) -> None:
-        """Wait for a commit or abort whose caller was cancelled; a commit that has failed since is aborted.
+        """Wait for a commit or abort whose caller was cancelled; if the commit has failed meanwhile, abort the
+        transaction.
 
         Raises EndNotKnown after max.block.ms, FatalError.
         """
@@ -282,13 +283,13 @@ class Transactions:
 
     @property
     def is_open(self) -> bool:
-        """Whether a transaction is open that can be aborted."""
+        """Whether an open transaction can be aborted."""
         return self.manager.state in OPEN
 
     async def close(self) -> None:
-        """Wait for a running commit or abort, max.block.ms at most, then abort an open transaction.
+        """Wait for a running commit or abort, for at most max.block.ms, and then abort an open transaction.
 
-        A prepared transaction stays open: another process ends it.
+        A prepared transaction stays open, because another process ends it.
         """
         try:
             if self._ending is not None:
@@ -296,11 +297,7 @@ class Transactions:
             if self.is_open and not self._is_handed_over:
                 await self.abort()
         except KafkaError as error:
-            logger.warning(
-                "transactional id %s: an open transaction was not aborted and stays open until its timeout: %s",
-                self._id,
-                error,
-            )
+            logger.warning("transactional id %s: an open transaction was left to its timeout: %s", self._id, error)
         finally:
             tasks = [task for task in (self._adding, self._ending and self._ending.task) if task is not None]
             for task in tasks:
@@ -309,11 +306,12 @@ class Transactions:
             if self.span is not None:
                 self.span.lost("the producer was closed before the transaction was ended")
 
-    # called by the sender
+    # methods that the sender calls
 
     def failed(self, error: KafkaError) -> KafkaError:
-        """A batch, or a request, failed for good; nothing more of this transaction is sent. Returns the error for the
-        user."""
+        """Record that a batch or a request failed permanently; no more records of this transaction are sent. Returns
+        the error for the application.
+        """
         if isinstance(error, ClientClosed):
             return error
         told = self.manager.failed(error)
@@ -333,14 +331,16 @@ class Transactions:
         return self.manager.session.identity
 
     async def _initialise(self, identity: ProducerIdAndEpoch) -> None:
-        """InitProducerId, then READY. `identity` is the present one, to go on; NO_IDENTITY to initialise."""
+        """Send InitProducerId; the state is then READY. `identity` is the present identity, to continue, or
+        NO_IDENTITY, to initialise.
+        """
         if identity is not NO_IDENTITY:
             connection = await self._calls.connection(self._coordinator)
             assert connection.versions is not None
             if connection.versions.choose(InitProducerIdRequest) < requests.FIRST_WITH_IDENTITY:
                 raise FatalError(
                     ErrorCode.UNSUPPORTED_VERSION,
-                    "the broker is older than Kafka 2.5: after this error only a new producer can continue",
+                    "the broker is older than Kafka 2.5: after this error only a new producer can go on",
                 )
         two_phase = self._config.two_phase_commit
         if two_phase:
@@ -368,8 +368,10 @@ class Transactions:
         )
 
     async def _check_tells_transactions_apart(self) -> None:
-        """Before transactions V2 all transactions of a producer have one epoch. So a stored identity of one transaction
-        would commit the next one, which was not prepared. Raises FatalError, before anybody is fenced."""
+        """Check that transactions V2 are on: before V2, all transactions of a producer have one epoch. A stored
+        identity of one transaction would then commit the next transaction, which was not prepared. Raises FatalError
+        before any producer is fenced.
+        """
         connection = await self._calls.connection(self._coordinator)
         versions = connection.versions
         assert versions is not None
@@ -377,12 +379,14 @@ class Transactions:
         if is_offered and versions.transaction_version < TRANSACTIONS_V2:
             raise FatalError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"the cluster has transaction.version={versions.transaction_version}, with which the "
-                f"transactions of a producer cannot be distinguished: raise it to {TRANSACTIONS_V2}",
+                f"the cluster has transaction.version={versions.transaction_version}, under which a producer's"
+                f" transactions cannot be told apart: raise it to {TRANSACTIONS_V2}",
             )
 
     def _between_transactions(self) -> None:
-        """Check whether the cluster has V2 now: only between transactions, since one must end as it began (T7)."""
+        """Check whether the cluster has switched to V2; this is done only between transactions, because a transaction
+        must end in the version in which it began (T7).
+        """
         self._calls.has_unanswered = False
         version = self._calls.transaction_version(self._coordinator)
         if version is not None:
@@ -421,19 +425,21 @@ class Transactions:
         except ProducerFenced as error:
             if error.code is not ErrorCode.INVALID_PRODUCER_EPOCH:
                 raise
-            # As in a write, the error may only mean that the transaction timed out; the abort finds out (KIP-588).
+            # As in a write, the error may only mean that the transaction timed out; the abort shows the cause
+            # (KIP-588).
             raise AbortableError(error.code, error.message) from None
 
     def _forget_ended(self) -> None:
-        """Raises InvalidTransactionState while the last transaction is being ended."""
+        """Forget the last transaction. Raises InvalidTransactionState while it is being ended."""
         if self._ending is not None and not self._ending.task.done():
             name = "commit" if self._ending.commits else "abort"
-            raise InvalidTransactionState(f"the {name} is still in progress: call {name} again to wait for it")
+            raise InvalidTransactionState(f"the {name} is under way still: call {name} again to wait for it")
         self._ending = None
 
     async def _until_ended(self, ending: _Ending, name: str) -> None:
-        """Wait for the end. Only a
-        caller that learns the result clears it: a cancelled one may ask again."""
+        """Wait until the commit or abort has ended. Only a caller that receives the result clears it; a cancelled
+        caller may call again.
+        """
         try:
             async with asyncio.timeout(self._config.max_block_ms / 1000):
                 await asyncio.wait([ending.task])
@@ -444,7 +450,7 @@ class Transactions:
         if self._ending is ending:
             self._ending = None
         if ending.task.cancelled():
-            raise ClientClosed(f"the producer was closed before the {name} was finished")
+            raise ClientClosed(f"the producer was closed before the {name} was done")
         ending.task.result()
 
     async def _commit(self) -> None:
@@ -460,7 +466,7 @@ class Transactions:
         try:
             await self._conclude(identity)
         except KafkaError as error:
-            manager.failed(fatal(error))  # the next transaction cannot begin; this one is committed
+            manager.failed(fatal(error))  # the next transaction cannot begin, but this transaction is committed
 
     async def _abort(self) -> None:
         manager = self.manager
@@ -473,15 +479,17 @@ class Transactions:
             raise manager.failed(fatal(error)) from None
 
     async def _quiet(self) -> None:
-        """Wait until no request of this transaction is outstanding: EndTxn must be the last that the coordinator gets
-        (E2)."""
+        """Wait until no request of this transaction is outstanding, because EndTxn must be the last request that the
+        coordinator gets (E2).
+        """
         if self._adding is not None:
             await asyncio.gather(asyncio.shield(self._adding), return_exceptions=True)
         if self._offsets_under_way:
             await self._offsets_done.wait()
 
     async def _send_end(self, *, commits: bool) -> ProducerIdAndEpoch | None:
-        """Send EndTxn, if there is a transaction to end. Returns the next identity, None if unchanged (before V2)."""
+        """Send EndTxn, if there is a transaction to end. Returns the next identity; None means unchanged (before
+        V2)."""
         manager = self.manager
         if not manager.may_send_end:
             manager.session.needs_new_epoch = True
@@ -493,8 +501,8 @@ class Transactions:
             response = await self._calls.ask(self._coordinator, request, is_v2=manager.is_v2)
         except KafkaError as error:
             if commits and manager.is_v2 and error.code is ErrorCode.INVALID_TXN_STATE:
-                # The transaction timed out and was already aborted. The following abort then succeeds, with the next
-                # epoch.
+                # The transaction timed out and was already aborted by the coordinator. The following abort then
+                # succeeds and brings the next epoch.
                 raise AbortableError(
                     error.code, "the coordinator has aborted the transaction after its timeout"
                 ) from None
@@ -504,11 +512,12 @@ class Transactions:
         return ProducerIdAndEpoch(response.producer_id, response.producer_epoch)
 
     async def _conclude(self, identity: ProducerIdAndEpoch | None) -> None:
-        """Get ready for the next transaction."""
+        """Prepare for the next transaction."""
         manager = self.manager
         self.prepared = None
-        # A request without a response may arrive in the next transaction: begin it, end it (E1, KAFKA-17754), or commit
-        # old offsets with it. Under V2 the next epoch comes with the end of each transaction that was begun.
+        # A request without a response may still arrive during the next transaction, and would begin that transaction,
+        # end it (E1, KAFKA-17754), or commit old offsets with it. Under V2, the end of each transaction that was begun
+        # brings the next epoch.
         if identity is None and (manager.session.needs_new_epoch or self._calls.has_unanswered):
             manager.begin_initialising()
             await self._initialise(self._identity)
@@ -523,7 +532,7 @@ class Transactions:
 
 
 def _task(work: Coroutine[None, None, None]) -> asyncio.Task[None]:
-    """Run it as a task whose error goes to the waiters, if there are any."""
+    """Run `work` as a task whose error is passed to the waiters, if there are any."""
     task = asyncio.get_running_loop().create_task(work)
     task.add_done_callback(lambda done: done.cancelled() or done.exception())
     return task

@@ -1,29 +1,29 @@
 """Serializers and deserializers of keys and values, and the client of a schema registry.
 
 serializer.py       (pure) the interfaces of serializers and deserializers
-errors.py           (pure) the errors of both
+errors.py           (pure) the errors of serializers and of the registry client
 plain.py            (pure) text, bytes, numbers and UUIDs, as Java's serializers write them
 documents.py        (pure) JSON and MessagePack without a schema
 per_topic.py        (pure) a serializer or deserializer for each topic
-schemas.py          (pure) a schema, a reference to another one, a version of a subject
-subjects.py         (pure) the subject of a schema: by topic, by record name, by both
+schemas.py          (pure) a schema, a reference to another schema, a version of a subject
+subjects.py         (pure) the subject of a schema: by topic, by record name, or by both
 wire.py             (pure) the Confluent wire format: the id of a schema in front of the payload
 registry_http.py    requests to a schema registry, bounded in time and size
 shared_cache.py     a bounded cache whose missing values are loaded once
 schema_registry.py  the client of a schema registry
 codec.py            (pure) the interface of a codec: a parsed schema that encodes and decodes
 avro_bounds.py      (pure) which Avro schemas the fast reader of fastavro may read
-avro.py             (pure) Avro, by fastavro
-avro_json.py        (pure) values of Avro from and to JSON
-json_schema.py      (pure) JSON Schema, by jsonschema
-protobuf.py         (pure) Protobuf, by the descriptors of a schema
+avro.py             (pure) the Avro codec, based on fastavro
+avro_json.py        (pure) converts values of Avro from and to JSON
+json_schema.py      (pure) the JSON Schema codec, based on jsonschema
+protobuf.py         (pure) the Protobuf codec, based on the descriptors of a schema
 codecs.py           the codec of a registered schema, cached
 schema_files.py     the codec of a schema in a file, for values without a registry
 registered.py       the serializers and deserializers that use a registry
-json_values.py      (pure) any decoded value as JSON
+json_values.py      (pure) converts any decoded value to JSON
 
 The names below are imported at first use: the formats need the extra `serializers` (fastavro, jsonschema, protobuf,
-msgpack, httpx), plain serializers need nothing.
+msgpack, httpx), while plain serializers need no extra.
 """
 
 from __future__ import annotations
@@ -167,6 +167,6 @@ def __getattr__(name: str) -> Any:
     for module, names in _HOMES.items():
         if name in names:
             value = getattr(import_module(f"{__name__}.{module}"), name)
-            globals()[name] = value  # the next access does not come here
+            globals()[name] = value  # later accesses find the attribute without this function
             return value
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,7 @@
-"""Avro, by fastavro. Pure.
+"""The Avro codec, based on fastavro. Pure.
 
-A value of a schema that is just `bytes` is written as it is, without a length before it, as the Confluent serializers
-do.
+A value of a schema that consists only of `bytes` is written unchanged, without a length prefix, as the Confluent
+serializers do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ PRIMITIVES: Final = frozenset({"null", "boolean", "int", "long", "float", "doubl
 
 
 class AvroCodec(Codec):
-    """An Avro schema."""
+    """A parsed Avro schema that encodes and decodes values."""
 
     type: ClassVar[str] = AVRO
 
@@ -58,7 +58,7 @@ class AvroCodec(Codec):
         stream = io.BytesIO()
         try:
             schemaless_writer(stream, self.parsed, value)
-        except Exception as error:  # fastavro raises whatever the value leads it to
+        except Exception as error:  # fastavro may raise any exception for an unfit value
             raise SerializationError(
                 f"a value is not of its Avro schema{_of(self.name)}: {_said(error)}; the value is {value!r:.300}"
             ) from error
@@ -68,7 +68,7 @@ class AvroCodec(Codec):
         return self.read(payload, None)
 
     def read(self, payload: bytes, reader: AvroCodec | None) -> Any:
-        """Return the value of a payload as the schema `reader` has it. Raises SerializationError."""
+        """Return the value of a payload, converted to the schema `reader`. Raises SerializationError."""
         if self._is_bytes and (reader is None or reader._is_bytes):
             return payload
         stream = io.BytesIO(payload)
@@ -76,7 +76,7 @@ class AvroCodec(Codec):
         read = schemaless_reader if is_fast else reader_in_python
         try:
             value = read(stream, self.parsed, None if reader is None else reader.parsed)
-        except Exception as error:  # fastavro raises whatever the bytes lead it to
+        except Exception as error:  # fastavro may raise any exception for invalid bytes
             raise SerializationError(
                 f"{len(payload)} bytes are not of the Avro schema{_of(self.name)}: {_said(error)}"
             ) from error
@@ -90,7 +90,7 @@ class AvroCodec(Codec):
 
 
 def _loaded(schema: Schema) -> Any:
-    """Return the JSON of a schema. `int` alone, without quotes, is a primitive type, too."""
+    """Return the JSON of a schema. The text `int`, without quotes, is also accepted as a primitive type."""
     text = schema.text.strip()
     return text if text in PRIMITIVES else json.loads(text)
 

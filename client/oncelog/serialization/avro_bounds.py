@@ -1,12 +1,12 @@
-"""Which Avro schemas the fast reader of fastavro may read. Pure.
+"""Decides which Avro schemas the fast reader of fastavro may read. Pure.
 
-Schemas and payloads come from whoever may write to the registry and to the topic.
+Schemas and payloads come from anyone who may write to the registry and to the topic.
 
-- The fast reader is C without a bound of its recursion: a list that links 5,000 records, in 5,000 bytes, ends the
+- The fast reader is C code without a recursion limit: a list that links 5,000 records, in 5,000 bytes, crashes the
   process. A schema that is recursive, or nests deeper than MAX_DEPTH, is read by fastavro's reader in Python, which
   raises RecursionError.
-- The items of an array may take no bytes (null, a record without fields). Then a payload of ten bytes is an array of
-  any length, which fills the memory. Such schemas are refused.
+- The items of an array may have no bytes (null, a record without fields). A payload of ten bytes may then be an array
+  of any length, which fills the memory. Schemas with such arrays are refused.
 """
 
 from __future__ import annotations
@@ -16,29 +16,34 @@ from typing import Any, Final, NamedTuple
 
 MAX_DEPTH: Final = 100
 UNBOUNDED: Final = 1_000_000
-"""The depth of a recursive schema."""
+"""The depth that stands for a recursive schema."""
 
 
 class Bounds(NamedTuple):
-    """How deep values of a schema may nest, and how many bytes the shortest one takes (0, or 1 for any more)."""
+    """The nesting depth of a schema's values, and the bytes of the shortest value (0, or 1 for any larger number)."""
 
     depth: int
     least_bytes: int
 
 
 def check_readable(schema: Any) -> bool:
-    """Return whether the fast reader may read values of a parsed schema. Raises ValueError for an array of items that
-    take no bytes; RecursionError for a schema that nests too deeply itself."""
+    """Return whether the fast reader may read values of a parsed schema. Raises ValueError for an array of items
+    without bytes, and RecursionError for a schema that itself nests too deeply.
+    """
     return _Walk().bounds(schema).depth <= MAX_DEPTH
 
 
 def with_names(schema: Any, named: Mapping[str, Any]) -> Any:
-    """Return a parsed schema that is complete in itself: the first reference to each named type is its definition."""
+    """Return a parsed schema that is self-contained: the first reference to each named type is replaced by its
+    definition.
+    """
     return _WithNames(named).of(schema)
 
 
 class _Walk:
-    """Walks each named type once. A reference to a type that is still being walked is a recursion."""
+    """Visits each named type once. A reference to a type that is still being visited means that the schema is
+    recursive.
+    """
 
     def __init__(self) -> None:
         self._named: dict[str, Bounds] = {}
@@ -79,7 +84,7 @@ class _Walk:
 
 
 class _WithNames:
-    """Puts each named type in the place of the first reference to it, so that the schema is complete in itself."""
+    """Replaces the first reference to each named type by its definition, so that the schema is self-contained."""
 
     def __init__(self, named: Mapping[str, Any]) -> None:
         self._named = named

@@ -1,8 +1,9 @@
-"""Values of an Avro schema from JSON. Pure.
+"""Converts JSON to values of an Avro schema. Pure.
 
-The JSON is what `json_value` writes: `oncelog produce` reads what `oncelog consume` prints. A value of a union stands
-there as it is; the form of Avro's own tools, {"TYPE": value}, is read as well. Bytes are text as `json_values.bytes_of`
-reads it; decimals are text or numbers; dates and times are ISO 8601, or the number that Avro stores.
+The JSON has the form that `json_value` writes, so `oncelog produce` reads the output of `oncelog consume`. The value of
+a union is written without the name of its branch; the form of Avro's own tools, {"TYPE": value}, is also read. Bytes
+are text in the form of `json_values.bytes_of`; decimals are text or numbers; dates and times are ISO 8601, or the
+number that Avro stores.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ INTS: Final = {"int": 2**31, "long": 2**63}
 
 
 class _Unfit(ValueError):
-    """A JSON value is not of the schema; the message says where and why."""
+    """A JSON value does not fit the schema; the message says where and why."""
 
 
 def from_json(schema: Any, named: Mapping[str, Any], value: Any) -> Any:
-    """Return the value that fastavro writes with a parsed schema. Raises SerializationError that says where the JSON
-    does not fit."""
+    """Return the value that fastavro can write with a parsed schema. Raises SerializationError, whose message says
+    where the JSON does not fit.
+    """
     try:
         return _Reader(named).read(schema, value, "the value")
     except _Unfit as error:
@@ -105,8 +107,9 @@ class _Reader:
         return read
 
     def _union(self, branches: list[Any], value: Any, where: str) -> Any:
-        """Return the value of the first branch that it fits; a record or other named type by fastavro's notation of
-        name and value, so that the writer takes the same branch."""
+        """Return the value converted to the first branch that it fits. A record or other named type becomes fastavro's
+        pair of name and value, so that the writer chooses the same branch.
+        """
         if isinstance(value, dict) and len(value) == 1:
             ((tag, inner),) = value.items()
             for branch in branches:

@@ -7,10 +7,12 @@ from typing import Any, ClassVar
 
 
 class Codec(ABC):
-    """A parsed schema with those that it refers to. `name`: the full name of its record; None: it has none."""
+    """A parsed schema with the schemas that it refers to. `name` is the full name of its record; None means that it has
+    no name.
+    """
 
     type: ClassVar[str]
-    """AVRO, JSON or PROTOBUF."""
+    """The type of the schema: AVRO, JSON or PROTOBUF."""
     name: str | None
 
     @abstractmethod
@@ -22,13 +24,13 @@ class Codec(ABC):
         """Return the value of a payload. Raises SerializationError."""
 
     def encode_bare(self, value: Any) -> bytes:
-        """Return what a serializer without a registry writes. Raises SerializationError."""
+        """Return the bytes that a serializer without a registry writes. Raises SerializationError."""
         return self.encode(value)
 
     def decode_bare(self, data: bytes) -> Any:
-        """Return the value of what a serializer without a registry writes. Raises SerializationError."""
+        """Return the value of bytes that a serializer without a registry has written. Raises SerializationError."""
         return self.decode(data)
 
     @abstractmethod
     def from_json(self, value: Any) -> Any:
-        """Return the value that a JSON document stands for, as `json_value` writes it. Raises SerializationError."""
+        """Return the value that a JSON document in the form of `json_value` describes. Raises SerializationError."""

@@ -1,4 +1,6 @@
-"""The codec of a registered schema, cached. Schemas are parsed in a thread, since a long one takes long."""
+"""Provides the codecs of registered schemas, and caches them. Schemas are parsed in a thread, because a long schema
+takes long.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,15 @@ from oncelog.serialization.schemas import AVRO, JSON, PROTOBUF, Schema
 from oncelog.serialization.shared_cache import SharedCache
 
 MAX_CODECS: Final = 200
-"""Parsed schemas that are kept."""
+"""Maximum number of parsed schemas that are cached."""
 FAILURE_SECONDS: Final = 5.0
-"""How long an unusable schema is not parsed again."""
+"""Seconds for which an unusable schema is not parsed again."""
 
 
 class Codecs:
     """The codecs of the schemas of one registry.
 
-    `message`: the full name of the Protobuf message that codecs write; None: the first of the file.
+    `message` is the full name of the Protobuf message that codecs write; None means the first message of the file.
     """
 
     def __init__(self, registry: SchemaRegistry, message: str | None = None) -> None:
@@ -31,8 +33,9 @@ class Codecs:
         self._by_schema: SharedCache[Schema, Codec] = SharedCache(MAX_CODECS, failure_ttl_s=FAILURE_SECONDS)
 
     async def by_id(self, schema_id: int) -> Codec:
-        """Return the codec of a schema id. Raises SchemaNotFound, RegistryUnavailable; SerializationError for a schema
-        that cannot be used."""
+        """Return the codec of a schema id. Raises SchemaNotFound, RegistryUnavailable, and SerializationError for a
+        schema that cannot be used.
+        """
 
         async def load() -> Codec:
             schema = await self._registry.schema(schema_id)
@@ -46,7 +49,7 @@ class Codecs:
         return await self._by_id.get(schema_id, load)
 
     async def of(self, schema: Schema) -> Codec:
-        """Return the codec of a schema (of a serialized descriptor, where it is Protobuf). Raises as `by_id`."""
+        """Return the codec of a schema (for Protobuf, of a serialized descriptor). Raises the errors of `by_id`."""
         return await self._by_schema.get(schema, lambda: self._made(schema))
 
     async def _made(self, schema: Schema) -> Codec:
@@ -55,7 +58,9 @@ class Codecs:
 
 
 def codec_of(schema: Schema, referred: Mapping[str, Schema], message: str | None = None) -> Codec:
-    """Return the codec of a schema and of those that it refers to, by name. Raises SerializationError."""
+    """Return the codec of a schema; `referred` contains the schemas that it refers to, by name. Raises
+    SerializationError.
+    """
     match schema.type:
         case "AVRO":
             from oncelog.serialization.avro import AvroCodec

@@ -1,6 +1,6 @@
-"""JSON and MessagePack without a schema. Pure.
+"""Serializers and deserializers for JSON and MessagePack without a schema. Pure.
 
-Their values are those of the format: None, bool, int, float, str, list and dict; in MessagePack bytes, and times.
+Values are None, bool, int, float, str, list and dict; in MessagePack also bytes and times.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def json_bytes(value: Any) -> bytes:
 
 
 def json_document(data: bytes) -> Any:
-    """Return the value of JSON in UTF-8. Raises SerializationError."""
+    """Parse JSON in UTF-8, and return its value. Raises SerializationError."""
     try:
         return json.loads(data.decode())
     except (ValueError, RecursionError) as error:
@@ -29,21 +29,21 @@ def json_document(data: bytes) -> Any:
 
 
 class JsonSerializer(Serializer[Any]):
-    """JSON in UTF-8. A None inside a document is null; a None as the whole value is a tombstone."""
+    """Writes JSON in UTF-8. A None inside a document becomes null; a None as the entire value is a tombstone."""
 
     async def serialize(self, value: Any, context: SerializationContext) -> bytes:
         return json_bytes(value)
 
 
 class JsonDeserializer(Deserializer[Any]):
-    """JSON in UTF-8."""
+    """Reads JSON in UTF-8."""
 
     async def deserialize(self, data: bytes, context: SerializationContext) -> Any:
         return json_document(data)
 
 
 class MessagePackSerializer(Serializer[Any]):
-    """MessagePack, by the library msgpack. Times must have a time zone."""
+    """Writes MessagePack with the library msgpack. Times must have a time zone."""
 
     def __init__(self) -> None:
         import msgpack
@@ -59,7 +59,7 @@ class MessagePackSerializer(Serializer[Any]):
 
 
 class MessagePackDeserializer(Deserializer[Any]):
-    """MessagePack, by the library msgpack. A timestamp becomes a datetime in UTC."""
+    """Reads MessagePack with the library msgpack. A timestamp becomes a datetime in UTC."""
 
     def __init__(self) -> None:
         import msgpack
@@ -70,7 +70,7 @@ class MessagePackDeserializer(Deserializer[Any]):
     async def deserialize(self, data: bytes, context: SerializationContext) -> Any:
         try:
             return self._unpack(data, timestamp=self._utc_datetime, strict_map_key=False)
-        except Exception as error:  # msgpack raises whatever the bytes lead it to
+        except Exception as error:  # msgpack may raise any exception for invalid bytes
             raise SerializationError(
                 f"{len(data)} bytes are no MessagePack: {type(error).__name__}: {error}"
             ) from error

@@ -1,12 +1,12 @@
 """The errors of serializers, deserializers and the client of a schema registry. Pure.
 
 KafkaError
-├── SerializationError            a value is not of its schema, or bytes are not what they should be
-│   └── RecordDeserializationError  ... of a record that a consumer has fetched; `record` is that record
-└── SchemaRegistryError           the registry gave no schema
+├── SerializationError            a value does not fit its schema, or bytes cannot be decoded
+│   └── RecordDeserializationError  ... in a record that a consumer has fetched; `record` is the record
+└── SchemaRegistryError           the registry did not return a schema
     ├── SchemaNotFound            the registry has no such schema, subject or version
-    ├── RegistryRefused           the registry refused the request; `status` and `error_code` are its
-    └── RegistryUnavailable       (retriable) no answer in time, or none that can be used
+    ├── RegistryRefused           the registry refused the request; `status` and `error_code` say why
+    └── RegistryUnavailable       (retriable) no response in time, or no usable response
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any, Final
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 NOT_FOUND_CODES: Final = frozenset({404, 40401, 40402, 40403, 40404, 40406})
-"""Codes of the registry: no such subject, version or schema, or it was deleted."""
+"""Codes of the registry for a subject, version or schema that does not exist or was deleted."""
 
 
 class SerializationError(KafkaError):
-    """A value cannot be written with its schema, or bytes cannot be read with theirs."""
+    """A value cannot be written with its schema, or bytes cannot be read with their schema."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.INVALID_RECORD, message)
@@ -30,8 +30,9 @@ class SerializationError(KafkaError):
 
 
 class RecordDeserializationError(SerializationError):
-    """A record cannot be read. `record` has its place, and key and value as bytes. The position stays before it: seek
-    to `record.offset + 1` to leave it out."""
+    """A record cannot be read. `record` has its topic, partition and offset, and key and value as bytes. The consumer's
+    position stays before the record; seek to `record.offset + 1` to skip the record.
+    """
 
     def __init__(self, record: Any, error: SerializationError) -> None:
         super().__init__(f"{record.topic}-{record.partition}, offset {record.offset}: {error.message}")
@@ -39,7 +40,7 @@ class RecordDeserializationError(SerializationError):
 
 
 class SchemaRegistryError(KafkaError):
-    """The schema registry gave no schema."""
+    """The schema registry did not return a schema."""
 
     def __init__(self, message: str) -> None:
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
@@ -49,8 +50,9 @@ class SchemaRegistryError(KafkaError):
 
 
 class RegistryRefused(SchemaRegistryError):
-    """The registry refused a request. `status` is the HTTP status; `error_code` the registry's own code, or the
-    status."""
+    """The registry refused a request. `status` is the HTTP status; `error_code` is the registry's own code, or the
+    status if there is none.
+    """
 
     def __init__(self, message: str, status: int, error_code: int) -> None:
         super().__init__(message)
@@ -63,7 +65,7 @@ class SchemaNotFound(RegistryRefused):
 
 
 class RegistryUnavailable(SchemaRegistryError):
-    """The registry did not answer in time, or not with what a registry answers. The call may succeed later."""
+    """The registry did not respond in time, or its response is not usable. The call may succeed later."""
 
     @property
     def retriable(self) -> bool:
@@ -71,7 +73,7 @@ class RegistryUnavailable(SchemaRegistryError):
 
 
 def shown_url(urls: str) -> str:
-    """Return URLs, separated by commas, without what may be users and passwords, for messages."""
+    """Return URLs, separated by commas, without possible users and passwords, for messages."""
     return ",".join(_without_user(url) for url in urls.split(","))
 
 

@@ -1,7 +1,7 @@
-"""JSON Schema, by jsonschema. Pure.
+"""The JSON Schema codec, based on jsonschema. Pure.
 
-A `$ref` leads to a place in the schema or to a schema that it refers to by the registry. Nothing is fetched from the
-address in a `$ref`.
+A `$ref` refers to a place in the schema, or to another schema that the registry lists as a reference. Nothing is
+fetched from the address in a `$ref`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oncelog.serialization.schemas import JSON, Schema
 
 
 class JsonSchemaCodec(Codec):
-    """A JSON Schema; `name` is its title. `decode` does not validate: `validate` does."""
+    """A parsed JSON Schema; `name` is its title. `decode` does not validate a document; call `validate` for that."""
 
     type: ClassVar[str] = JSON
 
@@ -37,7 +37,7 @@ class JsonSchemaCodec(Codec):
             resources = [
                 (uri, Resource.from_contents(each, default_specification=DRAFT7)) for uri, each in _uris(others)
             ]
-            # With a registry of its own, which fetches nothing: the default one asks the network.
+            # The validator gets its own registry, which fetches nothing; the default registry would use the network.
             self._validator = cls(root, registry=Registry().with_resources(resources))
         except (SchemaError, ValueError, TypeError, AttributeError, RecursionError) as error:
             raise SerializationError(
@@ -53,7 +53,9 @@ class JsonSchemaCodec(Codec):
         return json_document(payload)
 
     def validate(self, value: Any) -> None:
-        """Raises SerializationError that says where a document is not of the schema."""
+        """Validate a document. Raises SerializationError, whose message says where the document does not fit the
+        schema.
+        """
         try:
             self._validator.validate(value)
         except ValidationError as error:
@@ -68,7 +70,7 @@ class JsonSchemaCodec(Codec):
 
 
 def _uris(others: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    """Return the referred schemas by the names that the schema uses, and by their own `$id`."""
+    """Return the referred schemas by the names that the schema uses, and also by their own `$id`."""
     found = list(others.items())
     for document in others.values():
         own = document.get("$id") if isinstance(document, dict) else None

@@ -1,8 +1,8 @@
-"""Any decoded value as JSON. Pure.
+"""Converts any decoded value to JSON. Pure.
 
-Bytes become text where they are UTF-8 that can be printed, else base64 with the prefix `base64:`; decimals and UUIDs
-become text; dates and times become ISO 8601. Numbers that JSON does not have (NaN, infinity) become text. `avro_json`
-reads this form back with the help of a schema.
+Bytes become text if they are printable UTF-8, otherwise base64 with the prefix `base64:`. Decimals and UUIDs become
+text; dates and times become ISO 8601. Numbers that JSON does not have (NaN, infinity) become text. `avro_json` reads
+this form back with a schema.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from uuid import UUID
 
 BASE64: Final = "base64:"
 MAX_DEPTH: Final = 200
-"""How deep a value may nest; deeper parts become the text of DEEPER."""
+"""Maximum nesting depth of a value; deeper parts are replaced by the text DEEPER."""
 DEEPER: Final = "... nested too deeply"
 
 
 def json_value(value: Any) -> Any:
-    """Return what `json.dumps` takes without further help: None, bool, int, finite float, str, list, dict with str."""
+    """Return a value that `json.dumps` accepts: None, bool, int, finite float, str, list, or dict with str keys."""
     return _json_value(value, 0)
 
 
@@ -50,7 +50,7 @@ def _json_value(value: Any, depth: int) -> Any:
 
 
 def text_of(data: bytes) -> str:
-    """Return bytes as text: UTF-8, or base64 with a prefix where they are not UTF-8 that can be printed."""
+    """Return bytes as text: printable UTF-8 unchanged, otherwise base64 with a prefix."""
     try:
         text = data.decode()
     except UnicodeDecodeError:
@@ -61,7 +61,7 @@ def text_of(data: bytes) -> str:
 
 
 def bytes_of(text: str) -> bytes:
-    """The reverse of `text_of`. Raises ValueError for invalid base64."""
+    """Return the bytes of a text from `text_of`. Raises ValueError for invalid base64."""
     if text.startswith(BASE64):
         return b64decode(text.removeprefix(BASE64), validate=True)
     return text.encode()

@@ -1,4 +1,4 @@
-"""A serializer or deserializer for each topic. Pure."""
+"""Combines serializers or deserializers, one for each topic. Pure."""
 
 from __future__ import annotations
 

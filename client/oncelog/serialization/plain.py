@@ -1,4 +1,4 @@
-"""Text, bytes, numbers and UUIDs, as the serializers of Java's client write them. Pure."""
+"""Serializers and deserializers for text, bytes, numbers and UUIDs in the formats of Java's client. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _NUMBERS: Final = {
 
 
 class BytesSerializer(Serializer[bytes | bytearray | memoryview]):
-    """Passes bytes on."""
+    """Passes bytes through unchanged."""
 
     async def serialize(self, value: bytes | bytearray | memoryview, context: SerializationContext) -> bytes:
         if not isinstance(value, bytes | bytearray | memoryview):
@@ -30,14 +30,14 @@ class BytesSerializer(Serializer[bytes | bytearray | memoryview]):
 
 
 class BytesDeserializer(Deserializer[bytes]):
-    """Passes bytes on."""
+    """Passes bytes through unchanged."""
 
     async def deserialize(self, data: bytes, context: SerializationContext) -> bytes:
         return data
 
 
 class StringSerializer(Serializer[str]):
-    """Text in an encoding of Python, by default UTF-8."""
+    """Writes text in an encoding of Python, by default UTF-8."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
         self._encoding = encoding
@@ -52,7 +52,7 @@ class StringSerializer(Serializer[str]):
 
 
 class StringDeserializer(Deserializer[str]):
-    """Text in an encoding of Python, by default UTF-8."""
+    """Reads text in an encoding of Python, by default UTF-8."""
 
     def __init__(self, encoding: str = "utf-8") -> None:
         self._encoding = encoding
@@ -65,7 +65,9 @@ class StringDeserializer(Deserializer[str]):
 
 
 class NumberSerializer(Serializer[float]):
-    """A number, big-endian, in the bytes of Java's type: short 2, integer 4, long 8, float 4, double 8."""
+    """Writes a number, big-endian, in the number of bytes of Java's type: short 2, integer 4, long 8, float 4, double
+    8.
+    """
 
     def __init__(self, number_type: NumberType) -> None:
         self._type = number_type
@@ -79,7 +81,8 @@ class NumberSerializer(Serializer[float]):
 
 
 class NumberDeserializer(Deserializer[float]):
-    """A number, big-endian, in the bytes of Java's type: short 2, integer 4, long 8, float 4, double 8."""
+    """Reads a number, big-endian, in the number of bytes of Java's type: short 2, integer 4, long 8, float 4, double
+    8."""
 
     def __init__(self, number_type: NumberType) -> None:
         self._type = number_type
@@ -93,7 +96,7 @@ class NumberDeserializer(Deserializer[float]):
 
 
 class UuidSerializer(Serializer[UUID]):
-    """A UUID as text, as Java's UUIDSerializer writes it."""
+    """Writes a UUID as text, like Java's UUIDSerializer."""
 
     async def serialize(self, value: UUID, context: SerializationContext) -> bytes:
         if not isinstance(value, UUID):
@@ -102,7 +105,7 @@ class UuidSerializer(Serializer[UUID]):
 
 
 class UuidDeserializer(Deserializer[UUID]):
-    """A UUID as text, as Java's UUIDSerializer writes it."""
+    """Reads a UUID as text, as Java's UUIDSerializer writes it."""
 
     async def deserialize(self, data: bytes, context: SerializationContext) -> UUID:
         try:

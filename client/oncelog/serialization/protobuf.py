@@ -1,7 +1,7 @@
-"""Protobuf, by the descriptors of a schema. Pure.
+"""The Protobuf codec, based on the descriptors of a schema. Pure.
 
-A registry gives a schema as the serialized descriptor of its file, in base64: no compiler is needed. Files of
-google/protobuf and google/type come with the libraries.
+A registry returns a schema as the serialized descriptor of its file, in base64, so no compiler is needed. Files in
+google/protobuf and google/type are part of the libraries.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ from oncelog.serialization.schemas import PROTOBUF, Schema
 from oncelog.serialization.wire import with_indexes, without_indexes
 
 WELL_KNOWN: Final = re.compile(r"google/(protobuf|type)/[a-z_]+\.proto")
-"""Files that are not references: each client has them."""
+"""Files that are not listed as references, because each client has them."""
 
 
 class ProtobufCodec(Codec):
-    """A .proto file, whose messages become dicts: of fields by their names, as Protobuf's JSON has them.
+    """A .proto file whose messages become dicts; the keys are the field names, as in Protobuf's JSON.
 
-    A payload begins with the indexes of its message, a bare one does not. `message`: the full name of the message that
-    `encode` writes and `from_json` reads; None: the first of the file.
+    A payload begins with the indexes of its message; a bare payload does not. `message` is the full name of the message
+    that `encode` writes and `from_json` reads; None means the first message of the file.
     """
 
     type: ClassVar[str] = PROTOBUF
 
     def __init__(self, schema: Schema, referred: Mapping[str, Schema], message: str | None = None) -> None:
-        """The texts are serialized descriptors. Raises SerializationError, also for a message that the file does not
-        have."""
+        """The texts of the schemas are serialized descriptors. Raises SerializationError, also if the file does not
+        have the message.
+        """
         pool = DescriptorPool()
         try:
             for name, each in referred.items():
@@ -78,7 +79,7 @@ class ProtobufCodec(Codec):
         message = _decoded(GetMessageClass(descriptor), payload)
         try:
             return MessageToDict(message, preserving_proto_field_name=True)
-        except Exception as error:  # an Any of an unknown type, a time out of range
+        except Exception as error:  # for example an Any of an unknown type, or a time out of range
             raise SerializationError(f"a message {message.DESCRIPTOR.full_name} cannot be shown: {error}") from error
 
     def from_json(self, value: Any) -> Message:
@@ -110,7 +111,7 @@ class ProtobufCodec(Codec):
 
 
 def encoded_message(message: Message) -> bytes:
-    """Return the payload of a message with its indexes in front. Raises SerializationError."""
+    """Return the payload of a message, preceded by its indexes. Raises SerializationError."""
     return with_indexes(indexes_of(message.DESCRIPTOR), _encoded(message))
 
 
@@ -120,7 +121,7 @@ def decoded_message(cls: type[Message], payload: bytes) -> Message:
 
 
 def indexes_of(message: Descriptor) -> list[int]:
-    """Return the places of a message among its siblings, from the outermost message on."""
+    """Return the index of a message among its siblings, for each level from the outermost message on."""
     indexes: list[int] = []
     while (outer := message.containing_type) is not None:
         indexes.insert(0, [each.full_name for each in outer.nested_types].index(message.full_name))
@@ -171,7 +172,7 @@ def _add(pool: Any, file: FileDescriptorProto) -> None:
 
 
 def _add_well_known(pool: Any, name: str) -> None:
-    """Add a file that comes with the libraries, and those that it imports."""
+    """Add a file that is part of the libraries, and the files that it imports."""
     if not is_well_known(name):
         return
     try:
@@ -185,7 +186,7 @@ def _add_well_known(pool: Any, name: str) -> None:
 
 
 def _messages(outermost: list[Descriptor]) -> list[Descriptor]:
-    """Return the messages of a file, each before those that it contains."""
+    """Return the messages of a file, each message before the messages that it contains."""
     found = []
     for message in outermost:
         found.append(message)

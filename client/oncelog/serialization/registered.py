@@ -1,5 +1,6 @@
-"""The serializers and deserializers that use a registry. What they write, the Confluent serializers read, and the other
-way round."""
+"""Serializers and deserializers that use a schema registry. Confluent's serializers and this module read each other's
+output.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +28,11 @@ M = TypeVar("M", bound="Message")
 
 
 class _SchemaSerializer(Serializer[T], Generic[T]):
-    """Finds the schema id and the codec of a value, and writes the payload behind the id.
+    """Finds the schema id and the codec of a value, and writes the id followed by the payload.
 
-    - `schema` and `auto_register` (the default): the schema is registered under the subject at first use.
-    - `schema` without `auto_register`: the schema must be registered already.
-    - no `schema`: the latest version of the subject, looked up again after a minute.
+    - with `schema` and `auto_register` (the default), the schema is registered under the subject at first use.
+    - with `schema` but without `auto_register`, the schema must already be registered.
+    - without `schema`, the latest version of the subject is used, and looked up again after a minute.
     """
 
     type: str
@@ -62,7 +63,9 @@ class _SchemaSerializer(Serializer[T], Generic[T]):
         return framed(schema_id, self._payload(codec, value if self._to_dict is None else self._to_dict(value)))
 
     async def codec(self, context: SerializationContext) -> Codec:
-        """Return the codec that writes values in this place. Raises SchemaRegistryError, SerializationError."""
+        """Return the codec that writes values for this topic and this part of the record. Raises SchemaRegistryError,
+        SerializationError.
+        """
         return (await self._writer(context))[1]
 
     def _payload(self, codec: Codec, value: Any) -> bytes:
@@ -87,9 +90,10 @@ class _SchemaSerializer(Serializer[T], Generic[T]):
 
 
 class AvroSerializer(_SchemaSerializer[T]):
-    """Values of an Avro schema: dicts, or whatever `to_dict` turns into them.
+    """Writes values of an Avro schema: dicts, or objects that `to_dict` turns into dicts.
 
-    Options: see `_SchemaSerializer`. A union of records takes fastavro's notation, ("full.Name", {...}).
+    The options are described in `_SchemaSerializer`. A value of a union of records may use fastavro's notation
+    ("full.Name", {...}).
     """
 
     type = AVRO
@@ -115,7 +119,7 @@ class AvroSerializer(_SchemaSerializer[T]):
 
 
 class JsonSchemaSerializer(_SchemaSerializer[T]):
-    """Documents of a JSON Schema, validated unless `validate` is False."""
+    """Writes documents of a JSON Schema, which are validated unless `validate` is False."""
 
     type = JSON
 
@@ -147,10 +151,10 @@ class JsonSchemaSerializer(_SchemaSerializer[T]):
 
 
 class ProtobufSerializer(Serializer["Message"]):
-    """Messages of a generated class.
+    """Writes messages of a generated class.
 
-    Its file, and those that it imports, are registered at first use (`auto_register`), or must be registered: an
-    imported file under its name as subject.
+    The file of the class and the files that it imports are registered at first use (`auto_register`), or must already
+    be registered; an imported file has its name as its subject.
     """
 
     def __init__(
@@ -182,7 +186,7 @@ class ProtobufSerializer(Serializer["Message"]):
         return framed(schema_id, encoded_message(value))
 
     async def _with_imports(self, file: FileDescriptor, known: dict[str, Reference]) -> Schema:
-        """Return the schema of a file, whose imports are registered."""
+        """Return the schema of a file, after its imports were registered."""
         from oncelog.serialization.protobuf import is_well_known, text_of
 
         references = []
@@ -200,9 +204,10 @@ class ProtobufSerializer(Serializer["Message"]):
 
 
 class ProtobufJsonSerializer(_SchemaSerializer[Any]):
-    """Dicts in Protobuf's JSON, by the latest schema of the subject, or by one given as a serialized descriptor.
+    """Writes dicts in Protobuf's JSON form, with the latest schema of the subject or a schema given as a serialized
+    descriptor.
 
-    `message`: the full name of the message; None: the first of the file.
+    `message` is the full name of the message; None means the first message of the file.
     """
 
     type = PROTOBUF
@@ -229,10 +234,10 @@ class ProtobufJsonSerializer(_SchemaSerializer[Any]):
 
 
 class AvroDeserializer(Deserializer[T]):
-    """Avro values as dicts, or as whatever `from_dict` makes of them.
+    """Reads Avro values as dicts, or as objects that `from_dict` creates from them.
 
-    `schema`: the reader's schema, to which values of other versions are converted by Avro's rules; None: each value as
-    its own schema has it.
+    `schema` is the reader's schema, to which values of other versions are converted by Avro's rules; None means that
+    each value keeps its own schema.
     """
 
     def __init__(
@@ -255,7 +260,9 @@ class AvroDeserializer(Deserializer[T]):
 
 
 class JsonSchemaDeserializer(Deserializer[T]):
-    """JSON documents, validated with the schema that they were written with unless `validate` is False."""
+    """Reads JSON documents, which are validated against the schema that they were written with unless `validate` is
+    False.
+    """
 
     def __init__(
         self, registry: SchemaRegistry, *, from_dict: Callable[[Any], T] | None = None, validate: bool = True
@@ -274,7 +281,8 @@ class JsonSchemaDeserializer(Deserializer[T]):
 
 
 class ProtobufDeserializer(Deserializer[M]):
-    """Messages of a generated class. The registry is not asked: the class knows how to read."""
+    """Reads messages of a generated class. No request is sent to the registry, because the class contains the
+    schema."""
 
     def __init__(self, message: type[M]) -> None:
         self._class = message
@@ -286,7 +294,7 @@ class ProtobufDeserializer(Deserializer[M]):
 
 
 class Decoded(NamedTuple):
-    """A value with the id and the type (AVRO, JSON, PROTOBUF) of the schema that it was written with."""
+    """A value, and the id and the type (AVRO, JSON, PROTOBUF) of the schema that the value was written with."""
 
     value: Any
     schema_id: int
@@ -294,7 +302,7 @@ class Decoded(NamedTuple):
 
 
 class RegistryDeserializer(Deserializer[Decoded]):
-    """Any value that begins with a schema id, by the schema: for programs that show what others wrote.
+    """Reads any value that begins with a schema id, with that schema; for programs that show values of unknown origin.
 
     A Protobuf message becomes a dict. Documents of a JSON Schema are not validated.
     """

@@ -1,4 +1,6 @@
-"""Requests to a schema registry, bounded in time and size: which URL is asked, how often, and what an error means."""
+"""Sends requests to a schema registry, bounded in time and size: chooses the URL, repeats requests, and interprets
+errors.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +28,14 @@ except ModuleNotFoundError as missing:  # pragma: no cover - each environment of
 
 MEDIA_TYPE: Final = "application/vnd.schemaregistry.v1+json"
 MAX_ANSWER_BYTES: Final = 4 * 1024 * 1024
-"""The longest answer that is read: four times what the largest record of the topic `_schemas` may take."""
+"""Largest response in bytes that is read: four times the largest record of the topic `_schemas`."""
 MAX_CONNECTIONS: Final = 10
 ATTEMPTS: Final = 3
-"""How often each URL is tried before a request fails."""
+"""Number of attempts at each URL before a request fails."""
 BACKOFF_SECONDS: Final = 0.1
-"""The wait before all URLs are tried again; it doubles with each round."""
+"""Seconds to wait before all URLs are tried again; the time doubles with each round."""
 SHOWN: Final = 300
-"""Characters of an answer in an error message."""
+"""Maximum number of characters of a response that an error message contains."""
 NOT_FOUND: Final = 404
 FIRST_ERROR: Final = 400
 FIRST_SERVER_ERROR: Final = 500
@@ -41,11 +43,11 @@ TOO_MANY_REQUESTS: Final = 429
 
 
 class RegistryHttp:
-    """The connections to the URLs of one registry. The first URL that answers is asked until it fails.
+    """The connections to the URLs of one registry. Requests are sent to the first URL that responds, until it fails.
 
-    A user and a password in a URL are sent to that URL alone, as Basic authentication, and no message has them.
-    `timeout_s` bounds a request with all its attempts. Answers are asked for without compression, so that the bound of
-    their size is the bound of the memory that they take.
+    A user and a password in a URL are sent to that URL only, as Basic authentication, and never appear in a message.
+    `timeout_s` bounds a request with all its attempts. Responses are requested without compression, so that the limit
+    of their size also limits the memory that they use.
     """
 
     def __init__(
@@ -62,7 +64,7 @@ class RegistryHttp:
         given = [_without_user(url.strip()) for url in listed if url.strip()]
         self._urls = [url for url, _ in given]
         self._auth_of = {url: own for url, own in given if own is not None}
-        """URL -> the authentication that stood in it."""
+        """URL -> the authentication that was contained in the URL."""
         if not self._urls:
             raise ConfigError("a schema registry has at least one URL")
         if (auth is not None or self._auth_of) and token is not None:
@@ -83,7 +85,7 @@ class RegistryHttp:
         await self._client.aclose()
 
     async def ask(self, method: str, path: str, body: Any = None) -> Any:
-        """Return the JSON of an answer; a str where it is not an object. Raises SchemaNotFound, RegistryRefused,
+        """Return the JSON of a response; a str if the JSON is not an object. Raises SchemaNotFound, RegistryRefused,
         RegistryUnavailable."""
         failure: RegistryUnavailable | None = None
         try:
@@ -122,7 +124,7 @@ class RegistryHttp:
 
 
 def _without_user(given: str) -> tuple[str, httpx.BasicAuth | None]:
-    """Return the URL without user and password, and those as authentication. Raises ConfigError."""
+    """Return the URL without user and password, and the user and password as authentication. Raises ConfigError."""
     if not given.startswith(("http://", "https://")):
         raise ConfigError(
             f"the URL of a schema registry begins with http:// or https://, not {shown_url(given)!r:.100}"

@@ -1,8 +1,8 @@
-"""The codec of a schema in a file, for values that are written without a registry: no id stands before their payload.
+"""The codec of a schema in a file, for values that are written without a registry: no schema id precedes their payload.
 
 NAME.avsc   Avro
 NAME.json   JSON Schema
-NAME.desc, NAME.pb, NAME.binpb   Protobuf: what `protoc --include_imports --descriptor_set_out=NAME.desc` writes
+NAME.desc, NAME.pb, NAME.binpb   Protobuf: the output of `protoc --include_imports --descriptor_set_out=NAME.desc`
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ MAX_FILE_BYTES: Final = 16 * 1024 * 1024
 
 
 def codec_of_file(path: Path, message: str | None = None) -> Codec:
-    """Return the codec of the schema in a file. `message`: the full name of a Protobuf message; None: the first message
-    of the last file in the descriptor set.
+    """Return the codec of the schema in a file. `message` is the full name of a Protobuf message; None means the first
+    message of the last file in the descriptor set.
 
-    Raises SerializationError for a file of another name, one that is too long, and a schema that cannot be used;
-    OSError for a file that cannot be read.
+    Raises SerializationError for a file with an unknown extension, a file that is too long, and a schema that cannot be
+    used. Raises OSError for a file that cannot be read.
     """
     try:
         schema, referred = _read(path)
@@ -36,8 +36,9 @@ def codec_of_file(path: Path, message: str | None = None) -> Codec:
 
 
 def schema_of_file(path: Path) -> Schema:
-    """Return the schema in a file, to be registered. Raises as `codec_of_file`; SerializationError for a Protobuf file
-    that imports others, which are registered by their own files."""
+    """Return the schema in a file, for its registration. Raises the errors of `codec_of_file`, and SerializationError
+    for a Protobuf file that imports other files, because each file must be registered separately.
+    """
     try:
         schema, referred = _read(path)
         if referred:
@@ -48,7 +49,7 @@ def schema_of_file(path: Path) -> Schema:
 
 
 def _read(path: Path) -> tuple[Schema, dict[str, Schema]]:
-    """Return the schema, and those that it refers to by name."""
+    """Return the schema, and the schemas that it refers to by name."""
     schema_type = TYPES.get(path.suffix)
     if schema_type is None:
         raise SerializationError(f"a schema is a file {', '.join(f'*{each}' for each in TYPES)}")
@@ -79,7 +80,7 @@ def _protobuf(data: bytes) -> tuple[Schema, dict[str, Schema]]:
 
 
 class CodecSerializer(Serializer[Any]):
-    """Values by one schema, without a schema id before the payload."""
+    """Writes values with one schema, without a schema id before the payload."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec
@@ -89,7 +90,7 @@ class CodecSerializer(Serializer[Any]):
 
 
 class CodecDeserializer(Deserializer[Any]):
-    """Values by one schema, without a schema id before the payload."""
+    """Reads values with one schema, without a schema id before the payload."""
 
     def __init__(self, codec: Codec) -> None:
         self._codec = codec

@@ -1,7 +1,7 @@
 """The client of a schema registry: the REST interface of the Confluent registry, asynchronous and cached.
 
-What a schema id means never changes, so schemas by id are kept for good, the most recent ones; the latest version of a
-subject is kept for a minute.
+The meaning of a schema id never changes, so the most recently used schemas are cached without expiry; the latest
+version of a subject is cached for a minute.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from oncelog.serialization.shared_cache import SharedCache
 
 LATEST: Final = "latest"
 SERIALIZED: Final = "serialized"
-"""The `format` in which a registry gives a Protobuf schema as a descriptor."""
+"""The value of `format` with which a registry returns a Protobuf schema as a descriptor."""
 MAX_CACHED: Final = 1_000
-"""Schemas by id, ids by schema, and versions by number, each."""
+"""Maximum size of each of the three caches: schemas by id, ids by schema, and versions by number."""
 LATEST_SECONDS: Final = 60.0
-"""How long the latest version of a subject is taken to be the latest one."""
+"""Seconds for which a cached version counts as the latest version of a subject."""
 MISSING_SECONDS: Final = 5.0
-"""How long an unknown id is not asked for again."""
+"""Seconds for which an unknown id is not requested again."""
 TIMEOUT_SECONDS: Final = 30.0
 MAX_REFERENCES: Final = 100
-"""How many schemas one schema may refer to, those that they refer to included."""
+"""Maximum number of schemas that one schema may refer to, directly and indirectly."""
 
 
 class SchemaRegistry(Lifecycle):
-    """A schema registry at one or several URLs, of which any that answers is asked.
+    """A schema registry at one or several URLs; requests go to any URL that responds.
 
         async with SchemaRegistry("http://127.0.0.1:8081") as registry:
             serializer = AvroSerializer(registry, schema)
 
     `auth` is a user and a password, `token` a bearer token or a function that returns one. `timeout_s` bounds each
-    request with its retries. Safe for all tasks of one event loop.
+    request with its retries. A SchemaRegistry may be used by all tasks of one event loop.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class SchemaRegistry(Lifecycle):
         timeout_s: float = TIMEOUT_SECONDS,
         latest_ttl_s: float = LATEST_SECONDS,
     ) -> None:
-        """Raises ConfigError for a URL that is none."""
+        """Raises ConfigError for an invalid URL."""
         self._http = RegistryHttp(urls, auth=auth, token=token, ssl_context=ssl_context, timeout_s=timeout_s)
         self._by_id: SharedCache[tuple[int, str], Schema] = SharedCache(MAX_CACHED, failure_ttl_s=MISSING_SECONDS)
         self._ids: SharedCache[tuple[str, Schema, bool, bool], int] = SharedCache(MAX_CACHED)
@@ -59,17 +59,17 @@ class SchemaRegistry(Lifecycle):
         self._latest: SharedCache[tuple[str, str], RegisteredSchema] = SharedCache(MAX_CACHED, ttl_s=latest_ttl_s)
 
     async def start(self) -> None:
-        """Does nothing: a registry is asked when a schema is needed."""
+        """Do nothing, because requests are sent only when a schema is needed."""
 
     async def close(self) -> None:
-        """Close the connections. Requests that wait raise RegistryUnavailable."""
+        """Close the connections. Requests that are waiting raise RegistryUnavailable."""
         for cache in (self._by_id, self._ids, self._versions, self._latest):
             await cache.close()
         await self._http.close()
 
     async def schema(self, schema_id: int, form: str = "") -> Schema:
-        """Return the schema with an id. `form` SERIALIZED: a Protobuf schema as descriptor. Raises SchemaNotFound,
-        RegistryUnavailable."""
+        """Return the schema with an id. `form` SERIALIZED requests a Protobuf schema as a descriptor. Raises
+        SchemaNotFound, RegistryUnavailable."""
 
         async def load() -> Schema:
             return schema_of(await self._http.ask("GET", f"/schemas/ids/{schema_id}{_query(form)}"))
@@ -77,8 +77,8 @@ class SchemaRegistry(Lifecycle):
         return await self._by_id.get((schema_id, form), load)
 
     async def version(self, subject: str, version: int | str = LATEST, form: str = "") -> RegisteredSchema:
-        """Return a version of a subject, by default the latest. `form` as in `schema`. Raises SchemaNotFound,
-        RegistryUnavailable."""
+        """Return a version of a subject, by default the latest. `form` has the meaning that it has in `schema`.
+        Raises SchemaNotFound, RegistryUnavailable."""
         path = f"/subjects/{_quoted(subject)}/versions/{version}{_query(form)}"
 
         async def load() -> RegisteredSchema:
@@ -89,9 +89,9 @@ class SchemaRegistry(Lifecycle):
         return await self._latest.get((subject, form), load)
 
     async def register(self, subject: str, schema: Schema, *, normalize: bool = False) -> int:
-        """Register a schema under a subject, and return its id. Registering it again changes nothing.
+        """Register a schema under a subject, and return its id. Registering the same schema again changes nothing.
 
-        Raises RegistryRefused, for one with status 409 for a schema that earlier readers or writers cannot use;
+        Raises RegistryRefused (for example with status 409 for a schema that earlier readers or writers cannot use) and
         RegistryUnavailable.
         """
         path = f"/subjects/{_quoted(subject)}/versions{'?normalize=true' if normalize else ''}"
@@ -111,21 +111,25 @@ class SchemaRegistry(Lifecycle):
         return await self._ids.get((subject, schema, normalize, False), load)
 
     async def registered_version(self, subject: str, schema: Schema, *, normalize: bool = False) -> RegisteredSchema:
-        """Return the version of a subject that has this schema; always asks. Raises as `registered_id`."""
+        """Return the version of a subject that has this schema; the registry is always asked. Raises the errors of
+        `registered_id`.
+        """
         path = f"/subjects/{_quoted(subject)}{'?normalize=true' if normalize else ''}"
         return registered_schema_of(await self._http.ask("POST", path, schema.document()))
 
     async def subjects(self) -> list[str]:
-        """Return the names of all subjects; always asks. Raises RegistryUnavailable."""
+        """Return the names of all subjects; the registry is always asked. Raises RegistryUnavailable."""
         answer = await self._http.ask("GET", "/subjects")
         if not isinstance(answer, list):
             raise RegistryUnavailable("the answer is not a list of subjects, as a schema registry gives it")
         return [str(name) for name in answer]
 
     async def referred(self, schema: Schema, form: str = "") -> dict[str, Schema]:
-        """Return all schemas that a schema refers to, by the names it uses; each behind those that it refers to itself.
+        """Return all schemas that a schema refers to, directly and indirectly, by the names that it uses; each schema
+        comes after the schemas that it refers to.
 
-        Raises SchemaNotFound, RegistryUnavailable; SerializationError for more than MAX_REFERENCES, or two of one name.
+        Raises SchemaNotFound, RegistryUnavailable, and SerializationError for more than MAX_REFERENCES schemas or two
+        schemas with one name.
         """
         found: dict[str, Schema] = {}
         await self._refer(schema.references, form, found, {})

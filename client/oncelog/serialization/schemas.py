@@ -1,6 +1,6 @@
-"""A schema, a reference to another schema, a version of a subject. Pure.
+"""Data classes: a schema, a reference to another schema, and a version of a subject. Pure.
 
-They are read from and written as the JSON of the registry's REST interface.
+The classes convert from and to the JSON of the registry's REST interface.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ PROTOBUF: Final = "PROTOBUF"
 
 @dataclass(frozen=True, slots=True)
 class Reference:
-    """A schema that another schema uses by `name`: a full name of Avro, a `$ref` of JSON Schema, an import of
-    Protobuf."""
+    """A schema that another schema uses by `name`: a full name in Avro, a `$ref` in JSON Schema, or an import in
+    Protobuf.
+    """
 
     name: str
     subject: str
@@ -58,7 +59,7 @@ class RegisteredSchema:
 
 
 def schema_of(answer: Any) -> Schema:
-    """Return the schema in an answer of the registry. Raises RegistryUnavailable."""
+    """Return the schema in a response of the registry. Raises RegistryUnavailable."""
     match answer:
         case {"schema": str(text), **more}:
             schema_type, references = more.get("schemaType") or AVRO, more.get("references") or []
@@ -68,7 +69,7 @@ def schema_of(answer: Any) -> Schema:
 
 
 def registered_schema_of(answer: Any) -> RegisteredSchema:
-    """Return the version in an answer of the registry. Raises RegistryUnavailable."""
+    """Return the version in a response of the registry. Raises RegistryUnavailable."""
     match answer:
         case {"subject": str(subject), "version": int(version), "id": int(schema_id)}:
             return RegisteredSchema(subject, version, schema_id, schema_of(answer))

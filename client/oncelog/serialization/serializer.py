@@ -1,7 +1,7 @@
 """The interfaces of serializers and deserializers. Pure.
 
-Both are asynchronous, since a schema may have to be asked of a registry; with the schema in the cache nothing waits.
-None is never passed to either: a None stays None, a tombstone.
+Serializers and deserializers are asynchronous, because a schema may have to be requested from a registry; with a cached
+schema there is no wait. Serializers and deserializers never get None: a None stays None and is a tombstone.
 """
 
 from __future__ import annotations

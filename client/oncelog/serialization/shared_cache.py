@@ -1,4 +1,4 @@
-"""A bounded cache whose missing values are loaded once, however many tasks ask for them at the same time."""
+"""A bounded cache that loads a missing value once, however many tasks request it at the same time."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ V = TypeVar("V")
 
 
 class SharedCache(Generic[K, V]):
-    """The values that were used last, at most `size`.
+    """The most recently used values, at most `size` of them.
 
-    A value is kept for `ttl_s` seconds; None: for good. A SchemaNotFound or a SerializationError is kept for
-    `failure_ttl_s` seconds, so that a thousand records with an unknown schema ask once. Other errors are not kept.
+    A value is kept for `ttl_s` seconds; None means without expiry. A SchemaNotFound or SerializationError is kept for
+    `failure_ttl_s` seconds, so that a thousand records with an unknown schema cause one request. Other errors are not
+    kept.
 
-    Several tasks that ask for one missing key wait for one load. It goes on if one of them is cancelled.
+    Several tasks that request one missing key wait for one load. The load continues if one of the tasks is cancelled.
     """
 
     def __init__(
@@ -36,14 +37,14 @@ class SharedCache(Generic[K, V]):
         self._failure_ttl_s = failure_ttl_s
         self._now = _loop_time if now is None else now
         self._kept: OrderedDict[K, tuple[V | Exception, float | None]] = OrderedDict()
-        """Each value or error with the time at which it expires; None: never."""
+        """Key -> the value or error, and the loop time at which it expires; None means never."""
         self._loading: dict[K, asyncio.Task[V]] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
 
     async def get(self, key: K, load: Callable[[], Awaitable[V]]) -> V:
-        """Return the value of `key`, by `load` if it is not there. Raises what `load` raises."""
+        """Return the value of `key`; call `load` if the value is not cached. Raises the errors of `load`."""
         kept = self._kept.get(key)
         if kept is not None:
             value, expires = kept
@@ -65,11 +66,11 @@ class SharedCache(Generic[K, V]):
             raise
 
     def put(self, key: K, value: V) -> None:
-        """Keep a value that is known already."""
+        """Store a value that is already known."""
         self._keep(key, value, self._ttl_s)
 
     async def close(self) -> None:
-        """End the loads that are under way: the tasks that wait for them get RegistryUnavailable."""
+        """Cancel the running loads; the tasks that wait for them get RegistryUnavailable."""
         tasks = list(self._loading.values())
         for task in tasks:
             task.cancel()
@@ -95,11 +96,11 @@ class SharedCache(Generic[K, V]):
 
 
 def _retrieved(task: asyncio.Task[V]) -> None:
-    """Read the task's error, so that asyncio does not report it where all who waited were cancelled."""
+    """Read the task's error, so that asyncio does not report it if all waiting tasks were cancelled."""
     if not task.cancelled():
         task.exception()
 
 
 def _loop_time() -> float:
-    """The monotonic time of the running event loop, in seconds."""
+    """Return the monotonic time of the running event loop, in seconds."""
     return asyncio.get_running_loop().time()

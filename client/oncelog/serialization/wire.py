@@ -1,10 +1,11 @@
-"""The Confluent wire format: what its serializers write in front of a payload. Pure.
+"""The Confluent wire format: the bytes that its serializers write before a payload. Pure.
 
 00  NN NN NN NN  payload                          the id of the schema, big-endian
-00  NN NN NN NN  indexes  payload                 Protobuf: which message of the file the payload is
+00  NN NN NN NN  indexes  payload                 Protobuf: the indexes of the message in its file
 
-The indexes are the places of a message among its siblings, from the outermost message on: their number and then each of
-them, as zigzag varints. The first message of a file, [0], is a single zero byte.
+The indexes are the positions of a message among its siblings, for each level from the outermost message on. The number
+of indexes comes first, followed by each index, all as zigzag varints. The first message of a file, [0], is a single
+zero byte.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from oncelog.serialization.errors import SerializationError
 MAGIC: Final = 0
 HEADER: Final = Struct(">bI")
 MAX_INDEXES: Final = 100
-"""How deep a message may be nested in its file: the depth that Protobuf's own compiler has."""
+"""Maximum nesting depth of a message in its file, which is also the limit of Protobuf's own compiler."""
 MAX_VARINT_BYTES: Final = 5
 
 
 def framed(schema_id: int, payload: bytes) -> bytes:
-    """Return the payload with its schema id in front."""
+    """Return the payload, preceded by its schema id."""
     return HEADER.pack(MAGIC, schema_id) + payload
 
 
@@ -38,7 +39,7 @@ def unframed(data: bytes) -> tuple[int, bytes]:
 
 
 def with_indexes(indexes: Sequence[int], payload: bytes) -> bytes:
-    """Return the payload of a Protobuf message with its indexes in front."""
+    """Return the payload of a Protobuf message, preceded by its indexes."""
     if list(indexes) == [0]:
         return b"\0" + payload
     return b"".join(map(_varint, (len(indexes), *indexes))) + payload
@@ -59,7 +60,7 @@ def without_indexes(data: bytes) -> tuple[list[int], bytes]:
 
 
 def _varint(number: int) -> bytes:
-    number = number << 1  # zigzag of a number that is not negative
+    number = number << 1  # zigzag encoding of a number that is not negative
     encoded = bytearray()
     while number > 0x7F:
         encoded.append(number & 0x7F | 0x80)
@@ -69,7 +70,7 @@ def _varint(number: int) -> bytes:
 
 
 def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-    """Return the number and the position behind it."""
+    """Return the number and the position after it."""
     number = shift = 0
     for byte in data[position : position + MAX_VARINT_BYTES]:
         number |= (byte & 0x7F) << shift

@@ -9,11 +9,11 @@ from typing import Final, NamedTuple
 from oncelog_protocol.messages.share_fetch import AcknowledgeType
 
 MANY_ALIKE: Final = 50
-"""So many neighbouring offsets of one type have a batch of their own, which states the type once."""
+"""Minimum number of neighbouring offsets of one type that get their own batch, which states the type once."""
 
 
 class AckBatch(NamedTuple):
-    """Neighbouring offsets; `types` has one type for all of them, or one for each."""
+    """A range of neighbouring offsets; `types` has one type for all offsets, or one type for each."""
 
     first: int
     last: int
@@ -21,7 +21,7 @@ class AckBatch(NamedTuple):
 
 
 def batches_of(said: Mapping[int, AcknowledgeType]) -> list[AckBatch]:
-    """As few batches as possible that state these acknowledgements, ascending."""
+    """Return these acknowledgements in as few batches as possible, in ascending order."""
     batches: list[AckBatch] = []
     run: list[int] = []
     for offset in sorted(said):
@@ -34,7 +34,7 @@ def batches_of(said: Mapping[int, AcknowledgeType]) -> list[AckBatch]:
 
 
 def _divided(offsets: Iterable[int], said: Mapping[int, AcknowledgeType]) -> Iterator[list[int]]:
-    """The offsets in order, with at least MANY_ALIKE of one type apart from the others."""
+    """Yield the offsets in order; a group of at least MANY_ALIKE offsets of one type is separate from the others."""
     mixed: list[int] = []
     for _, same in groupby(offsets, key=said.__getitem__):
         alike = list(same)
@@ -55,7 +55,9 @@ def _batch(offsets: list[int], said: Mapping[int, AcknowledgeType]) -> AckBatch:
 
 
 class Acknowledgements:
-    """`unsaid` are the offsets of delivered records that the application has not acknowledged."""
+    """The pending acknowledgements. `unsaid` contains the offsets of delivered records that the application has not
+    acknowledged.
+    """
 
     __slots__ = ("_renewals", "_said", "unsaid")
 
@@ -65,12 +67,13 @@ class Acknowledgements:
         self._renewals: dict[int, AcknowledgeType] = {}
 
     def acquired(self, offsets: Iterable[int]) -> None:
-        """Note that the application gets these records."""
+        """Record that the application gets these records."""
         self.unsaid.update(offsets)
 
     def say(self, offset: int, kind: AcknowledgeType) -> None:
-        """Acknowledge a record. A renewed record stays unsaid. Raises ValueError for a record that was acknowledged
-        already."""
+        """Acknowledge a record. A renewed record remains unacknowledged. Raises ValueError for a record that is already
+        acknowledged.
+        """
         if offset not in self.unsaid:
             raise ValueError(f"the record at offset {offset} was acknowledged already, or is not this consumer's")
         if kind is AcknowledgeType.RENEW:
@@ -81,16 +84,16 @@ class Acknowledgements:
         self._said[offset] = kind
 
     def say_of_no_records(self, offsets: Iterable[int], kind: AcknowledgeType) -> None:
-        """Acknowledge offsets that the application does not get: gaps, or records that cannot be read."""
+        """Acknowledge offsets that are not delivered to the application: gaps, or records that cannot be read."""
         self._said.update(dict.fromkeys(offsets, kind))
 
     def accept_all(self) -> None:
-        """Accept all unsaid records."""
+        """Accept all delivered records that are not acknowledged."""
         for offset in list(self.unsaid):
             self.say(offset, AcknowledgeType.ACCEPT)
 
     def take(self) -> dict[int, AcknowledgeType]:
-        """Take the acknowledgements to send, without renewals, which need a request of their own."""
+        """Remove and return the acknowledgements to send, without renewals, which need a request of their own."""
         said, self._said = self._said, {}
         return said
 

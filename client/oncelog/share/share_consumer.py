@@ -1,4 +1,4 @@
-"""The public consumer of share groups (KIP-932): records instead of partitions are shared."""
+"""The public consumer of share groups (KIP-932), whose members share records instead of partitions."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_MS: Final = 30_000
 MAX_UNREPORTED: Final = 100
-"""Fetches whose outcomes wait for the next commit."""
+"""Maximum number of fetches whose outcomes are stored for the next commit."""
 RETRY_S: Final = 0.1
-"""The pause before a refused partition is fetched again."""
+"""Seconds before a refused partition is fetched again."""
 ELSEWHERE: Final = frozenset(
     {
         ErrorCode.NOT_LEADER_OR_FOLLOWER,
@@ -40,7 +40,7 @@ ELSEWHERE: Final = frozenset(
         ErrorCode.KAFKA_STORAGE_ERROR,
     }
 )
-"""Errors of a partition that newer metadata may mend."""
+"""Errors of a partition that a metadata refresh may resolve."""
 
 
 class ShareConsumer(Lifecycle):
@@ -53,14 +53,14 @@ class ShareConsumer(Lifecycle):
                     do(record.value)
                     record.accept()
 
-    Each record is at one member at a time, for as long as its acquisition lock lasts (share.record.lock.duration.ms of
-    the group). Delivery is at least once, and in no order: a record that is not accepted comes again, to any member, as
-    often as share.delivery.count.limit says.
+    A record is acquired by one member at a time, for as long as its acquisition lock lasts
+    (share.record.lock.duration.ms of the group). Records are delivered at least once, and in no order: a record that is
+    not accepted is delivered again, to any member, up to share.delivery.count.limit times.
 
-    In the mode "implicit" (the default) the next poll, `commit` and `close` accept all records of the last poll of
-    which nothing was said. In the mode "explicit" the application says of each record what is to become of it: before
-    the next poll, or that raises ValueError. Acknowledgements are sent with the next poll; `commit` sends them at once
-    and tells what came of them. One task at a time may poll.
+    In the mode "implicit" (the default), the next poll, `commit` and `close` accept all records of the last poll that
+    the application has not acknowledged. In the mode "explicit", the application acknowledges each record before the
+    next poll; otherwise that poll raises ValueError. Acknowledgements are sent with the next poll; `commit` sends them
+    immediately and returns their outcomes. Only one task may poll at the same time.
     """
 
     def __init__(self, bootstrap_servers: str | Iterable[str], **options: Unpack[ShareConsumerOptions]) -> None:
@@ -71,14 +71,14 @@ class ShareConsumer(Lifecycle):
         self._acks: dict[IdPartition, Acknowledgements] = {}
         self._names: dict[IdPartition, TopicPartition] = {}
         self._ids: dict[TopicPartition, IdPartition] = {}
-        """The partitions of which records have arrived."""
+        """Partition -> topic id and partition number, for the partitions of which records have arrived."""
         self._homes: dict[IdPartition, int] = {}
-        """The node whose session has the records of a partition."""
+        """Partition -> id of the node whose session has the partition's records."""
         self._nodes: dict[int, ShareNode] = {}
         self._refused_until: dict[IdPartition, float] = {}
         self._ready: list[ShareRecord] = []
         self._unreported: list[Outcomes] = []
-        """Outcomes of acknowledgements that went with fetches, for the next `commit`."""
+        """Outcomes of acknowledgements that were sent with fetches, for the next `commit`."""
         self._error: KafkaError | None = None
         self._news = asyncio.Event()
         self._pool: ConnectionPool | None = None
@@ -102,10 +102,10 @@ class ShareConsumer(Lifecycle):
             raise
 
     async def close(self, timeout_ms: int = CLOSE_TIMEOUT_MS) -> None:
-        """Send what was said, release all other records, leave the group, close the connections.
+        """Send the pending acknowledgements, release all other records, leave the group, and close the connections.
 
-        Requests may take `timeout_ms`; what could not be said is released when the locks run out. The second call does
-        nothing.
+        Requests may take `timeout_ms`; acknowledgements that could not be sent are released when the locks expire. A
+        second call does nothing.
         """
         if self._is_closed:
             return
@@ -115,7 +115,7 @@ class ShareConsumer(Lifecycle):
         try:
             if not self._is_explicit:
                 self._accept_rest()
-            for record in self._ready:  # the application has not seen them
+            for record in self._ready:  # the application has not seen these records
                 self._acks[self._where(record)].say(record.offset, AcknowledgeType.RELEASE)
             await self._end_fetches()
             try:
@@ -136,17 +136,19 @@ class ShareConsumer(Lifecycle):
     async def _end_fetches(self) -> None:
         fetches = [node.fetching for node in self._nodes.values() if node.fetching is not None]
         if fetches:
-            # They wait no longer than fetch_max_wait_ms, and what they bring must be released.
+            # The fetches wait no longer than fetch_max_wait_ms, and their records must be released.
             await asyncio.gather(*fetches, return_exceptions=True)
         for record in self._ready:
             acks = self._acks[self._where(record)]
             if record.offset in acks.unsaid:
                 acks.say(record.offset, AcknowledgeType.RELEASE)
 
-    # what to read
+    # methods for the choice of topics
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Read these topics, in place of those before. Raises ClientClosed, and ValueError for no topic."""
+        """Read these topics instead of the earlier subscription. Raises ClientClosed, and ValueError if no topic is
+        given.
+        """
         self._check_open()
         names = tuple(dict.fromkeys([topics] if isinstance(topics, str) else topics))
         if not names:
@@ -155,16 +157,17 @@ class ShareConsumer(Lifecycle):
         self._metadata.request_refresh()
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions that this member reads now, together with others."""
+        """Return the partitions that this member currently reads together with others."""
         return {name for where in self._membership.assignment if (name := self._name(where)) is not None}
 
     # records
 
     async def poll(self, timeout_ms: int = 0) -> list[ShareRecord]:
-        """Records for this member, at most about max_poll_records of each broker; none after `timeout_ms`.
+        """Return records for this member, at most about max_poll_records from each broker; return an empty list after
+        `timeout_ms`.
 
-        Raises KafkaError if the group refuses the member; CorruptRecords for records that cannot be read, which were
-        rejected; ValueError in the mode "explicit" while nothing was said of a record of the last poll.
+        Raises KafkaError if the group refuses the member, CorruptRecords for unreadable records, which were rejected,
+        and, in the mode "explicit", ValueError while a record of the last poll is not acknowledged.
         """
         self._check_open()
         if self._is_explicit:
@@ -190,12 +193,12 @@ class ShareConsumer(Lifecycle):
                     return []
 
     def acknowledge(self, record: ShareRecord, kind: AcknowledgeType = AcknowledgeType.ACCEPT) -> None:
-        """Say what is to become of a record. Raises ValueError for one that was acknowledged already."""
+        """Acknowledge a record with `kind`. Raises ValueError for a record that is already acknowledged."""
         self._acks[self._where(record)].say(record.offset, kind)
 
     async def commit(self, timeout_ms: int | None = None) -> dict[TopicPartition, KafkaError | None]:
-        """Send what was said of records, and return what came of it since the last commit, by partition: None where it
-        is kept; an error where the records may be delivered again.
+        """Send the pending acknowledgements, and return the outcomes since the last commit by partition. None means
+        that the acknowledgements are stored; an error means that the records may be delivered again.
 
         Raises RequestTimedOut after `timeout_ms` (default_api_timeout_ms).
         """
@@ -237,7 +240,7 @@ class ShareConsumer(Lifecycle):
                     acks.say(offset, AcknowledgeType.ACCEPT)
 
     def _take(self, node_id: int) -> dict[IdPartition, Mapping[int, AcknowledgeType]]:
-        """Take the acknowledgements to send to a node."""
+        """Remove and return the acknowledgements to send to a node."""
         said: dict[IdPartition, Mapping[int, AcknowledgeType]] = {}
         for where, acks in self._acks.items():
             if self._homes[where] == node_id and (kinds := acks.take()):
@@ -245,7 +248,7 @@ class ShareConsumer(Lifecycle):
         return said
 
     def _send_fetches(self, now: float) -> float:
-        """Fetch from every node without a fetch under way. Returns after how many seconds to look again."""
+        """Fetch from every node without a fetch in flight. Returns the seconds until the next check."""
         wanted: dict[int, list[IdPartition]] = {}
         retry_s = 60.0
         for where in sorted(self._membership.assignment):
@@ -279,7 +282,7 @@ class ShareConsumer(Lifecycle):
         return retry_s
 
     def _report(self, outcomes: Outcomes) -> None:
-        """Keep outcomes for the next commit; an application that never commits reads none of them."""
+        """Store outcomes for the next commit; an application that never commits reads none of them."""
         self._unreported.append(outcomes)
         del self._unreported[:-MAX_UNREPORTED]
 

@@ -10,12 +10,15 @@ from oncelog.consumer.records import ConsumerRecord, decode_batch
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch, whole_batches_size
 
 MAX_OFFSETS: Final = 1_000_000
-"""The most offsets that are acquired of one partition at a time, so that a response cannot fill the memory."""
+"""Maximum number of offsets that are acquired from one partition in one response, so that a response cannot fill the
+memory.
+"""
 
 
 class Decoded(NamedTuple):
-    """`records` with how often each was delivered. `gaps` are acquired offsets without a record, `unreadable` those of
-    batches that cannot be read, because of `error`."""
+    """`records` contains each record with the number of its deliveries. `gaps` are acquired offsets without a record;
+    `unreadable` are offsets of batches that cannot be read because of `error`.
+    """
 
     records: Sequence[tuple[ConsumerRecord, int]]
     gaps: Sequence[int] = ()
@@ -31,8 +34,9 @@ def decode(
     check_crcs: bool,
     max_decompressed_bytes: int,
 ) -> Decoded:
-    """The records that were acquired; `acquired` are AcquiredRecords, ascending. Only an error for more than
-    MAX_OFFSETS offsets: their locks run out."""
+    """Return the records that were acquired; `acquired` are AcquiredRecords, ascending. More than MAX_OFFSETS offsets
+    give only an error, and their locks expire.
+    """
     acquired = list(acquired)
     if sum(max(0, batch.last_offset - batch.first_offset + 1) for batch in acquired) > MAX_OFFSETS:
         return Decoded([], error=f"more than {MAX_OFFSETS} offsets were acquired at once")
@@ -65,6 +69,6 @@ def decode(
                 count = counts.pop(record.offset, None)
                 if count is not None:
                     records.append((record, count))
-    except CorruptBatch as problem:  # what follows has no length: none of the rest can be read
+    except CorruptBatch as problem:  # the length of the rest is unknown, so the rest is unreadable
         return Decoded(records, (), [*unreadable, *sorted(counts)], str(problem))
     return Decoded(records, sorted(counts), unreadable, error)

@@ -1,4 +1,4 @@
-"""A member of a share group: joins, sends heartbeats, and learns from the coordinator what it is to read."""
+"""A member of a share group: joins, sends heartbeats, and receives its assignment from the coordinator."""
 
 from __future__ import annotations
 
@@ -19,17 +19,20 @@ logger = logging.getLogger(__name__)
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
 FIRST_INTERVAL_S: Final = 5.0
-"""The heartbeat interval until the broker sets one."""
+"""Seconds between heartbeats until the broker sets the interval."""
 MOVED: Final = frozenset(
     {ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS}
 )
 FENCED: Final = frozenset({ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.GROUP_ID_NOT_FOUND})
-"""The member is none any more, and joins again with its id. GROUP_ID_NOT_FOUND ends a member that has never joined: the
-group is of another protocol."""
+"""Errors after which the member no longer belongs to the group, and joins again with the same id. GROUP_ID_NOT_FOUND
+ends a member that has never joined, because the group uses another protocol.
+"""
 
 
 class ShareMembership:
-    """`assignment` is what the member is to read; `changed` is called when it is another one, or `error` is set."""
+    """`assignment` contains the partitions that the member should read; `changed` is called when `assignment` changes
+    or `error` is set.
+    """
 
     def __init__(
         self, config: ShareConsumerConfig, metadata: Metadata, member_id: str, changed: Callable[[], None]
@@ -53,7 +56,7 @@ class ShareMembership:
         return self._topics
 
     def subscribe(self, topics: tuple[str, ...]) -> None:
-        """Read these topics from the next heartbeat on, which is sent at once."""
+        """Read these topics from the next heartbeat on, which is sent immediately."""
         self._topics = topics
         self._says_all = True
         self.error = None
@@ -62,7 +65,7 @@ class ShareMembership:
             self._task = asyncio.create_task(self._run(), name=f"share group {self._config.group_id}")
 
     async def leave(self, timeout_s: float) -> None:
-        """Leave the group, if that can be told within `timeout_s`."""
+        """Leave the group, if the coordinator can be notified within `timeout_s`."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -114,7 +117,7 @@ class ShareMembership:
                 pass
 
     async def _beat(self) -> None:
-        """Raises KafkaError for what the member cannot mend itself."""
+        """Send a heartbeat. Raises KafkaError for errors that the member cannot resolve itself."""
         topics = self._topics
         response = await self._connection.send(self._request())
         code = ErrorCode.of(response.error_code)

@@ -1,4 +1,4 @@
-"""The share session with one broker: one request is under way at a time."""
+"""The share session with one broker; at most one request is in flight."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from oncelog_protocol.messages.share_fetch import ShareFetchResponse
 logger = logging.getLogger(__name__)
 
 Outcomes = dict[IdPartition, KafkaError | None]
-"""The result of acknowledgements, by partition; None: success."""
+"""The result of acknowledgements by partition; None means success."""
 PartitionData = ShareFetchResponse.ShareFetchableTopicResponse.PartitionData
 Fetched = Callable[[IdPartition, PartitionData, ShareFetchResponse], None]
 
 
 class ShareNode:
-    """`fetching` is the fetch under way, if there is one."""
+    """The share session with one broker; `fetching` is the fetch in flight, None if there is none."""
 
     def __init__(self, node_id: int, pool: ConnectionPool, config: ShareConsumerConfig, member_id: str) -> None:
         self.node_id = node_id
@@ -33,7 +33,7 @@ class ShareNode:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a session, so that acknowledgements can go with a fetch."""
+        """Whether the session is open, so that acknowledgements can be sent with a fetch."""
         return self._session.is_open
 
     async def fetch(
@@ -57,7 +57,7 @@ class ShareNode:
             return {where: outcomes.get(where) for where in said}, None
 
     async def acknowledge(self, said: Said, *, closes: bool = False) -> Outcomes:
-        """Send acknowledgements. An error of the whole response counts for each partition."""
+        """Send acknowledgements. Send acknowledgements; an error of the entire response counts for each partition."""
         async with self._lock:
             if not self._session.is_open:
                 lost = error_for(ErrorCode.SHARE_SESSION_NOT_FOUND, "the session with the broker was lost")
@@ -76,13 +76,14 @@ class ShareNode:
             return outcomes
 
     async def _send(self, request: Any) -> Any:
-        """Raises KafkaError, also for an error of the whole response."""
+        """Send a request. Raises KafkaError, also for an error of the entire response."""
         try:
             response = await self._pool.send(self.node_id, request)
             if response.error_code:
                 raise error_for(response.error_code, response.error_message)
         except BaseException as error:
-            # Also where the request was cancelled, or its answer lost: the broker may be one epoch further.
+            # The session is also lost if the request was cancelled or its response lost, because the broker's session
+            # epoch may then be one higher.
             logger.debug("share session with node %d lost: %s", self.node_id, error)
             self._session.lost()
             raise

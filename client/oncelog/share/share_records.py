@@ -13,12 +13,13 @@ Acknowledge = Callable[["ShareRecord", AcknowledgeType], None]
 
 
 class ShareRecord(NamedTuple):
-    """A record that this consumer has for the time of its acquisition lock. `delivery_count` is how often the group was
-    given the record, this time included.
+    """A record that this consumer has acquired for the duration of its acquisition lock. `delivery_count` is the number
+    of deliveries of the record to the group, including this one.
 
-    `accept` says that the record is done. `release` gives it back, to be delivered again; `reject` says that it cannot
-    be processed and is not to be delivered again. `renew` begins the lock anew: the record needs more time. All of them
-    raise ValueError for a record that was acknowledged already.
+    `accept` acknowledges that the record is processed. `release` returns the record to the group, to be delivered
+    again. `reject` says that the record cannot be processed and must not be delivered again. `renew` restarts the
+    acquisition lock, because the record needs more time. All four methods raise ValueError for a record that is already
+    acknowledged.
     """
 
     record: ConsumerRecord

@@ -1,4 +1,4 @@
-"""The requests of a share session. Pure."""
+"""Builds the requests of a share session. Pure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from oncelog_protocol.messages.share_fetch import (
 )
 
 IdPartition = tuple[bytes, int]
-"""Topic id and number."""
+"""Topic id and partition number."""
 Said = Mapping[IdPartition, Mapping[int, AcknowledgeType]]
-"""The acknowledgements of partitions, by offset."""
+"""Acknowledgements by partition and offset."""
 
 FIRST_EPOCH: Final = 1
 MAX_EPOCH: Final = 2**31 - 1
@@ -30,7 +30,9 @@ AckTopic = ShareAcknowledgeRequest.AcknowledgeTopic
 
 
 class ShareSession:
-    """The session of a member with one broker: its epoch, and the partitions that the broker knows to be in it."""
+    """The session of a member with one broker: its epoch, and the partitions that the broker knows as part of the
+    session.
+    """
 
     __slots__ = ("_config", "_epoch", "_known", "_member_id")
 
@@ -45,16 +47,18 @@ class ShareSession:
         return self._epoch != OPEN_SESSION
 
     def lost(self) -> None:
-        """Open a new session with the next request: the broker may have lost this one."""
+        """Open a new session with the next request, because the broker may have lost this session."""
         self._epoch = OPEN_SESSION
         self._known.clear()
 
     def answered(self) -> None:
-        """Count a request that the broker has served."""
+        """Raise the session epoch after a request that the broker has served."""
         self._epoch = FIRST_EPOCH if self._epoch == MAX_EPOCH else self._epoch + 1
 
     def fetch(self, wanted: Iterable[IdPartition], said: Said) -> ShareFetchRequest:
-        """Acquire records of `wanted` and send acknowledgements; there are none while the session is not open."""
+        """Build a request that acquires records of `wanted` and sends acknowledgements; there are none before the
+        session is open.
+        """
         config = self._config
         assert self.is_open or not said
         partitions = set(wanted)
@@ -95,7 +99,9 @@ class ShareSession:
         )
 
     def acknowledge(self, said: Said, *, closes: bool = False) -> ShareAcknowledgeRequest:
-        """Send acknowledgements, and with `closes` close the session, which releases all other records."""
+        """Build a request that sends acknowledgements and, with `closes`, closes the session, which releases all other
+        records.
+        """
         renews = any(kind is AcknowledgeType.RENEW for kinds in said.values() for kind in kinds.values())
         return ShareAcknowledgeRequest(
             group_id=self._config.group_id,

@@ -1,4 +1,4 @@
-"""OpenTelemetry, on request: `Producer(..., tracing=True)`, `Consumer(..., tracing=True)`.
+"""Optional OpenTelemetry: `Producer(..., tracing=True)`, `Consumer(..., tracing=True)`.
 
   headers.py          (pure) trace context in record headers
   wanted.py           resolves the option `tracing`
@@ -7,7 +7,8 @@
   client_spans.py     spans of a producer or consumer
   transaction_span.py the span of a transaction
 
-Only the last three need the package `opentelemetry-api` (the extra `otel`), and are imported only with the option.
+Only tracing.py, client_spans.py and transaction_span.py need the package `opentelemetry-api` (the extra `otel`), and
+they are imported only with the option.
 """
 
 from __future__ import annotations

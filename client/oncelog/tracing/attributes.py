@@ -1,6 +1,6 @@
-"""Attribute names of OpenTelemetry's conventions for messaging and Kafka, and our own for other attributes.
+"""Attribute names of OpenTelemetry's conventions for messaging and Kafka, and oncelog's own names for other attributes.
 
-Record keys are not recorded: they are bytes, and may contain personal data.
+Record keys are not added to spans, because they are bytes and may contain personal data.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ OPERATION: Final = "messaging.operation.name"
 OPERATION_TYPE: Final = "messaging.operation.type"
 TOPIC: Final = "messaging.destination.name"
 PARTITION: Final = "messaging.destination.partition.id"
-"""Its value is a string."""
+"""The attribute's value is a string."""
 OFFSET: Final = "messaging.kafka.offset"
 TOMBSTONE: Final = "messaging.kafka.message.tombstone"
 BATCH_SIZE: Final = "messaging.batch.message_count"
@@ -25,10 +25,10 @@ TRANSACTIONAL_ID: Final = "oncelog.transactional_id"
 PRODUCER_ID: Final = "oncelog.producer_id"
 PRODUCER_EPOCH: Final = "oncelog.producer_epoch"
 RESULT: Final = "oncelog.transaction.result"
-"""commit; abort; prepared (another process ends it); unknown."""
+"""The attribute's value is commit, abort, prepared (another process ends the transaction), or unknown."""
 
 
 def error_type(error: BaseException) -> str:
-    """The name of its class, by which errors can be counted."""
+    """Return the name of the error's class, by which errors can be counted."""
     kind = type(error)
     return kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"

@@ -1,8 +1,8 @@
 """Spans of a producer or consumer, and the trace context in the headers of sent records.
 
-Each `send` has a span, as OpenTelemetry's conventions require where records are sent one by one; batches are internal
-to the producer, and a record needs its own context. `send_columns` sends many at once, with one span, whose context is
-in each record.
+Each `send` has its own span, as OpenTelemetry's conventions require if records are sent one by one: batches are
+internal to the producer, and a record needs its own context. `send_columns` sends many records with one span, whose
+context is added to each record.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from oncelog_protocol.records.batch import Buffer
 from oncelog_protocol.records.builder import HeaderSequence
 
 Send = Callable[..., Awaitable[asyncio.Future[Any]]]
-"""`Producer.send` or `send_columns`, called again with the headers that the record gets."""
+"""The method `Producer.send` or `send_columns`, which is called with the headers that include the trace context."""
 
 
 class Sent(Protocol):
-    """The used part of RecordMetadata."""
+    """The attributes of RecordMetadata that spans use."""
 
     @property
     def partition(self) -> int: ...
@@ -35,7 +35,7 @@ class Sent(Protocol):
 
 
 class ClientSpans:
-    """`group_id` is a consumer's."""
+    """The spans of one client; `group_id` is the group of a consumer."""
 
     def __init__(self, tracing: Tracing, client_id: str, group_id: str | None) -> None:
         self.tracing = tracing
@@ -51,8 +51,8 @@ class ClientSpans:
         headers: HeaderSequence,
         **place: int | None,
     ) -> asyncio.Future[Any]:
-        """`send` a record within a span that ends when it is acknowledged or has failed. A context that the application
-        has set in the headers is kept, and the span links to it."""
+        """Call `send` for a record within a span, which ends when the record is acknowledged or has failed. A
+        context that the application has set in the headers is kept, and the span links to it."""
         links: list[Link] = []
         if headers:
             headers = checked(headers)
@@ -74,7 +74,7 @@ class ClientSpans:
         headers: Sequence[HeaderSequence] | None,
         **columns: Any,
     ) -> asyncio.Future[Any]:
-        """`send_columns` within one span for all records."""
+        """Call `send_columns` within one span for all records."""
         told = operation("send", "send", topic, self.client_id)
         told |= {attributes.BATCH_SIZE: len(values), attributes.PARTITION: str(partition)}
         span = self.tracing.tracer.start_span(name_of(told), None, SpanKind.PRODUCER, told)
@@ -86,7 +86,7 @@ class ClientSpans:
         return await _sent(span, send(topic, partition, values, headers=traced, **columns))
 
     def transaction(self, transactional_id: str, producer_id: int, epoch: int) -> TransactionSpan:
-        """A transaction begins."""
+        """Create the span of a transaction that begins."""
         told: dict[str, str | int] = {
             attributes.SYSTEM: attributes.KAFKA,
             attributes.CLIENT_ID: self.client_id,
@@ -97,11 +97,13 @@ class ClientSpans:
         return TransactionSpan(self.tracing.tracer.start_span("transaction", attributes=told))
 
     def is_about(self, records: Sequence[Traced]) -> None:
-        """Link the current span to the origins of `records`."""
+        """Link the current span to the spans in which `records` were sent."""
         self._link(trace.get_current_span(), records)
 
     def polled(self, started_ns: int, records: Sequence[Traced]) -> None:
-        """A poll that began at `started_ns` (Unix time) has brought `records`: a span with links to theirs."""
+        """Add a span for a poll that began at `started_ns` (Unix time) and returned `records`, with links to the spans
+        in which these were sent.
+        """
         told = operation("poll", "receive", topic_of(records), self.client_id, self.group_id)
         told[attributes.BATCH_SIZE] = len(records)
         span = self.tracing.tracer.start_span(name_of(told), None, SpanKind.CLIENT, told, start_time=started_ns)

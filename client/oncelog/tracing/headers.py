@@ -9,20 +9,21 @@ from oncelog_protocol.records.batch import Buffer
 from oncelog_protocol.records.builder import HeaderSequence
 
 MAX_CONTEXT_BYTES: Final = 8_192
-"""Limit of a context header, as for W3C Baggage. Longer ones are ignored."""
+"""Maximum bytes of a context header, as for W3C Baggage. Longer context headers are ignored."""
 
 
 class TracedHeaders(list[tuple[str, Buffer | None]]):
-    """Headers of a record that has its span already."""
+    """Headers of a record that already has a span."""
 
 
 class TracedColumn(list[HeaderSequence]):
-    """Headers of records that have their span already."""
+    """Headers of records that already have a span."""
 
 
 def context_headers(headers: HeaderSequence, fields: Collection[str]) -> dict[str, str]:
-    """The context fields in `headers`: for each name the last header, as Kafka's clients read it. Headers that are no
-    text, or too long, are ignored."""
+    """Return the context fields in `headers`; if a name occurs several times, the last header counts, as in Kafka's
+    clients. Headers that are not text, or too long, are ignored.
+    """
     found: dict[str, str] = {}
     for name, value in headers:
         if name in fields and value is not None and len(value) <= MAX_CONTEXT_BYTES:
@@ -34,7 +35,7 @@ def context_headers(headers: HeaderSequence, fields: Collection[str]) -> dict[st
 
 
 def checked(headers: HeaderSequence) -> HeaderSequence:
-    """`headers` in a form that can be iterated repeatedly. Raises TypeError for invalid headers."""
+    """Return `headers` in a form that can be iterated repeatedly. Raises TypeError for invalid headers."""
     try:
         seen = list(headers)
         if all(isinstance(name, str) for name, _ in seen):
@@ -45,7 +46,8 @@ def checked(headers: HeaderSequence) -> HeaderSequence:
 
 
 def with_context(headers: HeaderSequence, context: Mapping[str, str]) -> TracedHeaders:
-    """`headers`, followed by the fields of `context` that the application has not set itself. Raises TypeError."""
+    """Return `headers`, followed by the fields of `context` that the application has not set itself. Raises
+    TypeError."""
     if not headers:
         return TracedHeaders([(name, value.encode()) for name, value in context.items()])
     given = checked(headers)
@@ -56,8 +58,9 @@ def with_context(headers: HeaderSequence, context: Mapping[str, str]) -> TracedH
 def column_with_context(
     headers: Sequence[HeaderSequence] | None, count: int, context: Mapping[str, str]
 ) -> TracedColumn:
-    """`with_context` for each of `count` records; a column of another length is returned unchanged, to be refused
-    later."""
+    """Return the result of `with_context` for each of `count` records; a column of another length is returned
+    unchanged, and refused later.
+    """
     if headers is None:
         return TracedColumn([with_context((), context)] * count)
     if len(headers) != count:

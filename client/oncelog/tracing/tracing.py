@@ -19,16 +19,18 @@ from oncelog.tracing.headers import context_headers
 from oncelog_protocol.records.builder import HeaderSequence
 
 MAX_LINKS: Final = 128
-"""The default limit of a span's links: more would be dropped."""
+"""The default limit of a span's links; OpenTelemetry would drop further links."""
 
 MAX_LOOKED_AT: Final = 1024
-"""Records searched for links: a poll may return very many, and the search blocks the event loop."""
+"""Maximum number of records searched for links, because a poll may return very many records and the search blocks the
+event loop.
+"""
 
 Attributes = dict[str, str | int | bool]
 
 
 class Traced(Protocol):
-    """The used part of ConsumerRecord."""
+    """The attributes of ConsumerRecord that spans use."""
 
     @property
     def topic(self) -> str: ...
@@ -55,10 +57,11 @@ _GETTER: Final = _HeaderGetter()
 
 
 class Tracing:
-    """The value of the option `tracing`; one may serve many producers and consumers.
+    """The value of the option `tracing`; one Tracing may serve many producers and consumers.
 
-    `tracer_provider` and `propagator` are OpenTelemetry's; by default the global ones. Without a configured tracer no
-    spans are reported, and a record's context is passed on to records sent during its processing.
+    `tracer_provider` and `propagator` are objects of OpenTelemetry; by default the global objects are used. Without a
+    configured tracer, no spans are reported, but a record's context is still passed on to records that are sent during
+    its processing.
     """
 
     def __init__(
@@ -69,24 +72,26 @@ class Tracing:
 
     @property
     def propagator(self) -> TextMapPropagator:
-        """The global propagator is read each time: it may be set after this object is created."""
+        """The global propagator is read at each use, because it may be set after this object is created."""
         return propagate.get_global_textmap() if self._propagator is None else self._propagator
 
     def context_of(self, record: Traced, onto: Context | None = None) -> Context:
-        """The context of `record`: the span in which it was sent, and baggage. The current context is not included,
-        unless it is passed as `onto`: the record's values then replace its values."""
+        """Return the context of `record`: the span in which it was sent, and baggage. The current context is included
+        only if it is passed as `onto`; values of the record then replace values of `onto`.
+        """
         return self.context_in(record.headers, onto)
 
     def context_in(self, headers: HeaderSequence, onto: Context | None = None) -> Context:
-        """`context_of` for headers."""
+        """Return the context in `headers`, as `context_of` does for a record."""
         context = Context() if onto is None else onto
         propagator = self.propagator
         carried = context_headers(headers, propagator.fields)
         return propagator.extract(carried, context, _GETTER) if carried else context
 
     def links_to(self, records: Iterable[Traced]) -> list[Link]:
-        """Links to the spans in which `records` were sent, each once; at most MAX_LINKS of them, from the first
-        MAX_LOOKED_AT records."""
+        """Return links to the spans in which `records` were sent, without duplicates: at most MAX_LINKS links, from the
+        first MAX_LOOKED_AT records.
+        """
         found: dict[tuple[int, int], Link] = {}
         for record in islice(records, MAX_LOOKED_AT):
             span = span_of(self.context_of(record))
@@ -100,11 +105,11 @@ class Tracing:
     def processing(
         self, records: Traced | Sequence[Traced], client_id: str | None = None, group_id: str | None = None
     ) -> Iterator[Span]:
-        """Wraps the processing of a record, or of several: records sent in it continue their trace.
+        """Wrap the processing of one or several records; records that are sent in the block continue their trace.
 
-        The span of one record is a child of the span in which it was sent, with a link to the current one. The span of
-        several records is a child of the current span, with links to the spans in which they were sent. An exception is
-        recorded, and propagates.
+        The span of one record is a child of the span in which the record was sent, with a link to the current span. The
+        span of several records is a child of the current span, with links to the spans in which they were sent. An
+        exception is recorded, and propagates.
         """
         context = contexts.get_current()
         record, many = _one_or_many(records)
@@ -120,7 +125,7 @@ class Tracing:
             told = operation("process", "process", topic_of(many), client_id, group_id)
             told[attributes.BATCH_SIZE] = len(many)
             links = self.links_to(many)
-        token = contexts.attach(context)  # with the rest of the record's context: its baggage
+        token = contexts.attach(context)  # includes the rest of the record's context, its baggage
         try:
             with self.tracer.start_as_current_span(name_of(told), None, SpanKind.CONSUMER, told, links) as span:
                 yield span
@@ -135,7 +140,7 @@ def span_of(context: Context) -> SpanContext:
 def operation(
     name: str, kind: str, topic: str | None, client_id: str | None, group_id: str | None = None
 ) -> Attributes:
-    """The common attributes; `kind` is one of OpenTelemetry's operation types."""
+    """Return the common attributes; `kind` is one of OpenTelemetry's operation types."""
     told: Attributes = {
         attributes.SYSTEM: attributes.KAFKA,
         attributes.OPERATION: name,
@@ -146,19 +151,19 @@ def operation(
 
 
 def name_of(told: Attributes) -> str:
-    """The span name of an operation."""
+    """Return the span name of an operation."""
     name = str(told[attributes.OPERATION])
     return f"{name} {told[attributes.TOPIC]}" if attributes.TOPIC in told else name
 
 
 def topic_of(records: Sequence[Traced]) -> str | None:
-    """The topic of the records; None if there are several, or no records."""
+    """Return the topic of the records; None if there are several topics or no records."""
     topics = {record.topic for record in records}
     return topics.pop() if len(topics) == 1 else None
 
 
 def _one_or_many(records: Traced | Sequence[Traced]) -> tuple[Traced | None, Sequence[Traced]]:
-    """Distinguishes a record, which is a tuple too, from a sequence of records."""
+    """Distinguish a single record, which is a tuple too, from a sequence of records."""
     if hasattr(records, "headers"):
         return cast(Traced, records), ()
     return None, records

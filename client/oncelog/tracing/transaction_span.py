@@ -16,8 +16,10 @@ COMMIT, ABORT, PREPARED, UNKNOWN = "commit", "abort", "prepared", "unknown"
 
 
 class TransactionSpan:
-    """A commit leaves the status unset, as for success; an abort is an error, with its cause. `cause` is the known
-    reason of a coming abort. Only the first end counts."""
+    """The span of one transaction: a commit leaves the span's status unset, which means success; an abort sets an error
+    with its cause. `cause` is the known reason of an upcoming abort. Only the first call that ends the span has an
+    effect.
+    """
 
     def __init__(self, span: Span) -> None:
         self._span = span
@@ -26,7 +28,7 @@ class TransactionSpan:
         self.cause: BaseException | None = None
 
     def enter(self) -> None:
-        """All work of this task until `leave` is part of the transaction's span."""
+        """Make the span current: all work of this task until `leave` is part of the transaction's span."""
         self._token = context.attach(trace.set_span_in_context(self._span))
 
     def leave(self, cause: BaseException | None) -> None:
@@ -37,7 +39,7 @@ class TransactionSpan:
             self.cause = cause
 
     def committed(self, task: asyncio.Task[None]) -> None:
-        """The commit is done. A transaction that must be aborted now has not ended."""
+        """End the span when the commit is done. If the transaction must be aborted instead, the span continues."""
         error = None if task.cancelled() else task.exception()
         if task.cancelled():
             self.lost("the producer was closed before the commit was done")
@@ -49,7 +51,7 @@ class TransactionSpan:
             self.failed(error)
 
     def aborted(self, task: asyncio.Task[None]) -> None:
-        """End the span when the task of the abort has ended: as aborted, failed or lost."""
+        """End the span when the task of the abort has ended; the result is aborted, failed or lost."""
         error = None if task.cancelled() else task.exception()
         if task.cancelled():
             self.lost("the producer was closed before the abort was done")
@@ -60,12 +62,12 @@ class TransactionSpan:
             self.end(ABORT, f"aborted{cause}")
 
     def failed(self, error: BaseException) -> None:
-        """This producer will not learn the outcome."""
+        """End the span, because this producer will not learn the outcome."""
         self.cause = error
         self.lost(str(error))
 
     def will_fail(self, error: BaseException) -> None:
-        """The transaction can only be aborted, or not even that."""
+        """Store the cause: the transaction can only be aborted, or cannot even be aborted."""
         if isinstance(error, FatalError):
             self.failed(error)
         else:

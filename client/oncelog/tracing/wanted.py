@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def load() -> ModuleType:
-    """The module that needs OpenTelemetry. Raises ConfigError if that is not installed."""
+    """Return the module that needs OpenTelemetry. Raises ConfigError if OpenTelemetry is not installed."""
     try:
         from oncelog.tracing import client_spans
     except ModuleNotFoundError as error:
@@ -23,7 +23,9 @@ def load() -> ModuleType:
 
 
 def wanted_spans(option: object, client_id: str, group_id: str | None = None) -> ClientSpans | None:
-    """None for None and False; True is the global setup; else a Tracing. Raises ConfigError."""
+    """Return the spans for the option: None for None and False, the global setup for True, otherwise the given Tracing.
+    Raises ConfigError.
+    """
     if option is None or option is False:
         return None
     module = load()

@@ -1,11 +1,11 @@
 """Encodes Arrow columns as record batches, without a Python object for each row.
 
-buffers.py         the buffers of a binary column
-varints.py         encodes a column of numbers as varints
-murmur2.py         the hash of each key, and its partition
-headers.py         encodes a column of headers
-record_columns.py  an Arrow batch as columns of records
-row_digest.py      the digest of the rows of columns
-packed_rows.py     rows of one partition that encode themselves
-splitting.py       which rows go to which topic and partition
+- `buffers.py` reads the buffers of a binary column.
+- `varints.py` encodes a column of numbers as varints.
+- `murmur2.py` computes the hash of each key, and its partition.
+- `headers.py` encodes a column of headers.
+- `record_columns.py` converts an Arrow batch to columns of records.
+- `row_digest.py` computes the digest of rows in columns.
+- `packed_rows.py` has the rows of one partition, which encode themselves.
+- `splitting.py` splits rows by topic and partition.
 """

@@ -9,8 +9,9 @@ import pyarrow as pa
 
 
 def starts_of(column: pa.Array) -> Any:
-    """Return the offset at which each value begins in the column's content, and last the end of the last value: an
-    int64 array. A null has no content, or content that means nothing."""
+    """Return an int64 array: the offset at which each value begins in the column's content, followed by the offset at
+    which the last value ends. For a null, the content between its two offsets is empty or undefined.
+    """
     size = np.int64 if pa.types.is_large_binary(column.type) else np.int32
     offsets = column.buffers()[1]
     if offsets is None or not len(column):
@@ -20,7 +21,7 @@ def starts_of(column: pa.Array) -> Any:
 
 
 def content_of(column: pa.Array) -> bytes | memoryview:
-    """Return the bytes of all values, one after another, from the start of the first one."""
+    """Return the bytes of all values of the column, one after another, beginning with the first value."""
     starts, content = starts_of(column), column.buffers()[2]
     return b"" if content is None else memoryview(content)[int(starts[0]) : int(starts[-1])]
 

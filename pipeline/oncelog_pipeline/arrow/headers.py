@@ -1,8 +1,8 @@
 """Encodes a column of record headers for all rows at once, as `records.builder.encode_headers` does for one record.
 
-The column is Spark's array<struct<key: string, value: binary>>. All headers of all rows are encoded one after another;
-since the headers of one row are adjacent, the row's headers are a slice of that, and only their number is put before
-it.
+The column is Spark's array<struct<key: string, value: binary>>. All headers of all rows are encoded one after another.
+The headers of one row are adjacent in this encoding, so a row is encoded as the number of its headers and a slice of
+the encoding.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 
 def check_headers(column: pa.Array) -> None:
-    """Raises ValueError for a header without a name."""
+    """Raise ValueError if any row of the column has a header without a name."""
     names, _ = column.flatten().flatten()
     if names.null_count:
         raise ValueError('column "headers": a header without a key (null)')
 
 
 def encoded_headers(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """The end of each row's record, a value of `kind`: pa.binary() or pa.large_binary()."""
+    """Return the last part of each row's record (the number of headers, then the headers) as an array of the Arrow type
+    `kind`: pa.binary() or pa.large_binary().
+    """
     names, values = (each.cast(kind) for each in column.flatten().flatten())
     counts = header_counts(column)
     each_header = pc.binary_join_element_wise(
@@ -54,5 +56,5 @@ def header_counts(column: pa.Array) -> Any:
 
 
 def headers_of_row(found: list[dict[str, Any]] | None) -> Headers:
-    """The headers of one row, in the form that `to_pylist` and `as_py` return."""
+    """Convert the headers of one row from the form that Arrow's `to_pylist` and `as_py` return."""
     return [(header["key"], header["value"]) for header in found] if found else NO_HEADERS

@@ -1,7 +1,7 @@
-"""The partition of each key of a column, as Java's producer and `oncelog.producer.partitioner` choose it.
+"""Chooses a partition for each key of an Arrow column, as Java's producer and `oncelog.producer.partitioner` do.
 
 All keys are hashed side by side: each step takes the next four bytes of every key that has four bytes left. Keys longer
-than LONGEST are hashed one by one, since one of them would take as many steps as it has words.
+than LONGEST are hashed one by one, since a single long key would need one vectorised step for each of its words.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ LONGEST: Final = 128
 """The longest key, in bytes, that is hashed in the vectorised step; longer keys are hashed one by one."""
 WORD: Final = 4
 TAIL_MASKS: Final = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
-"""The mask for the last word of a key, by the number of its bytes that belong to the key."""
+"""The mask for the last word of a key, indexed by how many bytes of that word belong to the key."""
 
 
 def partitions_of_keys(keys: pa.Array, count: int) -> Any:
     """Return the partition (of `count`) of each key, an int64 array. Keys are binary or large_binary; the result for a
-    null key means nothing."""
+    null key is undefined.
+    """
     return ((hashes(keys) & np.uint32(SIGN_MASK)) % np.uint32(count)).astype(np.int64)
 
 
 def hashes(keys: pa.Array) -> Any:
-    """Return the murmur2 hash of each key, a uint32 array. The result for a null key means nothing."""
+    """Return the murmur2 hash of each key, a uint32 array. The result for a null key is undefined."""
     starts = starts_of(keys)
     sizes = np.diff(starts)
     starts = starts[:-1] - starts[0]
@@ -42,7 +43,7 @@ def hashes(keys: pa.Array) -> Any:
 
 
 def _hashed(content: bytes | memoryview, starts: Any, sizes: Any) -> Any:
-    # A word may begin at any byte, and the last one may end behind the content.
+    # A four-byte word may begin at any byte, and the last word of a key may end behind the content.
     padded: Any = np.zeros(len(content) + WORD, np.uint8)
     padded[: len(content)] = np.frombuffer(content, np.uint8)
     words = np.ndarray((len(content) + 1,), "<u4", padded, strides=(1,))

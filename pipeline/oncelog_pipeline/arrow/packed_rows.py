@@ -1,8 +1,9 @@
-"""Rows that encode themselves: `oncelog.producer.packable_rows.PackableRows` of Arrow columns.
+"""Rows in Arrow columns that encode themselves as records: implements `oncelog.producer.packable_rows.PackableRows`.
 
-A record is five parts: its head (length, attributes, timestamp, offset, the size of the key), the key, the size of the
-value, the value, its headers. Arrow joins the five columns; its content then is the records, one after another. Only
-the heads depend on the batch that the records go to; all else is made once.
+A record consists of five parts: the head (length, attributes, timestamp, offset, size of the key), the key, the size of
+the value, the value, and the headers. Arrow joins the five columns of parts; the content of the joined column is the
+encoded records, one after another. Only the heads depend on the batch that gets the records, so the other four columns
+are computed once.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from oncelog_protocol.records.packing import ATTRIBUTES, NO_HEADERS, NULL, Packe
 from oncelog_protocol.records.varint import encode_varlong
 
 PIECE: Final = 1024
-"""The number of rows that are Python objects at a time."""
+"""The number of rows that `pieces` converts to Python objects in each step."""
 NOTHING: Final = Packed(b"", (), 0)
 
 
 class EncodedColumns:
-    """Columns of records, with the parts of their encoding that do not depend on a batch."""
+    """Columns of records, with those parts of the encoding that do not depend on the record batch."""
 
     def __init__(self, columns: RecordColumns) -> None:
         self.columns = columns
@@ -54,14 +55,16 @@ class EncodedColumns:
             self.tails = encoded_headers(columns.headers, self.kind)
             sizes += sizes_of(self.tails)
         self.sizes = sizes
-        """Size of each record without its length, timestamp and offset."""
+        """An array with the encoded size of each record in bytes, without its length, timestamp and offset."""
         self.ends: Any = np.zeros(count + 1, np.int64)
-        """The sum of the sizes before each record, and, as the last one, of all."""
+        """For each record the sum of the sizes of all records before it; the last item is the sum of all sizes."""
         np.cumsum(sizes, out=self.ends[1:])
 
 
 class PackedRows:
-    """The rows from `first` up to `end`, which go to one partition. Raises ValueError for no rows."""
+    """The rows from `first` up to `end` (excluded), all of which go to one partition. The constructor raises ValueError
+    if the range is empty.
+    """
 
     def __init__(self, encoded: EncodedColumns, first: int, end: int) -> None:
         if first >= end:
@@ -76,7 +79,7 @@ class PackedRows:
     def pack(self, first: int, now_ms: int, first_offset: int, base_timestamp_ms: int, room: int) -> Packed:
         """Implements `PackableRows.pack`."""
         encoded, first = self._encoded, self._first + first
-        # More rows do not fit, whatever the size of their heads.
+        # Rows from `end` on cannot fit, even if their heads were empty.
         end = int(np.searchsorted(encoded.ends, encoded.ends[first] + room, side="right")) - 1
         end = min(end, self._end)
         if end <= first:

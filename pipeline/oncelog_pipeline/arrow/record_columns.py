@@ -1,4 +1,4 @@
-"""An Arrow batch of a table as the fields of records."""
+"""Converts an Arrow batch of a table to the fields of records, one column for each field."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from oncelog_pipeline.arrow.headers import check_headers
 
 @dataclass(frozen=True, slots=True)
 class RecordColumns:
-    """The fields of records, a column for each; None for a column that the table does not have."""
+    """The fields of records, one column for each field; None if the table does not have that column."""
 
     values: pa.Array
-    """Binary, or large binary; of the same type as `keys`."""
+    """The values as binary or large binary; `keys` has the same type."""
     keys: pa.Array | None
     headers: pa.Array | None
-    """Lists of structs of name and value. No name is null."""
+    """For each row a list of structs with the name and value of a header. No header name is null."""
     topics: pa.Array | None
     partitions: pa.Array | None
     timestamps_ms: Any = None
-    """An array of int64."""
+    """The timestamp of each record in milliseconds, as an int64 array; None if the table has no timestamps."""
 
     def __len__(self) -> int:
         return len(self.values)
 
     def take(self, rows: Any) -> RecordColumns:
-        """These rows (an array of int64), in this order, without their topics."""
+        """Return the columns with only these rows (an int64 array of row numbers), in this order and without topics."""
         chosen = pa.array(rows)
         return RecordColumns(
             self.values.take(chosen),
@@ -45,7 +45,9 @@ class RecordColumns:
 
 
 def record_columns(batch: pa.RecordBatch) -> RecordColumns:
-    """Raises ValueError for a header without a name, and for a timestamp that no record can have."""
+    """Convert a batch of a table. Raises ValueError for a header without a name, and for a timestamp outside the range
+    that a record can have.
+    """
     columns = dict(zip(batch.schema.names, batch.columns, strict=True))
     values, keys = _binary(columns["value"]), _binary(columns["key"]) if "key" in columns else None
     if keys is not None and keys.type != values.type:
@@ -63,15 +65,15 @@ def record_columns(batch: pa.RecordBatch) -> RecordColumns:
 
 
 def _binary(column: pa.Array) -> pa.Array:
-    """UTF-8 of a string: the same bytes, called otherwise."""
+    """Cast a string column to binary, which keeps its UTF-8 bytes; return other columns unchanged."""
     if pa.types.is_string(column.type):
         return column.cast(pa.binary())
     return column.cast(pa.large_binary()) if pa.types.is_large_string(column.type) else column
 
 
 def _milliseconds(column: pa.Array) -> Any:
-    """Timestamps in milliseconds; the time now for rows without one."""
-    # Rounded down, as Spark does: a microsecond before 1970 is in the millisecond before it.
+    """Convert a column of timestamps to milliseconds; rows without a timestamp get the present time."""
+    # Round down, as Spark does: one microsecond before 1970 becomes millisecond -1.
     found = column.cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False) // 1000
     if column.null_count:
         found = np.where(is_valid(column), found, now_ms())

@@ -1,8 +1,9 @@
-"""The digest of rows in Arrow columns: equal to what `oncelog_pipeline.sink.digest.digest_of` returns for Python
-objects.
+"""Computes the digest of rows in Arrow columns; the digest equals the one that `oncelog_pipeline.sink.digest.digest_of`
+computes from Python objects.
 
-The CRC over several fields equals the CRC over their concatenation. So small fields are joined, and each row takes one
-call; large fields, which cost more to copy than to call for, are read in place.
+The CRC over several fields equals the CRC over their concatenation. Small fields are therefore joined first, and each
+row needs one call of the CRC function. Large fields are read in place, because copying them would cost more than a
+separate call.
 """
 
 from __future__ import annotations
@@ -20,16 +21,18 @@ from oncelog_pipeline.arrow.buffers import content_of, sizes_of, starts_of
 from oncelog_pipeline.sink.digest import MIX_MULTIPLIERS, MIX_SHIFT, MODULUS, NULL, Digest, started
 
 PIECE: Final = 1024
-"""Rows per step. The memory of the Python objects of one step is reused by the next."""
+"""The number of rows that are converted to Python objects in each step. The next step reuses the memory of these
+objects.
+"""
 LARGE: Final = 512
-"""Average bytes of a field above which copying it costs more than a call."""
+"""The average size of a field in bytes above which copying the field costs more than one more call."""
 
 
 def digest_of_columns(topic: str, keys: pa.Array | None, values: pa.Array, headers: pa.Array | None) -> Digest:
     """Return the digest of rows of one topic.
 
-    The columns are binary or large binary, all of one type. `headers` are encoded as in the record, empty for a row
-    without headers; None if no row has headers.
+    The columns are binary or large binary, all of one type. `headers` are encoded as in the record, and empty for a row
+    without headers; None means that no row has headers.
     """
     total = 0
     for first in range(0, len(values), PIECE):
@@ -51,7 +54,7 @@ def digest_of_columns(topic: str, keys: pa.Array | None, values: pa.Array, heade
 
 
 def _contents(column: pa.Array) -> Iterable[bytes | memoryview]:
-    """Yield the bytes of each row. No value may be null."""
+    """Yield the bytes of each value of the column. No value may be null."""
     if not _is_large(column):
         found: list[bytes] = column.to_numpy(zero_copy_only=False).tolist()
         return found
@@ -66,7 +69,7 @@ def _is_large(column: pa.Array) -> bool:
 
 
 def _mixed_sum(crcs: Any) -> int:
-    """The sum of `digest.mixed` of each, modulo 2**64."""
+    """Return the sum of `digest.mixed(crc)` over all CRCs, modulo 2**64."""
     for multiplier in MIX_MULTIPLIERS:
         crcs = (crcs ^ (crcs >> np.uint64(MIX_SHIFT))) * np.uint64(multiplier)
     return int((crcs ^ (crcs >> np.uint64(MIX_SHIFT))).sum(dtype=np.uint64))

@@ -1,4 +1,6 @@
-"""Columns of zig-zag variable-length integers, as `oncelog_protocol.records.varint` encodes one of them."""
+"""Encodes columns of zig-zag variable-length integers, as `oncelog_protocol.records.varint` encodes a single
+integer.
+"""
 
 from __future__ import annotations
 
@@ -10,27 +12,31 @@ import numpy as np
 import pyarrow as pa
 
 BITS: Final = 7
-"""Bits of the number in each byte."""
+"""How many bits of the number each encoded byte has."""
 MORE: Final = 0x80
-"""The bit that says that another byte follows."""
-COUNTED: Final = 1 << 14
-"""Offsets in a batch are encoded once, up to this one: 256 KB hold fewer records of 16 bytes."""
+"""The bit of an encoded byte which says that another byte follows."""
+COUNTED: Final = 1 << 15
+"""The codes of offset deltas below this number are cached; a batch of 512 KB holds fewer records, if they have at least
+16 bytes.
+"""
 
 
 class Codes(NamedTuple):
-    """One code for each row. Row i of `content` (a matrix of uint8) begins with its bytes."""
+    """The varint codes of a column: one code for each row. Row i of `content` (a matrix of uint8) begins with the bytes
+    of code i.
+    """
 
     content: Any
     widths: Any
-    """Bytes of each row's code: an array, or an int if all are equal."""
+    """The size of each row's code in bytes: an array, or an int if all codes have the same size."""
 
     def only(self, first: int, end: int) -> Codes:
-        """The rows from `first` up to `end`."""
+        """Return the codes of the rows from `first` up to `end` (excluded)."""
         return Codes(self.content[first:end], self.widths if isinstance(self.widths, int) else self.widths[first:end])
 
 
 def varints(numbers: Any) -> Codes:
-    """The code of each number (an array of int64)."""
+    """Return the varint code of each number (an int64 array)."""
     zigzag = ((numbers << 1) ^ (numbers >> 63)).view(np.uint64)
     if not len(zigzag):
         return Codes(np.empty((0, 1), np.uint8), 1)
@@ -44,7 +50,7 @@ def varints(numbers: Any) -> Codes:
 
 
 def counted(first: int, count: int) -> Codes:
-    """The codes of `count` consecutive numbers, the first of them not negative."""
+    """Return the codes of `count` consecutive numbers from `first` on, which must not be negative."""
     if first + count > COUNTED:
         return varints(np.arange(first, first + count, dtype=np.int64))
     found = _small().only(first, first + count)
@@ -57,7 +63,7 @@ def _width(zigzag: int) -> int:
 
 
 def _content(zigzag: Any, widest: int, widths: Any) -> Any:
-    """Return the bytes of the codes. `widths` is None if all are `widest` bytes long."""
+    """Return the bytes of the codes as a matrix. `widths` is None if all codes are `widest` bytes long."""
     content: Any = np.empty((len(zigzag), widest), np.uint8)
     for each in range(widest):
         byte = (zigzag >> BITS * each & MORE - 1).astype(np.uint8)
@@ -73,8 +79,9 @@ def _small() -> Codes:
 
 
 def joined(codes: Sequence[Codes | bytes], count: int, kind: pa.DataType) -> pa.Array:
-    """Return one binary value for each of `count` rows: its codes, joined. An element of `codes` that is bytes is the
-    same for all rows. `kind` is pa.binary() or pa.large_binary()."""
+    """Return an array of `count` binary values: for each row the concatenation of its codes. An element of `codes` that
+    is a bytes object is used for all rows. `kind` is pa.binary() or pa.large_binary().
+    """
     columns = [len(each) if isinstance(each, bytes) else each.content.shape[1] for each in codes]
     content: Any = np.empty((count, sum(columns)), np.uint8)
     is_used: Any = None

@@ -1,7 +1,7 @@
-"""Reads the offsets of a checkpoint: which topics its query reads, and up to where. Pure.
+"""Reads the offsets of a Spark checkpoint: which topics its query reads, and up to which offsets. Pure.
 
-A checkpoint holds one file for each batch, `offsets/N`: a version, a line about the batch, and a line for each input
-with the JSON of its offsets.
+A checkpoint has one file for each batch, `offsets/N`: a line with a version, a line about the batch, and for each input
+a line with the JSON of its offsets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from oncelog_pipeline.source.offsets import MARKS, STREAM
 
 LINES_BEFORE: Final = 2
 NOTHING: Final = "-"
-"""Used as the offsets of an input that has none yet."""
+"""Spark writes this text for an input that has no offsets yet."""
 
 
 def check_checkpoint(location: str, offsets: str, inputs: Sequence[Input]) -> None:
@@ -40,7 +40,7 @@ def sources_in(offsets: str) -> list[dict[str, Any]]:
         try:
             read = json.loads(line)
         except ValueError:
-            continue  # NOTHING, or the file is torn
+            continue  # the line is NOTHING, or the file is torn
         if isinstance(read, dict) and STREAM in read:
             found.append(read)
     return found

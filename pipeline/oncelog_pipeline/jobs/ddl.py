@@ -1,6 +1,8 @@
-"""Whether a schema is DDL of Spark's, without a Spark: `customer STRING, amount DECIMAL(10, 2) NOT NULL`. Pure.
+"""Checks without Spark whether the text of a schema is Spark's DDL, such as `customer STRING, amount DECIMAL(10, 2) NOT
+NULL`. Pure.
 
-A check of structure and names of types, as a job file is read. Spark's own parser has the last word when the job runs.
+The check runs when a job file is read, and covers the structure and the names of types. When the job runs, Spark's own
+parser decides.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ UNITS: Final = frozenset(
 )
 """Words that may follow a type: interval day to second, timestamp without time zone."""
 CONTAINERS: Final = {"array": 1, "map": 2}
-"""The number of types between < and >."""
+"""For each container type, the number of types between < and >."""
 _TOKEN: Final = re.compile(r"\s*(?:(?P<name>\w+|`(?:[^`]|``)*`)|(?P<text>'[^']*'|\"[^\"]*\")|(?P<mark>[<>(),:]))")
 
 
@@ -40,8 +42,8 @@ def check_ddl(text: str) -> None:
     tokens = _tokens(text)
     if not tokens:
         raise BadDdl("is empty")
-    # A single type, such as ARRAY<INT>, begins with a type's name that is followed by <, ( or the end, which no
-    # column's name is.
+    # A single type, such as ARRAY<INT>, begins with the name of a type, followed by <, ( or the end of the text; a
+    # column's name is never followed by these.
     alone = tokens[0].text.lower() in TYPES and (len(tokens) == 1 or tokens[1].text in "<(")
     parser = _Parser(tokens)
     if alone:
@@ -111,7 +113,7 @@ class _Parser:
                     raise BadDdl("ends where ')' is expected")
                 self._at += 1
         while self._at < len(self._tokens) and self._tokens[self._at].text.lower() in UNITS:
-            self._at += 1 + (self._tokens[self._at].text.lower() == "collate")  # the name of the collation
+            self._at += 1 + (self._tokens[self._at].text.lower() == "collate")  # skip the name of the collation
 
     def end(self) -> None:
         if self._at < len(self._tokens):

@@ -1,7 +1,8 @@
-"""Explains to a user why a job failed, in one sentence, and what to do, in another. Pure.
+"""Explains to a user in one sentence why a job failed, and in a second sentence what to do. Pure.
 
-An error may come from Spark's own analysis, or from a worker through two processes: then it is the text of a traceback
-inside the message of another exception. So errors are recognised by the name of their class and by their text.
+An error may come from Spark's own analysis. An error of a worker passes through two processes, and arrives as the text
+of a traceback inside the message of another exception. This module therefore recognises errors by the name of their
+class and by their text.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from typing import Final, NamedTuple
 
 EXTRA: Final = "pip install 'oncelog[pipeline]'"
 LONGEST: Final = 600
-"""Characters of a message: Spark's have plans in them."""
+"""The maximum length of a shown message in characters, because Spark's messages contain query plans."""
 
 ADVICE: Final[Mapping[str, str]] = {
     "ConnectionFailed": "Is the broker running, and is this its address? (oncelog ping)",
@@ -26,11 +27,15 @@ ADVICE: Final[Mapping[str, str]] = {
     "AnalysisException": "Look at the query in [transform], and at the schemas of its inputs",
     "ParseException": "Look at the query in [transform], and at schemas that are Spark's DDL",
 }
-"""Advice by the class of an error. The other errors contain the remedy, or no user can cause them."""
+"""The advice for each class of errors. Errors without an entry contain the remedy in their message, or no user can
+cause them.
+"""
 
 
 class Sign(NamedTuple):
-    """A pattern in the text of an error, and the explanation to give; `{0}` is the first group of the pattern."""
+    """A pattern in the text of an error, and the explanation to print for it; `{0}` is the first group of the
+    pattern.
+    """
 
     pattern: re.Pattern[str]
     says: str
@@ -70,7 +75,7 @@ SIGNS: Final = (
 )  # fmt: skip
 
 _RAISED: Final = re.compile(r"^(?:[\w]+\.)*([A-Z]\w+): (.+)$", re.MULTILINE)
-"""The last line of a traceback."""
+"""Matches the last line of a traceback."""
 _MODULE: Final = re.compile(r"No module named '?([\w.]+)'?")
 _OURS: Final = (
     "BadRow", "BadOffsets", "DataLoss", "DecidedButAborted", "InvalidValue", "JobError", "NoSuchTopic", "NotAllOpen",
@@ -80,7 +85,7 @@ _OURS: Final = (
 
 
 def told(kind: str, message: str) -> str:
-    """`kind` is the name of an exception's class, `message` its text."""
+    """Return the explanation of an error; `kind` is the name of the exception's class, `message` its text."""
     for sign in SIGNS:
         if match := sign.pattern.search(message):
             return sign.says.format(*(group.strip() for group in match.groups()))
@@ -94,7 +99,9 @@ def told(kind: str, message: str) -> str:
 
 
 def _root(kind: str, message: str) -> tuple[str, str]:
-    """The innermost error: the last one that a traceback in the message ends with, ours before others."""
+    """Return the kind and the message of the innermost error in the message: the last traceback line of an error of
+    ours, else the last one of any error.
+    """
     raised = [(match[1], match[2]) for match in _RAISED.finditer(message)]
     known = [each for each in raised if each[0] in _OURS or each[0] in ADVICE]
     for found in (known, [each for each in raised if each[0].endswith("Error")]):
@@ -112,7 +119,7 @@ def _missing(message: str) -> str:
 
 
 def _first_part(message: str) -> str:
-    """Without the plan and the JVM's stack that Spark appends."""
+    """Return the message without the plan and the JVM's stack trace, which Spark appends."""
     kept = re.split(r";?\s*\n(?:'|\+-|\s+at |\n|JVM stacktrace)", message.strip(), maxsplit=1)[0]
     kept = re.sub(r"\s+", " ", kept)
     return kept if len(kept) <= LONGEST else kept[:LONGEST] + "..."

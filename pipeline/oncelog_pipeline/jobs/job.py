@@ -1,4 +1,6 @@
-"""A job: input topics, a query, and an output topic or Parquet. Plain values, checked by `job_file.py`. Pure."""
+"""A job: input topics, a query, and an output topic or Parquet. The classes hold plain values, which `job_file.py` has
+checked. Pure.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from oncelog_pipeline.values.format import AS_IT_IS, ValueFormat
 DEFAULT_VIEW: Final = "input"
 UPDATE: Final = "update"
 UPDATES_WRITE_ID: Final = "update"
-"""The writeId of a job in output mode update whose options have none."""
+"""The writeId of a job in output mode update if the job's options have none."""
 WRITE_ID_OPTION: Final = "writeId"
 
 
@@ -27,7 +29,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Transform:
-    """Either a query of Spark SQL, or the name of a Python function, "module:function"."""
+    """The transform of a job: either a query of Spark SQL, or the name of a Python function, "module:function"."""
 
     sql: str | None = None
     function: str | None = None
@@ -35,7 +37,9 @@ class Transform:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """Where rows are written: a topic (`parquet` is None), with `options` of format("oncelog"), or a directory."""
+    """The output of a job: a topic, if `parquet` is None, with `options` of format("oncelog"); otherwise a directory of
+    Parquet files.
+    """
 
     options: Mapping[str, str] = field(default_factory=dict)
     parquet: str | None = None
@@ -47,7 +51,7 @@ class Output:
     def write_id(self) -> str | None:
         """The writeId of the writes inside foreachBatch; None if Spark's sink writes the batches.
 
-        Spark does not offer output mode update to Python sinks.
+        Jobs in output mode update use foreachBatch, because Spark does not offer this mode to sinks in Python.
         """
         if self.parquet is not None or self.mode != UPDATE:
             return None
@@ -57,8 +61,9 @@ class Output:
 
 @dataclass(frozen=True, slots=True)
 class Trigger:
-    """When a batch begins: `interval` after the previous one; at once if it is None. `is_available_now`: read the
-    records that exist now, then end."""
+    """When the next batch begins: `interval` after the previous batch began, or immediately if `interval` is None. With
+    `is_available_now` the query reads the records that exist now, then ends.
+    """
 
     interval: str | None = None
     is_available_now: bool = False
@@ -66,7 +71,7 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A streaming query from its inputs to its output. `directory` is the directory of the job file."""
+    """A streaming query from its inputs to its output. `directory` is the directory that contains the job file."""
 
     name: str
     inputs: tuple[Input, ...]

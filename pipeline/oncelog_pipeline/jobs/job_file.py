@@ -17,7 +17,8 @@
     [checkpoint]
     location = "checkpoints/bills"
 
-Paths are relative to the file. Other files that it names (a schema, a query) are read with `read`.
+Paths are relative to the directory of the job file. The function `read` reads the other files that a job file names (a
+schema, a query).
 """
 
 from __future__ import annotations
@@ -48,7 +49,9 @@ SAID_BY_KEYS: Final = {
     "delivery": "delivery",
     "checkpointlocation": "location in [checkpoint]",
 }
-"""Options that have a key of their own: said twice, they could differ."""
+"""Options that a job file sets with a key of its own; they are refused among the options, because two different values
+could be given.
+"""
 INTERVAL: Final = re.compile(r"\s*\d+\s*(milliseconds?|seconds?|minutes?|hours?|days?)\s*")
 IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*")
 FUNCTION: Final = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_]\w*")
@@ -69,7 +72,9 @@ def read_job(path: Path) -> Job:
 
 
 def job_from_toml(text: str, name: str, directory: str, read: Callable[[str], str]) -> Job:
-    """`name` is the file's, for messages; `read` reads a text file, or raises OSError. Raises JobError."""
+    """Return the job that the TOML `text` describes. `name` is the job file's name for messages; `read` returns the
+    text of a file, or raises OSError. Raises JobError.
+    """
     try:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
@@ -140,7 +145,7 @@ class _Reader:
         return Input(view, options, self._format("input.key", table), self._format("input.value", table))
 
     def _format(self, path: str, of: Mapping[str, Any]) -> ValueFormat:
-        """How a key or a value is encoded: the table `path`."""
+        """Return how a key or a value is encoded, as the table `path` says."""
         table = of.get(path.rpartition(".")[2], {})
         check_table(path, table, self._where)
         self._one_of(path, table, ("schema", "schema_file"), "", least=0)
@@ -247,7 +252,9 @@ class _Reader:
     # checks
 
     def _options(self, path: str, table: Mapping[str, Any]) -> dict[str, str]:
-        """Options in the form of format("oncelog"): strings; `kafka.x = 1` may be in TOML without quotes."""
+        """Return the table as options of format("oncelog"), which are strings; `kafka.x = 1` may be written in TOML
+        without quotes.
+        """
         options = dict(_flat(table.get("options", {})))
         assert f"{path}.options" in FREE
         for name in options:
@@ -277,7 +284,7 @@ class _Reader:
     # files
 
     def _path(self, location: str) -> str:
-        """Resolve against the directory of the job file; a URL stays as it is."""
+        """Resolve a location against the directory of the job file; a URL is returned unchanged."""
         return location if URL.match(location) else str(self._directory / location)
 
     def _text(self, path: str, key: str, location: str) -> str:
@@ -288,7 +295,9 @@ class _Reader:
 
 
 def _without_state(job_input: Input, output: Output) -> Input:
-    """The pattern, changed so that it never matches the topic in which this job's sink keeps its state."""
+    """Return the input with the output's `stateTopic` option, so that the input's topic pattern never matches the topic
+    in which this job's sink keeps its state.
+    """
     told = [value for name, value in output.options.items() if name.lower() == STATE_OPTION.lower()]
     if not told or any(name.lower() == STATE_OPTION.lower() for name in job_input.options):
         return job_input
@@ -296,7 +305,9 @@ def _without_state(job_input: Input, output: Output) -> Input:
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """`kafka.fetch.max.bytes = 1` is three tables for TOML, and one name here."""
+    """Join the names of nested TOML tables with dots: TOML parses `kafka.fetch.max.bytes = 1` as nested tables, and
+    here it is a single name.
+    """
     found: list[tuple[str, str]] = []
     for name, value in table.items():
         if isinstance(value, dict):

@@ -1,7 +1,7 @@
 """The keys of a job file, the purpose of each, and the check of a table against them. Pure.
 
-An unknown key is refused, with the purpose of its table and the nearest known key: a mistyped key must not be ignored
-in silence.
+An unknown key is refused, with the purpose of its table and the nearest known key, because a mistyped key must not be
+ignored silently.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ class JobError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key. `kind` is one of those above, or the tuple of allowed texts; `purpose` completes the sentence "it says
-    ..."."""
+    """A key. A key of a job file. `kind` is one of the constants above, or the tuple of allowed texts; `purpose`
+    completes the sentence "it says ...".
+    """
 
     kind: str | tuple[str, ...]
     purpose: str
@@ -102,11 +103,11 @@ TABLES_OF_KEYS: Final[Mapping[str, Mapping[str, Key]]] = {
     },
 }
 FREE: Final = ("input.options", "output.options", "spark")
-"""Tables whose keys are defined elsewhere: options of the connector, settings of Spark."""
+"""Tables whose keys are defined elsewhere: options of the connector, and settings of Spark."""
 
 
 def check_table(path: str, table: Mapping[str, Any], where: Where) -> None:
-    """Every key known and of its kind. Raises JobError."""
+    """Raise JobError unless every key of the table is known and its value is of the key's kind. Raises JobError."""
     known = TABLES_OF_KEYS[path]
     for name, value in table.items():
         key = known.get(name)
@@ -123,8 +124,9 @@ def check_table(path: str, table: Mapping[str, Any], where: Where) -> None:
 
 
 def unknown(path: str, name: str) -> str:
-    """Return the error text for an unknown key: the nearest key of its table, else the table it belongs to, else all
-    keys."""
+    """Return the error text for an unknown key. The text suggests the nearest key of the table, or the table to which
+    the key belongs, or lists all keys.
+    """
     known = TABLES_OF_KEYS[path]
     near = get_close_matches(name, known, n=1)
     if near:
@@ -144,14 +146,15 @@ class Where:
         self._lines = text.splitlines()
 
     def say(self, path: str, key: str, what: str) -> str:
-        """`job.toml, line 7: input.topics names the topics to read, ...`"""
+        """Return an error text such as `job.toml, line 7: input.topics names the topics to read, ...`."""
         line = self._line(path, key)
         place = f"{self.name}, line {line}" if line else self.name
         return f"{place}: {path}.{key} {what}" if path else f"{place}: {key} {what}"
 
     def _line(self, path: str, key: str) -> int | None:
-        """Return the line of `key = ...` in the table `path`, or of the header of the table `path.key`; else the line
-        of an inline table that holds it: `path = {key = ...}`."""
+        """Return the number of the line with `key = ...` in the table `path`, or with the header of the table
+        `path.key`, or with an inline table that has the key: `path = {key = ...}`.
+        """
         header, table = re.compile(r"\s*\[+\s*([\w.\"-]+)\s*\]+"), ""
         assignment = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]")
         for number, line in enumerate(self._lines, start=1):

@@ -1,4 +1,4 @@
-"""The line of a batch, made from the progress that Spark reports of a query. Pure."""
+"""Creates the line that is shown for a batch, from the progress that Spark reports of a query. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from oncelog_pipeline.source.lag import lag_of
 HEADINGS: Final = ("Batch", "Begun", "Rows", "Rows/s", "Lag", "Seconds", "Transaction")
 NOTHING: Final = "nothing to commit"
 LEFT_OUT: Final = "no rows written"
-"""Shown if the query filtered out all rows of a batch."""
+"""Shown if the query has filtered out all rows of a batch."""
 COMMITTED: Final = "committed"
 
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """An exactly-once query's last decided batch, and how many transactions of its tasks are open."""
+    """The number of the last batch that an exactly-once query has decided, and how many transactions of its tasks are
+    open.
+    """
 
     decided_batch: int
     open: int = 0
@@ -27,7 +29,9 @@ class Transactions:
 
 @dataclass(frozen=True, slots=True)
 class BatchRow:
-    """One batch. `lag` is the number of offsets beyond its end; None if the source does not report it."""
+    """One batch. The shown values of one batch; `lag` is the number of offsets between the end of the batch and the end
+    of the log, None if the source does not report it.
+    """
 
     batch: int
     begun: str
@@ -38,7 +42,7 @@ class BatchRow:
     transaction: str | None
 
     def cells(self) -> tuple[str, ...]:
-        """The values as text in the order of HEADINGS, for a table or a line."""
+        """Return the values as text in the order of HEADINGS."""
         return (
             str(self.batch),
             self.begun,
@@ -54,8 +58,9 @@ class BatchRow:
 
 
 def row_of(progress: Mapping[str, Any], transactions: Transactions | None = None) -> BatchRow:
-    """Return the row of a batch. `progress` is the JSON of a StreamingQueryProgress, `transactions` their state after
-    it; None without transactions."""
+    """Return the row of a batch. `progress` is the JSON of a StreamingQueryProgress; `transactions` is the state of the
+    transactions after the batch, None if the query has no transactions.
+    """
     batch, rows = int(progress["batchId"]), int(progress.get("numInputRows", 0))
     rate = progress.get("processedRowsPerSecond")
     duration_ms = progress.get("batchDuration", progress.get("durationMs", {}).get("triggerExecution", 0))
@@ -71,7 +76,7 @@ def row_of(progress: Mapping[str, Any], transactions: Transactions | None = None
 
 
 def said(batch: int, rows: int, transactions: Transactions) -> str:
-    """Return the state of the transactions of a batch that Spark has reported as done."""
+    """Return a text for the state of the transactions of a batch that Spark has reported as completed."""
     what = NOTHING if rows == 0 else LEFT_OUT
     if transactions.decided_batch >= batch:
         what = COMMITTED
@@ -79,7 +84,7 @@ def said(batch: int, rows: int, transactions: Transactions) -> str:
 
 
 def total_line(rows: Sequence[BatchRow]) -> str:
-    """The last line of a job that has ended."""
+    """Return the line that is shown when a job has ended."""
     count, written = len(rows), sum(row.rows for row in rows)
     seconds = sum(row.seconds for row in rows)
     rate = f", {written / seconds:.0f} rows/s" if seconds else ""

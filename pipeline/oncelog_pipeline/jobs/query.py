@@ -1,4 +1,4 @@
-"""A job as a query of Spark: its inputs decoded, its transform, its output encoded."""
+"""Starts a job as a streaming query of Spark: decodes the inputs, applies the transform, encodes the output."""
 
 from __future__ import annotations
 
@@ -18,13 +18,15 @@ if TYPE_CHECKING:
 
 FORMAT: Final = "oncelog"
 BESIDE_THE_VALUE: Final = ("key", "headers", "topic", "partition", "timestamp")
-"""Columns of a record that are not part of its value."""
+"""The columns of a record that are not part of its value."""
 COPIED: Final = ("key", "value", "headers")
 """The columns that are written if the job has no transform."""
 
 
 def start(spark: SparkSession, job: Job) -> StreamingQuery:
-    """Start the query. Raises JobError for faults that Spark finds before it runs, and Spark's AnalysisException."""
+    """Start the streaming query of a job. Raises JobError for faults that Spark finds before the query runs, and
+    Spark's AnalysisException.
+    """
     tables = [_table(spark, each) for each in job.inputs]
     for each, table in zip(job.inputs, tables, strict=True):
         table.createOrReplaceTempView(each.view)
@@ -60,13 +62,15 @@ def _transformed(spark: SparkSession, job: Job, tables: list[DataFrame]) -> Data
 
 
 def _called(spark: SparkSession, name: str, tables: list[DataFrame]) -> DataFrame:
-    """The function gets a DataFrame for each input, in their order, and returns one."""
+    """Call the user's function with a DataFrame for each input, in the order of the inputs, and return the DataFrame
+    that it returns.
+    """
     from pyspark.sql import DataFrame
 
     module_name, _, attribute = name.partition(":")
     module = import_module(module_name)
     if (source := inspect.getsourcefile(module)) is not None:
-        spark.sparkContext.addPyFile(source)  # for executors on other machines
+        spark.sparkContext.addPyFile(source)  # executors on other machines need the file, too
     function = getattr(module, attribute, None)
     if not callable(function):
         raise JobError(f"[transform] function: {module_name} has no function {attribute!r}")
@@ -100,7 +104,9 @@ def _writer(table: DataFrame, job: Job) -> DataStreamWriter:
 
 
 def _writing(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
-    """Return the function for foreachBatch. It writes the changed rows once, identified by query, batch and writeId."""
+    """Return the function that Spark calls for each batch (foreachBatch). The function writes the changed rows of a
+    batch once; query, batch and writeId identify the write.
+    """
 
     def write(batch: DataFrame, _number: int) -> None:
         batch.write.format(FORMAT).options(**options).mode("append").save()

@@ -1,4 +1,4 @@
-"""`oncelog pipeline run`: a job from its file to its end."""
+"""Implements the command `oncelog pipeline run`, which runs a job from its file until the job ends."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ if TYPE_CHECKING:
 
 
 def run(job: Job, *, form: str, log_level: str, metrics: tuple[str, int] | None = None) -> list[BatchRow]:
-    """Run a job until it has read all records (available_now) or is stopped. `metrics`: host and port of its /metrics.
+    """Run a job until it has read all records (available_now) or is stopped. `metrics` is the host and port at which
+    /metrics is served; None serves none.
 
-    Raises JobError, OSError if it cannot listen on that address, and Spark's errors.
+    Raises JobError, Spark's errors, and OSError if the metrics address cannot be bound.
     """
     check(job)
     with (
@@ -36,7 +37,7 @@ def run(job: Job, *, form: str, log_level: str, metrics: tuple[str, int] | None 
 
 
 def run_in(spark: SparkSession, job: Job, *, form: str) -> list[BatchRow]:
-    """Like `run`, in an existing session."""
+    """Run a job like `run`, in an existing Spark session."""
     from oncelog_pipeline.jobs.query import start
 
     query = start(spark, job)
@@ -45,12 +46,14 @@ def run_in(spark: SparkSession, job: Job, *, form: str) -> list[BatchRow]:
 
 
 def with_what_there_is(job: Job) -> Job:
-    """Return the same job with the trigger available_now."""
+    """Return a copy of the job with the trigger available_now."""
     return replace(job, trigger=Trigger(is_available_now=True))
 
 
 def check(job: Job) -> None:
-    """Raise JobError if the checkpoint is another query's. Checkpoints on other file systems are checked by Spark."""
+    """Raise JobError if the checkpoint belongs to another query. Only local checkpoints are checked here; Spark checks
+    checkpoints on other file systems.
+    """
     if URL.match(job.checkpoint):
         return
     batches = [path for path in (Path(job.checkpoint) / "offsets").glob("*") if path.name.isdecimal()]
@@ -79,8 +82,9 @@ def _measured(spark: SparkSession, job: Job, address: tuple[str, int] | None) ->
 
 @contextmanager
 def _stopping(query: StreamingQuery) -> Iterator[None]:
-    """Stop the query when the command is stopped. The batch in progress is aborted, so no reader sees any of its
-    records."""
+    """Stop the query when the command is stopped. Spark aborts the batch in progress, so no reader sees any of its
+    records.
+    """
 
     def stop(_signal: int, _frame: Any) -> None:
         raise KeyboardInterrupt

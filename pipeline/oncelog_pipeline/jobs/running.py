@@ -1,4 +1,4 @@
-"""Shared by the commands that start Spark: options, error handling."""
+"""Shared code of the commands that start Spark: options and error handling."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ spark_option: Final = click.option(
 
 @contextmanager
 def failing(stopped: str = "stopped") -> Iterator[None]:
-    """Turn errors that a user can cause into one line. `stopped` is printed after Ctrl-C. Raises Failure, Exit."""
+    """Report errors that a user can cause in one line. The text `stopped` is printed after Ctrl-C. Raises Failure,
+    Exit.
+    """
     try:
         yield
     except (click.ClickException, click.exceptions.Exit):
@@ -41,5 +43,5 @@ def failing(stopped: str = "stopped") -> Iterator[None]:
     except KeyboardInterrupt:
         tell(f"oncelog: {stopped}")
         raise click.exceptions.Exit(INTERRUPTED) from None
-    except Exception as error:  # Spark's errors are identified by name: it may not be installed
+    except Exception as error:  # Spark's errors are identified by name, as PySpark may not be installed
         raise Failure(told(type(error).__name__, str(error))) from error

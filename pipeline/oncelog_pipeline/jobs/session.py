@@ -1,4 +1,6 @@
-"""A session of Spark for one command: Java found, workers of this environment, and quiet."""
+"""Opens a Spark session for one command: finds Java, uses this Python environment for the workers, and keeps Spark's
+logging quiet.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +22,12 @@ SETTINGS: Final = {
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     "spark.sql.streaming.stopTimeout": "60s",
 }
-"""Default settings of Spark. On this machine a task is tried three times; plain local[*] does not retry."""
+"""Default settings of the Spark session. With a master on this machine each task is tried three times; plain local[*]
+does not retry.
+"""
 LOCAL: Final = "local"
 LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
-"""For a master on this machine: listen on the loopback only."""
+"""Settings for a master on this machine: Spark listens on the loopback interface only."""
 JAVA_OPTIONS: Final = "spark.driver.extraJavaOptions"
 LOG_CONFIGURATION: Final = Path(__file__).with_name("log4j2.properties")
 LOG_LEVELS: Final = ("OFF", "ERROR", "WARN", "INFO")
@@ -33,9 +37,10 @@ LOG_LEVELS: Final = ("OFF", "ERROR", "WARN", "INFO")
 def session(
     name: str, settings: Mapping[str, str], *, log_level: str = "OFF", folder: str | None = None
 ) -> Iterator[SparkSession]:
-    """Open a session, and stop it at the end. `folder` has the user's modules.
+    """Open a Spark session, and stop it when the context manager exits. `folder` is the directory with the user's
+    Python modules.
 
-    Raises ModuleNotFoundError without PySpark, JavaNotFound, PySparkRuntimeError.
+    Raises ModuleNotFoundError if PySpark is missing, JavaNotFound, and PySparkRuntimeError.
     """
     from pyspark.sql import SparkSession
 

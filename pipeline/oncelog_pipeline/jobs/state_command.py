@@ -1,4 +1,6 @@
-"""`oncelog pipeline state`: shows the sink's decision for each query, and resets it if a start was refused."""
+"""Implements the command `oncelog pipeline state`, which shows the sink's last decision for each query, and resets it
+if the start of a query was refused.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ COLUMNS: Final = tuple(map(Column.headed, ("Query", "Batch", "Rows", "Transactio
 ONE_COLUMNS: Final = tuple(map(Column.headed, ("Partition", "Rows", "Transactional id", "Topic", "First offset")))
 PLAN_COLUMNS: Final = tuple(map(Column.headed, ("Stream", "Topic", "Partition", "Start", "End")))
 TASK_TIMEOUT_MS: Final = 60_000
-"""The client requires it; these commands write no rows."""
+"""The client requires a transaction timeout, in milliseconds; these commands write no rows."""
 
 query_argument: Final = click.argument("query", type=parsed("QUERY", Query), metavar="QUERY")
 topic_option: Final = click.option(
@@ -45,8 +47,9 @@ settings_option: Final = click.option(
 def state() -> None:
     """Show and reset the decisions of the exactly-once sink for each query.
 
-    A query is named by the id in its checkpoint (metadata), or by its writeId. Its state names the last decided batch:
-    a start whose checkpoint is older, or has other rows for that batch, is refused and names `reset`.
+    A query is named by the id in the metadata of its checkpoint, or by its writeId. The state of a query names the last
+    decided batch. If a checkpoint is older, or has other rows for that batch, the sink refuses to start the query and
+    names `reset`.
     """
 
 
@@ -58,8 +61,8 @@ def state() -> None:
 def list_(bootstrap: str, state_topic: str, settings: tuple[tuple[str, str], ...], output: str | None) -> None:
     """List all queries that have a state.
 
-    Plain output: query, last decided batch, its rows, its transactions, its lost partitions, run. No rows: an older
-    release decided.
+    Plain output: query, last decided batch, its rows, its transactions, its lost partitions, run. A dash for the rows
+    means that an older release made the decision.
     """
     states = _with_cluster(bootstrap, state_topic, settings, lambda cluster: cluster.states_by_name())
     show_rows(COLUMNS, [_row(query, found.state) for query, found in sorted(states.items())], output)
@@ -76,7 +79,8 @@ def show(
 ) -> None:
     """Show the transactions of the last decision of QUERY.
 
-    Plain output: partition of the batch, rows, transactional id, topic and offset of the first record.
+    Plain output, one line for each transaction: partition of the batch, rows, transactional id, topic and offset of the
+    first record.
     """
     found = _with_cluster(bootstrap, state_topic, settings, lambda cluster: _state_of(cluster, query))
     rows = []
@@ -93,13 +97,13 @@ def show(
 @settings_option
 @output_option
 def plan(checkpoint: Path, bootstrap: str, settings: tuple[tuple[str, str], ...], output: str | None) -> None:
-    """Show which offsets the batch reads that was planned last, of each source of CHECKPOINT, a local directory.
+    """Show which offsets the newest planned batch reads, for each source of CHECKPOINT, a local directory.
 
-    Brokers keep the plan, so it may be newer than a checkpoint that was set back. Standard error says with which
-    startingOffsets a new checkpoint begins just after that batch, if `show` says that it was decided, or just before
-    it, if not.
+    Brokers keep the plan, so the plan may be newer than a checkpoint that was restored from a backup. Standard error
+    suggests the startingOffsets for a new checkpoint: those just after that batch, if `show` says that the batch was
+    decided, and those just before it otherwise.
 
-    Plain output: stream, topic, partition, first offset, offset after the last.
+    Plain output, one line for each partition: stream, topic, partition, first offset, offset after the last.
     """
     from oncelog_pipeline.source.offsets import offsets_to
 
@@ -162,12 +166,12 @@ def reset(
     number: int,
     execute: bool,
 ) -> None:
-    """Make batch N the last batch that QUERY has decided. Stop the query first.
+    """Set batch N as the last batch that QUERY has decided. Stop the query before you run this command.
 
-    A replay of batch N is then skipped, whatever rows it has; later batches are written. So with the number of the
-    decided batch the decided rows remain, and rows that only the replay has are skipped. With the number before it the
-    whole replay is written, and the decided rows are duplicated. Decided transactions that are still open are committed
-    first.
+    If Spark replays batch N, the sink then skips it, whatever rows it has; later batches are written. If N is the
+    number of the decided batch, the decided rows remain, and rows that only the replay has are skipped. If N is one
+    less, the entire replay is written, and the decided rows are duplicated. Decided transactions that are still open
+    are committed first.
     """
     from oncelog_pipeline.sink import exactly_once
     from oncelog_pipeline.sink.operations import TakenOver
@@ -195,11 +199,11 @@ def reset(
 @topic_option
 @settings_option
 def finish(bootstrap: str, state_topic: str, settings: tuple[tuple[str, str], ...]) -> None:
-    """Commit decided transactions that are still open, because their driver died before it had committed them all.
+    """Commit decided transactions that are still open, because their driver died before it had committed all of them.
 
-    A restarted query does this itself, unless its transactions have timed out. So this command is for a query that
-    stays down for longer than transaction.timeout.ms, and for batch writes without a writeId (the next such write does
-    it, too). It is safe at any time, also while a query runs.
+    A query that is started again commits such transactions itself, unless they have timed out. Use this command for a
+    query that stays stopped for longer than transaction.timeout.ms, and for batch writes without a writeId (the next
+    such write commits the transactions, too). The command is safe at any time, also while a query runs.
     """
     from oncelog_pipeline.sink.orphans import finish_open
 
@@ -217,7 +221,7 @@ def _row(query: str, found: State) -> tuple[object, ...]:
 
 
 async def _state_of(cluster: KafkaCluster, query: Query) -> State:
-    """Return the state of a query. Raises Failure if it has none."""
+    """Return the state of a query. Raises Failure if the query has no state."""
     found = await cluster.read_state(query)
     if found is None:
         raise Failure(f"no state of query {query.name} found: oncelog pipeline state list lists all queries")
@@ -230,7 +234,7 @@ def _with_cluster(
     settings: tuple[tuple[str, str], ...],
     work: Callable[[KafkaCluster], Awaitable[T]],
 ) -> T:
-    """Raises Failure, UsageError."""
+    """Run `work` with a connected cluster. Raises Failure, UsageError."""
     from oncelog_pipeline.sink.cluster import KafkaCluster
     from oncelog_pipeline.sink.operations import StateLost
     from oncelog_pipeline.sink.state import UnreadableState

@@ -1,4 +1,4 @@
-"""A query watched while it runs: a table that grows in a terminal, a line for each batch elsewhere."""
+"""Shows the batches of a running query: in a terminal a table that grows, otherwise a line for each batch."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS: Final = 0.5
 SHOWN: Final = 15
-"""Batches in the table."""
+"""The maximum number of batches in the table."""
 RUN_BATCH: Final = "addBatch"
-"""The duration that Spark reports only for a trigger that ran a batch."""
+"""The phase whose duration Spark reports only for a trigger that ran a batch."""
 
 logger = logging.getLogger(__name__)
 
@@ -70,8 +70,9 @@ def _as_dict(progress: Any) -> dict[str, Any]:
 
 
 def transactions_of(job: Job, query_id: str) -> Look:
-    """Return a function that asks the output's cluster for decided and open transactions; it returns None without
-    exactly-once delivery."""
+    """Return a function that requests the decided and open transactions from the output's cluster; the function returns
+    None if the delivery is not exactly once.
+    """
     if job.output.parquet is not None:
         return lambda: None
     options = sink_options(job.output.options)
@@ -98,7 +99,7 @@ def transactions_of(job: Job, query_id: str) -> Look:
 
 
 class Lines:
-    """`write` takes one line."""
+    """Shows batches as lines; `write` outputs one line."""
 
     def __init__(self, form: str, write: Callable[[str], None]) -> None:
         self._form = form
@@ -112,7 +113,7 @@ class Lines:
 
 
 class LiveTable:
-    """A table of the last batches, and a line on what the query is doing."""
+    """Shows a table of the last batches, and a line about what the query is doing."""
 
     def __init__(self, title: str) -> None:
         from rich.live import Live
@@ -145,7 +146,7 @@ class LiveTable:
 
 @contextmanager
 def displayed(form: str, title: str) -> Iterator[Display]:
-    """`form` is table, plain or json."""
+    """Open the display of a format; `form` is table, plain or json."""
     if form != "table":
         yield Lines(form, click.echo)
         return

@@ -1,8 +1,8 @@
 """Serves /metrics over HTTP, in threads of the driver, to a few clients at a time.
 
-It has no login and no encryption, so it listens on loopback by default. On loopback it answers only requests whose
-`Host` is localhost or an address: a page in a browser on this machine could otherwise read the metrics through a host
-name of its own that resolves to loopback (DNS rebinding).
+The server has no login and no encryption, so it listens on loopback by default. On loopback the server accepts only
+requests whose `Host` is localhost or an IP address. Otherwise a web page in a browser on this machine could read the
+metrics through a host name that resolves to loopback (DNS rebinding).
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from prometheus_client import CollectorRegistry, make_wsgi_app
 from prometheus_client.registry import Collector
 
 MAX_CONNECTIONS: Final = 8
-"""How many clients are served at the same time; further connections are closed."""
+"""How many clients are served simultaneously; further connections are closed."""
 EXCHANGE_SECONDS: Final = 30.0
-"""How long a request and its answer may take together. Then the connection is closed: a client that sends a byte now
-and then would hold it for ever."""
+"""How long a request and its response may take together, in seconds. After that time the connection is closed, because
+a client that sends one byte now and then could otherwise keep it open for ever.
+"""
 LOCALHOST: Final = "localhost"
 
 WsgiApp = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
@@ -38,7 +39,9 @@ class _Handler(WSGIRequestHandler):
 
 
 class MetricsHttpServer(ThreadingMixIn, WSGIServer):
-    """Listens when it is made; `start` serves requests. Raises OSError if the address cannot be bound."""
+    """Listens from construction on; `start` begins to serve requests. The constructor raises OSError if the address
+    cannot be bound.
+    """
 
     daemon_threads = True
 
@@ -51,16 +54,16 @@ class MetricsHttpServer(ThreadingMixIn, WSGIServer):
         self.set_app(_metrics_only(make_wsgi_app(registry), is_loopback=_is_loopback(host)))
 
     def start(self) -> None:
-        """Serve in a daemon thread until `close`."""
+        """Serve requests in a daemon thread until `close` is called."""
         threading.Thread(target=self.serve_forever, name="oncelog-query-metrics", daemon=True).start()
 
     def close(self) -> None:
-        """Stop listening. Requests under way are answered."""
+        """Stop listening. Stop serving, after requests in progress have got their responses."""
         self.shutdown()
         self.server_close()
 
     def server_bind(self) -> None:
-        # HTTPServer.server_bind looks the host up in the DNS, which may take seconds; WSGI only needs some name.
+        # HTTPServer.server_bind looks up the host name in the DNS, which may take seconds; WSGI accepts any name.
         self.socket.setsockopt(SOL_SOCKET, SO_REUSEADDR, 1)
         self.socket.bind(self.server_address)
         self.server_address = self.socket.getsockname()
@@ -71,7 +74,7 @@ class MetricsHttpServer(ThreadingMixIn, WSGIServer):
         if self._free.acquire(blocking=False):
             try:
                 super().process_request(request, client_address)
-            except BaseException:  # no thread could be started, which would have let go
+            except BaseException:  # no thread was started that would release it
                 self._free.release()
                 raise
         else:
@@ -88,7 +91,7 @@ class MetricsHttpServer(ThreadingMixIn, WSGIServer):
             self._free.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log nothing: a client that has left, or is too slow, is no error of the driver."""
+        """Log nothing: a client that has disconnected, or is too slow, is no error of the driver."""
 
 
 def _hang_up(connection: socket.socket) -> None:

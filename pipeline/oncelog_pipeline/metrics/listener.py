@@ -23,8 +23,9 @@ logger = logging.getLogger(__name__)
 
 
 class MetricsListener(StreamingQueryListener):  # type: ignore[misc]
-    """Counts the progress that Spark reports. No error of ours reaches Spark: a query does not depend on its
-    metrics."""
+    """Counts the progress that Spark reports. The listener catches its own errors, because a query must not fail for
+    its metrics.
+    """
 
     def __init__(self, metrics: QueryMetrics) -> None:
         self._metrics = metrics

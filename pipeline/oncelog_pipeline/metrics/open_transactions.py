@@ -1,4 +1,4 @@
-"""How many transactions of a query are open in the cluster that it writes to."""
+"""Counts the open transactions of a query in the cluster that it writes to."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ if TYPE_CHECKING:
     from oncelog_pipeline.metrics.query_metrics import OpenTransactions
 
 ASK_SECONDS: Final = 5.0
-"""How long a scrape waits for the cluster, in seconds; after that it leaves this metric out."""
+"""How long a scrape waits for the cluster's response, in seconds; after that time the scrape omits this metric."""
 
 logger = logging.getLogger(__name__)
 
 
 def open_transactions_of(options: Mapping[str, str]) -> OpenTransactions | None:
-    """Return a function that counts the open transactions of a query, for a sink with these options; with a writeId,
-    those of its writes inside foreachBatch. None for the other deliveries, whose transactions end with their task.
-    Raises OptionError."""
+    """Return a function that counts the open transactions of a query whose sink has these options; with a writeId, the
+    function counts the transactions of the writes inside foreachBatch. Returns None for the other deliveries, because
+    their transactions end with their task. Raises OptionError."""
     sink = sink_options(options)
     if sink.delivery is not Delivery.EXACTLY_ONCE:
         return None

@@ -1,8 +1,8 @@
-"""Counters of each streaming query, from the progress that Spark reports, and the metrics made of them.
+"""Counts the progress that Spark reports of each streaming query, and creates metrics from the counters.
 
-A query is identified by its id, which stays the same over restarts from one checkpoint. Counters start at 0 with the
-process. Ended queries are kept until there are more than `MAX_QUERIES`; the query that ended longest ago is dropped
-first.
+A query is identified by its id, which remains the same when the query restarts from its checkpoint. Counters begin at 0
+when the process starts. Ended queries are kept while there are at most `MAX_QUERIES` queries; beyond that the query
+that started longest ago is dropped first.
 """
 
 from __future__ import annotations
@@ -28,18 +28,20 @@ from oncelog_pipeline.source.lag import lag_of
 
 MAX_QUERIES: Final = 100
 RUN_BATCH: Final = "addBatch"
-"""The phase that only a trigger with a batch has: a trigger that found nothing to do reports no such duration."""
+"""The phase that Spark reports only for a trigger that ran a batch."""
 BATCH_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Upper bounds of the buckets of the time that a batch takes."""
+"""Upper bounds, in seconds, of the histogram buckets for the duration of a batch."""
 LABELS: Final = ("query", "query_id")
 NO_WATERMARK: Final = "1970-01-01T00:00:00.000Z"
 """The watermark that Spark reports before the first event."""
 
 ASK_SECONDS: Final = 5.0
-"""After this time a scrape asks for the open transactions of no further query: Prometheus waits for 10 seconds."""
+"""Seconds after which a scrape requests the open transactions of no further query, because Prometheus waits for 10
+seconds.
+"""
 
 OpenTransactions = Callable[[str], int | None]
-"""Query id -> how many of its transactions are open now; None if that cannot be known."""
+"""Maps a query id to the number of its open transactions; None if that number cannot be determined."""
 
 logger = logging.getLogger(__name__)
 
@@ -54,11 +56,11 @@ class _Query:
     late_rows: int = 0
     batch_seconds: float = 0.0
     buckets: list[int] = field(default_factory=lambda: [0] * (len(BATCH_SECONDS) + 1))
-    """Batches that took at most BATCH_SECONDS[i], cumulative; the last item counts all."""
+    """Item i counts the batches that took at most BATCH_SECONDS[i]; the last item counts all batches."""
     phases: dict[str, float] = field(default_factory=dict)
-    """Phase of a trigger, as Spark names it -> seconds since the start of the process."""
+    """Phase of a trigger, as Spark names the phase -> total seconds since the process started."""
     latest: dict[str, float] = field(default_factory=dict)
-    """Name of a gauge -> its value in the last progress that had it."""
+    """Name of a gauge -> its value in the last progress report that contained it."""
 
 
 GAUGES: Final = {
@@ -79,11 +81,11 @@ class QueryMetrics(Collector):
     def __init__(self, open_transactions: OpenTransactions | None = None) -> None:
         self._open_transactions = open_transactions
         self._queries: dict[str, _Query] = {}
-        """The queries by id; a query moves to the end when it starts."""
+        """Query id -> counters; a query moves to the end when it starts."""
         self._lock = threading.Lock()
 
     def started(self, query_id: str, name: str | None) -> None:
-        """A query has started, or started again: its counters go on."""
+        """Record that a query has started or restarted; its counters keep their values."""
         with self._lock:
             query = self._queries.pop(query_id, None) or _Query("")
             query.name, query.is_running, query.has_failed = name or query_id, True, False
@@ -107,7 +109,7 @@ class QueryMetrics(Collector):
                 query.is_running, query.has_failed = False, has_failed
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the metric families. Asks for open transactions, so it may wait for the cluster."""
+        """Yield the metric families. Requests the open transactions from the cluster, so the call may wait."""
         running = [key for key, query in list(self._queries.items()) if query.is_running]
         until = time.monotonic() + ASK_SECONDS
         counts = {key: count for key in running if time.monotonic() < until and (count := self._open(key)) is not None}
@@ -117,7 +119,7 @@ class QueryMetrics(Collector):
     def _open(self, query_id: str) -> int | None:
         try:
             return None if self._open_transactions is None else self._open_transactions(query_id)
-        except Exception:  # a scrape without this number is better than none
+        except Exception:  # scrapes go on without this number
             logger.exception("query %s: its open transactions could not be counted", query_id)
             return None
 

@@ -1,4 +1,4 @@
-"""`serve_query_metrics`: /metrics with the streaming queries of a Spark session."""
+"""Implements `serve_query_metrics`, which serves /metrics with the streaming queries of a Spark session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LOOPBACK: Final = "127.0.0.1"
 
 
 class MetricsServer:
-    """A running /metrics. `url` is its address; `close` ends it, and the counting."""
+    """A running HTTP server for /metrics. `url` is its address; `close` stops the server and the counting."""
 
     def __init__(self, spark: SparkSession, server: MetricsHttpServer, listener: Any) -> None:
         self._spark = spark
@@ -27,7 +27,7 @@ class MetricsServer:
         self.url = f"http://{f'[{host}]' if ':' in host else host}:{server.server_port}/metrics"
 
     def close(self) -> None:
-        """Stop counting and serving. The session may have been stopped before."""
+        """Stop counting and serving. The Spark session may have been stopped before."""
         self._server.close()
         if self._spark.sparkContext._jsc is not None:  # a stopped session has no listeners any more
             self._spark.streams.removeListener(self._listener)
@@ -40,11 +40,12 @@ def serve_query_metrics(
     *,
     sink: Mapping[str, str] | None = None,
 ) -> MetricsServer:
-    """Serve http://HOST:PORT/metrics with all streaming queries of this session, until it is closed or the driver ends.
+    """Serve http://HOST:PORT/metrics with all streaming queries of this session, until the server is closed or the
+    driver ends.
 
-    Port 0 takes a free one. With `sink`, the options of the exactly-once sink of these queries, open transactions are
-    counted, too: each scrape asks the cluster for them. Raises OSError if it cannot listen on that address, OptionError
-    for invalid options.
+    Port 0 selects a free port. With `sink`, the options of these queries' exactly-once sink, /metrics also has the
+    number of open transactions: each scrape requests them from the cluster. Raises OSError if the server cannot listen
+    on that address, and OptionError for invalid options.
     """
     from oncelog_pipeline.metrics.listener import MetricsListener
 

@@ -1,4 +1,6 @@
-"""kafka.*: the configuration of our clients in Kafka's spelling, kafka.fetch.max.bytes for fetch_max_bytes. Pure."""
+"""Converts the options kafka.* to the configuration of oncelog's clients: kafka.fetch.max.bytes becomes
+fetch_max_bytes. Pure.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,9 @@ def bootstrap_servers(options: Options) -> str:
 
 
 def settings(options: Options, config: type[ClientConfig]) -> dict[str, Any]:
-    """The keywords of `config`, a Consumer's or a Producer's, that the options have. Raises OptionError."""
+    """Return those keyword arguments of `config`, the configuration of a Consumer or a Producer, that the options set.
+    Raises OptionError.
+    """
     defaults = {field.name: field.default for field in fields(config) if field.default is not MISSING}
     known = {PREFIX + name.replace("_", "."): name for name in defaults}
     found: dict[str, Any] = {}
@@ -41,7 +45,8 @@ def settings(options: Options, config: type[ClientConfig]) -> dict[str, Any]:
             near = get_close_matches(name, [*known, SERVERS, *security_settings.KNOWN], n=1)
             raise OptionError(f"unknown option {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
         default = defaults[known[name]]
-        # If the default is None or may have several types: a flag if its type says so, else text.
+        # A default of None, or a setting with several types, does not show the type: enable_idempotence is a flag, the
+        # others are text.
         like = False if known[name] == "enable_idempotence" else default
         found[known[name]] = as_setting(name, value, like)
     if GROUP_ID in options.kafka and CLIENT_ID not in options.kafka:
@@ -52,13 +57,13 @@ def settings(options: Options, config: type[ClientConfig]) -> dict[str, Any]:
 
 
 def common(found: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options that every client of ours has."""
+    """Return the settings that all of oncelog's clients accept."""
     shared = {field.name for field in fields(ClientConfig)}
     return {name: value for name, value in found.items() if name in shared}
 
 
 def check_together(options: Options, config: type[ClientConfig], found: Mapping[str, Any]) -> None:
-    """Let the client's config check the values together. Raises OptionError."""
+    """Raise OptionError if the client's config class finds the values inconsistent. Raises OptionError."""
     servers = bootstrap_servers(options)
     try:
         config(bootstrap_servers=servers, **found).validate()

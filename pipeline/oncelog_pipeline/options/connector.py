@@ -1,9 +1,9 @@
-"""Every option of Spark's own Kafka connector, and the answer here. Pure.
+"""A table of all options of Spark's own Kafka connector, which says how this connector handles each of them. Pure.
 
-An option has the same name and the same meaning, or a meaning that differs as its text says, or it is refused with the
-reason when a query is planned. `docs/reference/spark-options.md` is generated from this table, and a test sets each
-option. `kafka.*` are the keys of Java's consumer (a source) and producer (a sink), of Kafka 3.9 to 4.3; tests/data
-has them as Kafka's own classes print them.
+Each option is in one of three classes: it has the same meaning here; or its meaning differs as its text says; or it is
+refused, with the reason, when a query is planned. `docs/reference/spark-options.md` is generated from this table, and a
+test sets each option. `kafka.*` are the keys of Java's consumer (for a source) and producer (for a sink), of Kafka 3.9
+to 4.3; tests/data lists these keys as Kafka's own classes print them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Side(Enum):
 
 
 class Answer(Enum):
-    """How an option is handled here."""
+    """How this connector handles an option."""
 
     SAME = "same"
     DIFFERS = "differs"
@@ -278,7 +278,7 @@ OF_PRODUCERS: Final = (
     ConnectorOption(
         "kafka.max.in.flight.requests.per.connection", SINK, DIFFERS, "at most 5: idempotence needs it", "5"
     ),
-    ConnectorOption("kafka.batch.size", SINK, SAME, "256 KiB if it is not set", "16384"),
+    ConnectorOption("kafka.batch.size", SINK, SAME, "512 KiB if it is not set", "16384"),
     ConnectorOption("kafka.linger.ms", SINK, SAME, "", "5"),
     ConnectorOption("kafka.buffer.memory", SINK, SAME, "", "33554432"),
     ConnectorOption("kafka.compression.type", SINK, SAME, "", "lz4"),
@@ -321,4 +321,4 @@ def connector_options() -> Iterator[ConnectorOption]:
 
 
 REFUSALS: Final = {each.name: each.text for each in connector_options() if each.answer is REFUSED}
-"""The refused options, with the reason."""
+"""The refused options, each with the reason."""

@@ -1,6 +1,6 @@
-"""Options as Spark passes them: strings, with names in any case. Pure.
+"""Reads options as Spark passes them: as strings, whose names may have any case. Pure.
 
-Spark ignores an unknown option in silence; here it is refused, with the nearest known name.
+Spark ignores an unknown option silently; oncelog refuses it and names the nearest known option.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from oncelog_pipeline.options.connector import connector_options
 T = TypeVar("T")
 
 SPARKS_OWN: Final = ("path", "checkpointLocation", "queryName")
-"""Options that Spark itself adds to those of a source or sink, or passes on."""
+"""Options that Spark itself adds to those of a source or sink, or passes on to it."""
 PREFIX: Final = "kafka."
 CLIENT_KEYS: Final = frozenset(each.name for each in connector_options() if each.name.startswith(PREFIX))
 
@@ -30,7 +30,9 @@ class OptionError(ValueError):
 
 
 class Options:
-    """The options of one reader or writer. Each option is read once; the remaining ones must be `kafka.*`."""
+    """The options of one reader or writer. Each known option is read once; all other options must begin with
+    `kafka.`.
+    """
 
     def __init__(self, given: Mapping[str, str], known: Iterable[str]) -> None:
         """Raises OptionError for a name that is neither known, nor Spark's own, nor begins with kafka."""
@@ -71,7 +73,7 @@ class Options:
         return default if value is None else number(name, value, least)
 
     def size(self, name: str, default: T) -> int | T:
-        """Bytes as Spark writes them: 1000, 100k, 10m, 1g. Raises OptionError."""
+        """Return a size in bytes; Spark's spelling is accepted: 1000, 100k, 10m, 1g. Raises OptionError."""
         value = self._values.get(name)
         if value is None:
             return default
@@ -81,7 +83,9 @@ class Options:
         return int(match[1]) << _SHIFTS[match[2] or ""]
 
     def seconds(self, name: str, default: float) -> float:
-        """A time as Spark writes it: 15m, 200ms, 10s; a bare number is milliseconds. Raises OptionError."""
+        """Return a time in seconds; Spark's spelling is accepted: 15m, 200ms, 10s; a number without a unit is in
+        milliseconds. Raises OptionError.
+        """
         value = self._values.get(name)
         if value is None:
             return default
@@ -91,7 +95,7 @@ class Options:
         return int(match[1]) * _SECONDS[match[2] or "ms"]
 
     def parsed(self, name: str, parse: Callable[[str], T]) -> T:
-        """Return the result of `parse` on an option that is set. Raises OptionError."""
+        """Return the result of `parse` for the value of an option that is set. Raises OptionError."""
         value = self._values[name]
         try:
             return parse(value)
@@ -100,7 +104,7 @@ class Options:
 
 
 def _hint(lower: str, names: Mapping[str, str]) -> str:
-    """Suggest the option that may be meant: Kafka's key with its prefix, or a similar name."""
+    """Return a suggestion which option may be meant: Kafka's key with the prefix kafka., or a similar name."""
     if PREFIX + lower in CLIENT_KEYS:
         return f": did you mean {PREFIX + lower!r}? Keys of Kafka's clients begin with {PREFIX!r}"
     near = get_close_matches(lower, names, n=1)
@@ -115,7 +119,9 @@ def number(name: str, value: str, least: int) -> int:
 
 
 def as_setting(name: str, value: str, like: Any) -> Any:
-    """Parse the value of an option as the type of its default `like`: bool, number or str. Raises OptionError."""
+    """Parse the value of an option to the type of `like`, the option's default: bool, number or str. Raises
+    OptionError.
+    """
     if isinstance(like, bool):
         if value.lower() not in ("true", "false"):
             raise OptionError(f"{name}={value!r}: must be true or false")

@@ -1,8 +1,8 @@
-"""The options kafka.security, kafka.ssl and kafka.sasl, as keyword arguments of our clients.
+"""Converts the options kafka.security.*, kafka.ssl.* and kafka.sasl.* to keyword arguments of oncelog's clients.
 
-`kafka.security.protocol`, `kafka.sasl.mechanism` and the names of our own client go through client_settings.py. This
-module converts the rest: certificate stores, the check of host names, the JAAS configuration. It reads the stores, so a
-wrong file or password is reported when a query is planned.
+client_settings.py handles `kafka.security.protocol`, `kafka.sasl.mechanism` and the names of oncelog's own client. This
+module converts the remaining options: certificate stores, the check of host names, the JAAS configuration. The module
+reads the stores, so a wrong file or password is reported when a query is planned.
 """
 
 from __future__ import annotations
@@ -37,11 +37,13 @@ STORE_OPTIONS: Final = (
     KEY_PASSWORD,
 )
 CREDENTIALS: Final = {"clientId": CLIENT_ID, "clientSecret": CLIENT_SECRET, "scope": SCOPE}
-"""Options of OAuthBearerLoginModule -> options of their own, from Kafka 4.1 on, which win."""
+"""Maps options of OAuthBearerLoginModule to separate options, which Kafka has from 4.1 on and which override the
+former.
+"""
 LOGIN_OPTIONS: Final = (JAAS, ENDPOINT, *CREDENTIALS.values(), CALLBACK, CONNECT_TIMEOUT, READ_TIMEOUT)
 KNOWN: Final = (*STORE_OPTIONS, HOSTNAMES, *LOGIN_OPTIONS)
 OUR_TLS: Final = tuple(f"kafka.ssl.{each}" for each in ("cafile", "certfile", "keyfile", "password", "check.hostname"))
-"""Names of our own client for the same, in PEM."""
+"""Names under which oncelog's own client takes the same settings, in PEM."""
 OUR_LOGIN: Final = ("kafka.sasl.plain.username", "kafka.sasl.plain.password")
 TYPES: Final = ("PEM", "PKCS12", "JKS")
 
@@ -51,15 +53,17 @@ MODULES: Final[Mapping[str, Callable[[str], bool]]] = {
     "ScramLoginModule": lambda mechanism: mechanism.startswith("SCRAM-"),
     "OAuthBearerLoginModule": lambda mechanism: mechanism == OAUTHBEARER,
 }
-"""Kafka's login modules, by the last part of their names -> whether one is for a mechanism."""
+"""Maps Kafka's login modules, by the last part of their names, to a function that returns whether the module fits a
+mechanism.
+"""
 KERBEROS: Final = "Krb5LoginModule"
 CALLBACK_HANDLER: Final = "OAuthBearerLoginCallbackHandler"
-"""Kafka's class that gets tokens with client credentials; the only login callback handler that is supported."""
+"""Kafka's class that requests tokens with client credentials; it is the only supported login callback handler."""
 DEFAULT_TIMEOUT_MS: Final = "10000"
 
 
 def security_settings(kafka: Mapping[str, str]) -> dict[str, Any]:
-    """Return our clients' keyword arguments for the options kafka.* in `kafka` that are in KNOWN. Raises
+    """Return the keyword arguments of oncelog's clients for those options in `kafka` that are in KNOWN. Raises
     OptionError."""
     return _tls(kafka) | _login(kafka)
 
@@ -163,13 +167,15 @@ def _token_provider(kafka: Mapping[str, str], options: Mapping[str, str]) -> Cli
 
 
 def _check_jaas_options(module: str, options: Mapping[str, str], known: tuple[str, ...]) -> None:
-    """Raises OptionError, which repeats no value."""
+    """Raise OptionError for an option that the login module does not have; the message contains no values, as they may
+    be secrets.
+    """
     if unknown := sorted(set(options) - set(known)):
         raise OptionError(f"{JAAS}: {module} has no option {unknown[0]!r} here; its options are {', '.join(known)}")
 
 
 def _checks_hostname(kafka: Mapping[str, str]) -> bool | None:
-    """Whether to check host names; None if the option is not set."""
+    """Return whether clients check the host names of brokers; None if the option is not set."""
     value = kafka.get(HOSTNAMES)
     if value is not None and value.lower() not in ("https", ""):
         raise OptionError(f"{HOSTNAMES}={value!r}: must be https, or empty for no check of host names")

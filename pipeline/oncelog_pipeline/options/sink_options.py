@@ -17,11 +17,13 @@ from oncelog_pipeline.sink.names import STATE_TOPIC, Query
 STATE_OPTION: Final = "stateTopic"
 KNOWN: Final = ("topic", "delivery", STATE_OPTION, "writeId", "includeHeaders")
 DEFAULT_TASK_TIMEOUT_MS: Final = 900_000
-"""As long as brokers allow by default (transaction.max.timeout.ms): a batch, and a restart, must be done by then."""
+"""The default transaction timeout in milliseconds: the longest that brokers allow by default
+(transaction.max.timeout.ms). A batch, and a restart of the query during a batch, must be finished within this time.
+"""
 
 
 class Delivery(Enum):
-    """The guarantee to readers of the written records, whichever process is killed."""
+    """What the sink guarantees to readers of the written records, whichever process is killed."""
 
     EXACTLY_ONCE = "exactly-once"
     EXACTLY_ONCE_PER_TASK = "exactly-once-per-task"
@@ -30,7 +32,9 @@ class Delivery(Enum):
 
 @dataclass(frozen=True, slots=True)
 class SinkOptions:
-    """All settings of a sink. Plain values, so that Spark can pickle it. `topic` wins over the column."""
+    """All settings of a sink. The fields are plain values, so that Spark can pickle the options. The option `topic`
+    overrides the column "topic".
+    """
 
     bootstrap_servers: str
     topic: str | None
@@ -39,13 +43,13 @@ class SinkOptions:
     write_id: str | None = None
     task_timeout_ms: int = DEFAULT_TASK_TIMEOUT_MS
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Keywords that all our clients know."""
+    """Keyword arguments that all of oncelog's clients accept."""
     producer_settings: Mapping[str, Any] = field(default_factory=dict)
-    """Keywords of `oncelog.Producer`."""
+    """Keyword arguments of `oncelog.Producer`."""
 
     @property
     def patience_seconds(self) -> float:
-        """How long to wait for an unreachable broker, at the first connection too: max.block.ms."""
+        """Return how many seconds to wait for an unreachable broker, also at the first connection: max.block.ms."""
         return ProducerConfig(bootstrap_servers=self.bootstrap_servers, **self.producer_settings).max_block_ms / 1000
 
 
@@ -55,11 +59,11 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     found = client_settings.settings(options, client_settings.PRODUCER)
     if found.get("enable_idempotence") is False:
         raise OptionError("kafka.enable.idempotence=false: every delivery here needs it")
-    # Options that exclude each other fail here, when the query is planned, and not in each task. With idempotence asked
-    # for explicitly, the client names the conflict instead of turning idempotence off.
+    # Options that exclude each other must fail here, when the query is planned, and not later in each task.
+    # enable_idempotence is passed explicitly, so the client reports a conflict instead of disabling idempotence.
     client_settings.check_together(options, client_settings.PRODUCER, {**found, "enable_idempotence": True})
     task_timeout_ms = found.pop("transaction_timeout_ms", DEFAULT_TASK_TIMEOUT_MS)
-    options.flag("includeHeaders", False)  # as in Spark's connector, it has no effect
+    options.flag("includeHeaders", False)  # as in Spark's connector, the option has no effect
     write_id = options.text("writeId", None)
     if write_id is not None:
         options.parsed("writeId", Query)

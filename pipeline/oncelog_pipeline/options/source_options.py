@@ -1,4 +1,4 @@
-"""Options of a source: topics, bounds, and the size of a batch. Pure.
+"""Options of a source: its topics, where reading begins and ends, and the size of a batch. Pure.
 
 Names, defaults and rules are those of Spark's own Kafka source, with two exceptions: `kafka.isolation.level` defaults
 to read_committed, and `subscribePattern` is a Python regular expression.
@@ -51,7 +51,7 @@ DEFAULT_POLL_TIMEOUT_MS: Final = 120_000
 
 
 class Where(Enum):
-    """How a bound is given."""
+    """The way in which a bound is given."""
 
     EARLIEST = auto()
     LATEST = auto()
@@ -62,10 +62,11 @@ class Where(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where reading begins or ends.
+    """The bound at which reading begins or ends.
 
-    `offsets` maps partitions to offsets, LATEST, EARLIEST, or milliseconds, as `where` says; `timestamp_ms` applies to
-    all partitions. `is_latest_where_none`: a timestamp after the last record means the end.
+    `offsets` maps partitions to offsets (or LATEST or EARLIEST) or to timestamps in milliseconds, as `where` says;
+    `timestamp_ms` applies to all partitions. With `is_latest_where_none` a timestamp after the last record means the
+    end of the partition.
     """
 
     where: Where
@@ -76,7 +77,7 @@ class Bound:
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """Exactly one of the three."""
+    """Which topics or partitions a source reads; exactly one of the three fields is set."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -85,7 +86,7 @@ class Subscription:
 
 @dataclass(frozen=True, slots=True)
 class SourceOptions:
-    """All settings of a source. Plain values, so that Spark can pickle it."""
+    """All settings of a source. The fields are plain values, so that Spark can pickle the options."""
 
     bootstrap_servers: str
     subscription: Subscription
@@ -93,7 +94,9 @@ class SourceOptions:
     ending: Bound
     max_offsets_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
-    """An estimate: of the bytes in the brokers' logs, by the mean of each partition."""
+    """The maximum size of a batch in bytes of the brokers' logs, estimated from the mean size of a record in each
+    partition.
+    """
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_s: float = DEFAULT_TRIGGER_DELAY_S
     min_partitions: int | None = None
@@ -104,9 +107,11 @@ class SourceOptions:
     offset_retries: int = 3
     offset_retry_interval_ms: int = 10
     state_topic: str = STATE_TOPIC
-    """The topic where sinks keep their state, besides the default one. No pattern matches it."""
+    """The topic in which sinks keep their state, if it is not the default topic. A topic pattern never matches this
+    topic.
+    """
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Keywords of `oncelog.Consumer`."""
+    """Keyword arguments of `oncelog.Consumer`."""
 
 
 def source_options(given: Mapping[str, str], *, is_stream: bool) -> SourceOptions:
@@ -147,7 +152,7 @@ def source_options(given: Mapping[str, str], *, is_stream: bool) -> SourceOption
 
 
 def check_source_options(given: Mapping[str, str]) -> None:
-    """Raise OptionError for options that are valid neither for a stream nor for a batch query."""
+    """Raise OptionError for options that are invalid for both a stream and a batch query."""
     try:
         source_options(given, is_stream=True)
     except OptionError as of_stream:
@@ -183,7 +188,9 @@ def _pattern(text: str) -> str:
 
 
 def _starting(options: Options, *, is_stream: bool) -> Bound:
-    """Return the first that is set: startingTimestamp, startingOffsetsByTimestamp, startingOffsets."""
+    """Return the bound of the first of these options that is set: startingTimestamp, startingOffsetsByTimestamp,
+    startingOffsets.
+    """
     strategy = options.choice("startingOffsetsByTimestampStrategy", ("error", "latest"), "error")
     is_latest = strategy == "latest"
     if "startingTimestamp" in options:
@@ -207,7 +214,9 @@ def _starting(options: Options, *, is_stream: bool) -> Bound:
 
 
 def _ending(options: Options) -> Bound:
-    """Like `_starting`; a timestamp after the last record means the end."""
+    """Return the end bound from the ending options, like `_starting`; a timestamp after the last record means the end
+    of the partition.
+    """
     if "endingTimestamp" in options:
         timestamp_ms = _timestamp(options, "endingTimestamp")
         return Bound(Where.TIMESTAMP, timestamp_ms=timestamp_ms, is_latest_where_none=True)

@@ -1,8 +1,8 @@
-"""How clients of a query log in to a cluster: stores of certificates, tokens.
+"""Configures how clients of a query log in to a cluster: certificate stores and tokens.
 
-All of it can be pickled, for the tasks of Spark.
+All objects can be pickled, because Spark sends them to its tasks.
 
-tls_stores.py  truststores and keystores (PEM, PKCS12, JKS) as the TLS context of a client
-jks.py         (pure) the certificates and keys of a JKS file
-tokens.py      OAUTHBEARER: tokens from an endpoint, with client credentials, or from a file
+- `tls_stores.py` creates the TLS context of a client from truststores and keystores (PEM, PKCS12, JKS).
+- `jks.py` (pure) reads the certificates and keys of a JKS file.
+- `tokens.py` gets tokens for OAUTHBEARER from an endpoint, with client credentials, or from a file.
 """

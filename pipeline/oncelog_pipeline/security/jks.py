@@ -1,7 +1,7 @@
 """Java key stores (JKS), the default format of Java's keytool before Java 9: certificates and private keys. Pure.
 
 The file is a list of entries, followed by the SHA-1 of the password, a constant and the list. A private key is
-encrypted with a key stream of SHA-1 hashes, which begins with a salt and the password.
+encrypted by XOR with a key stream of SHA-1 hashes, which is derived from a salt and the password.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _SEQUENCE, _OCTET_STRING = 0x30, 0x04
 
 
 class BadStore(ValueError):
-    """A store that cannot be read, or not with this password."""
+    """The key store cannot be read, or the password is wrong."""
 
 
 @dataclass(frozen=True, slots=True)
 class KeyEntry:
-    """A private key (PKCS8, DER) and its certificates (DER), its own first."""
+    """A private key (PKCS8, DER) and its certificate chain (DER); the key's own certificate comes first."""
 
     key: bytes = field(repr=False)
     chain: tuple[bytes, ...]
@@ -32,14 +32,16 @@ class KeyEntry:
 
 @dataclass(frozen=True, slots=True)
 class JavaStore:
-    """The entries of a store; certificates as DER."""
+    """The entries of a key store; certificates are DER."""
 
     trusted: tuple[bytes, ...]
     keys: tuple[KeyEntry, ...]
 
 
 def read_jks(content: bytes, password: str | None, key_password: str | None = None) -> JavaStore:
-    """Without `password` the store is not verified, and its keys are skipped. Raises BadStore."""
+    """Parse a key store. Without `password` the SHA-1 is not verified, and private keys are skipped. Raises
+    BadStore.
+    """
     if not content.startswith(MAGIC):
         raise BadStore("this is not a JKS file")
     entries, digest = content[:-_SHA1_BYTES], content[-_SHA1_BYTES:]
@@ -73,7 +75,7 @@ def _entries(reader: _Reader, password: str | None) -> JavaStore:
 
 
 def _private_key(protected: bytes, password: str, alias: str) -> bytes:
-    """The PKCS8 key in an EncryptedPrivateKeyInfo of Java's own algorithm."""
+    """Decrypt and return the PKCS8 key in an EncryptedPrivateKeyInfo that uses Java's own algorithm."""
     info = _Reader(protected)
     info.tagged(_SEQUENCE)
     info.take(info.tagged(_SEQUENCE))  # skip the algorithm: JKS has only one
@@ -98,7 +100,7 @@ def _utf16(password: str) -> bytes:
 
 
 class _Reader:
-    """Java's DataInput, and the lengths of DER."""
+    """Reads the encoding of Java's DataInput, and lengths of DER."""
 
     def __init__(self, content: bytes, position: int = 0) -> None:
         self._content = content
@@ -118,13 +120,17 @@ class _Reader:
         return self.take(self.number(2)).decode()
 
     def certificate(self, version: int) -> bytes:
-        """A certificate, after the name of its kind (X.509), which version 1 does not have."""
+        """Read and return a certificate, which follows the name of its type (X.509); version 1 of the format has no
+        such name.
+        """
         if version == 2:
             self.text()
         return self.take(self.number(4))
 
     def tagged(self, tag: int) -> int:
-        """Return the length of the DER value that begins here. Raises BadStore if it has another tag."""
+        """Return the length of the DER value that begins at the present position. Raises BadStore if the value has
+        another tag.
+        """
         if self.number(1) != tag:
             raise BadStore("a private key is not encrypted as JKS does")
         length = self.number(1)

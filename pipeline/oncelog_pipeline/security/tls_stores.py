@@ -1,8 +1,8 @@
 """Kafka's truststores and keystores as the TLS context of a client.
 
-A store is a file of PEM, PKCS12 or JKS, told apart by its content, or PEM text in the setting itself. The context can
-be pickled: Spark sends the settings to its tasks, and each process reads the files again, so they must be at the same
-path on all machines.
+A store is a file in PEM, PKCS12 or JKS format, which is recognised by its content, or PEM text in the option itself.
+The context can be pickled. Spark sends the options to its tasks, and each process reads the files again, so the files
+must have the same path on all machines.
 """
 
 from __future__ import annotations
@@ -23,7 +23,9 @@ DER_SEQUENCE: Final = 0x30
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """A file with its password, or PEM text. `setting` is the name of the option that gave it."""
+    """A certificate store: a file with its password, or PEM text. `setting` is the name of the option that named the
+    store.
+    """
 
     setting: str
     location: str | None = None
@@ -33,7 +35,9 @@ class Store:
 
 @dataclass(frozen=True, slots=True)
 class TlsStores:
-    """The certificates that a client trusts, and its own. Without `trusted` it trusts the system's authorities."""
+    """The certificates that a client trusts, and the client's own certificate. If `trusted` is None, the client trusts
+    the system's certificate authorities.
+    """
 
     trusted: Store | None = None
     own: Store | None = None
@@ -50,7 +54,9 @@ class _Contents:
 
 
 class StoreContext(ssl.SSLContext):
-    """The context of `stores`; equal, printed and pickled as these are."""
+    """The TLS context of `stores`; two contexts are equal if their stores are equal, and a context is printed and
+    pickled as its stores.
+    """
 
     stores: TlsStores
 
@@ -68,7 +74,9 @@ class StoreContext(ssl.SSLContext):
 
 
 def store_context(stores: TlsStores) -> StoreContext:
-    """Reads the files. Raises BadStore, which names the setting and the file."""
+    """Return the TLS context of these stores, whose files are read now. Raises BadStore with the names of the setting
+    and the file.
+    """
     context = StoreContext(ssl.PROTOCOL_TLS_CLIENT)
     context.stores = stores
     context.check_hostname = stores.checks_hostname
@@ -96,7 +104,8 @@ def _show(context: ssl.SSLContext, store: Store, key_password: str | None) -> No
     if not pem:
         raise _bad(store, "it has no private key with a certificate, or its password is missing")
     password = key_password if key_password is not None else store.password or ""
-    # OpenSSL reads a private key from a file only. This file is readable to this user alone, and deleted at once.
+    # OpenSSL reads a private key from a file only. Only this user can read the temporary file, which is deleted
+    # immediately after loading.
     with tempfile.NamedTemporaryFile(suffix=".pem") as file:
         file.write(pem.encode())
         file.flush()

@@ -1,9 +1,8 @@
-"""Tokens of OAUTHBEARER as Kafka's clients get them: from a token endpoint of OAuth, or from a file.
+"""Gets tokens for OAUTHBEARER as Kafka's clients do: from a token endpoint of OAuth, or from a file.
 
-The endpoint is asked with the credentials of a client (RFC 6749, 4.4). A redirect is not followed, as the credentials
-would go to another host.
-A token is kept until most of its life has passed, so that many connections ask the endpoint once. The client calls
-`token` in a thread.
+A request to the endpoint carries client credentials (RFC 6749, 4.4). Redirects are not followed, because the
+credentials would then go to another host. A token is cached for most of its lifetime, so that many connections cause
+one request to the endpoint. The client calls `token` in a thread.
 """
 
 from __future__ import annotations
@@ -21,28 +20,32 @@ from pathlib import Path
 from typing import Any, Final
 
 REFRESHED_AT: Final = 0.8
-"""The share of a token's life after which the next one is fetched, like Kafka's sasl.login.refresh.window.factor."""
+"""The share of a token's lifetime after which the next token is fetched, like Kafka's
+sasl.login.refresh.window.factor.
+"""
 UNKNOWN_LIFE_SECONDS: Final = 60.0
-"""How long a token is kept if the endpoint does not return its life (expires_in)."""
+"""How many seconds a token is cached if the endpoint does not return its lifetime (expires_in)."""
 MAX_ANSWER_BYTES: Final = 1 << 20
 SHOWN_CHARACTERS: Final = 200
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
     def redirect_request(self, *_: Any) -> None:
-        """None: the response is the redirect itself, an HTTPError."""
+        """Return None, so that urllib reports the redirect as an HTTPError."""
 
 
 _OPENER: Final = urllib.request.build_opener(_NoRedirect)
 
 
 class NoToken(Exception):
-    """The token endpoint gave no token: the message names it and its answer."""
+    """The token endpoint returned no token: the message names the endpoint and its response."""
 
 
 @dataclass(frozen=True)
 class ClientCredentials:
-    """A token provider (`sasl_oauth_token_provider`). Pickled without the token that it keeps."""
+    """A token provider (`sasl_oauth_token_provider`) that requests tokens from an endpoint. The cached token is not
+    pickled.
+    """
 
     endpoint: str
     client_id: str
@@ -59,7 +62,7 @@ class ClientCredentials:
         return ClientCredentials, given
 
     def token(self) -> str:
-        """Blocks while it asks the endpoint. Raises NoToken."""
+        """Return a cached or new token; blocks while the endpoint is requested. Raises NoToken."""
         kept: _Kept = self.__dict__["_kept"]
         with kept.lock:
             if self.clock() >= kept.until:
@@ -68,7 +71,7 @@ class ClientCredentials:
             return kept.token
 
     def _ask(self) -> tuple[str, float]:
-        """Return a new token, and how many seconds it is valid."""
+        """Request a new token; return it and its lifetime in seconds."""
         form = {"grant_type": "client_credentials"} | ({} if self.scope is None else {"scope": self.scope})
         credentials = base64.b64encode(f"{self.client_id}:{self.client_secret}".encode()).decode()
         request = urllib.request.Request(  # noqa: S310 (the options let http and https pass)
@@ -104,7 +107,7 @@ class ClientCredentials:
 
 @dataclass(frozen=True, slots=True)
 class TokenFile:
-    """A token provider that reads a file at each login, as another process may renew it."""
+    """A token provider that reads a file at each login, because another process may renew the token."""
 
     path: str
 
@@ -120,7 +123,7 @@ class TokenFile:
 
 
 class _Kept:
-    """The last token, and until when (by the clock of its provider) it is used."""
+    """The cached token, and until when it is used, by the clock of its provider."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

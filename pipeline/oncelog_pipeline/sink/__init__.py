@@ -1,13 +1,13 @@
-"""Writes to topics exactly once, from many tasks and one driver, any of which may die at any moment.
+"""Writes to topics exactly once, from many tasks and one driver; any of these processes may die at any moment.
 
-names.py         the names of a query, its groups and transactional ids
-state.py         the decision, and a task's message to the driver, as JSON
-operations.py    the steps' interface to the cluster, and its errors
-exactly_once.py  (no I/O of its own) the steps: a task writes, the driver decides, a later run takes over
-digest.py        (pure) the digest of a task's rows, to compare with a replay
-orphans.py       (no I/O of its own) finishes decisions whose driver died
-unnamed.py       (no I/O of its own) finds the write that a batch write without a writeId repeats
-per_task.py      (no I/O of its own) the fallback: each task commits by itself
-state_topic.py   keeps the state of all queries
-cluster.py       implements the operations with the client
+- `names.py` has the names of a query, its groups and transactional ids.
+- `state.py` has the decision, and a task's message to the driver, as JSON.
+- `operations.py` is the interface between the steps and the cluster, and has its errors.
+- `exactly_once.py` (no I/O) has the steps: a task writes, the driver decides, a later run takes over.
+- `digest.py` (pure) computes the digest of a task's rows, which is compared with that of a replay.
+- `orphans.py` (no I/O) completes decisions whose driver died.
+- `unnamed.py` (no I/O) finds the earlier write that a batch write without a writeId repeats.
+- `per_task.py` (no I/O) is the alternative delivery, in which each task commits its own rows.
+- `state_topic.py` stores the state of all queries.
+- `cluster.py` implements the operations with oncelog's client.
 """

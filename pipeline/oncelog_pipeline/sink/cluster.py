@@ -1,6 +1,6 @@
-"""Implements `operations.py` with our client, against any cluster that speaks Kafka's protocol.
+"""Implements the interface of `operations.py` with oncelog's client, for any cluster that speaks Kafka's protocol.
 
-Each worker process has one, with its connections, so a task need not connect anew.
+Each worker process keeps one KafkaCluster with its connections, so that a task need not connect again.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from oncelog.clock import now_ms
 from oncelog.errors import ErrorCode, KafkaError, PartialFailure, ProducerFenced, UnsupportedVersion
 from oncelog.lifecycle import Lifecycle
 from oncelog.prepared_transaction import PreparedTransaction
+from oncelog.producer.packable_rows import PackableRows
 from oncelog.producer.transaction import until_known
 from oncelog_pipeline.opening import opened
 from oncelog_pipeline.sink.digest import NOTHING, Digest, DigestedRows, RowCounter, digest_of
@@ -40,15 +41,15 @@ from oncelog_protocol.uuids import ZERO_UUID, uuid_to_string
 ONGOING: Final = "Ongoing"
 COMMITTED: Final = frozenset({"PrepareCommit", "CompleteCommit"})
 LOOK_MS: Final = 50
-"""How often to check whether a consumer has skipped an aborted record."""
+"""Milliseconds between two checks whether a consumer has skipped an aborted record."""
 PATIENCE_SECONDS: Final = 60.0
-"""How long a task that connects waits for a broker: the default of max.block.ms."""
+"""How many seconds a task waits for a broker when it connects; this is the default of max.block.ms."""
 OWNER_TIMEOUT_MS: Final = 10_000
-"""Timeout of the transaction in which a state is written."""
+"""Timeout, in milliseconds, of the transaction in which a state is written."""
 ENDS_AT_A_TIME: Final = 500
-"""Transactions that are ended side by side, on a connection to each coordinator."""
+"""The maximum number of transactions that are ended concurrently, over one connection to each coordinator."""
 LOOKS_AT_A_TIME: Final = 20
-"""Consumers that check side by side whether a record is visible, each with its own connections."""
+"""The maximum number of consumers that check concurrently whether a record is visible; each has its own connections."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -65,8 +66,9 @@ class StateOwner:
         self._query = query
 
     async def write(self, state: State | None) -> None:
-        """Write the state. Raises Superseded; after another KafkaError it may or may not be written, and the next owner
-        finds out."""
+        """Write the state of the query. Raises Superseded if another process owns the query. After another KafkaError
+        the state may or may not be written, and the next owner finds out which.
+        """
         try:
             async with self._producer.transaction():
                 key, value = self._query.id.encode(), None if state is None else state.as_json()
@@ -81,15 +83,16 @@ class StateOwner:
 
 
 class RowProducer:
-    """Implements `operations.TaskProducer` for rows: `producer.send`, then `sent` with the future it returns; or
-    `send`."""
+    """Implements `operations.TaskProducer` for rows: either `send` sends the rows, or the caller uses `producer.send`
+    and passes the future to `sent`.
+    """
 
     def __init__(self, producer: Producer, state_partition: TopicPartition) -> None:
         self.producer = producer
         self._state_partition = state_partition
         self._first: asyncio.Future[RecordMetadata] | None = None
         self.digest = NOTHING
-        """Digest of the rows that were sent."""
+        """Digest of the rows that were sent so far."""
 
     async def send(self, topic: str, value: bytes | None, key: bytes | None = None, **options: Any) -> None:
         """Like `Producer.send`. Raises KafkaError."""
@@ -100,9 +103,12 @@ class RowProducer:
         if self._first is None:
             self._first = future
 
-    async def send_packed(self, topic: str, partition: int, rows: DigestedRows) -> None:
-        """Like `Producer.send_packed`. Raises KafkaError."""
+    def count(self, topic: str, rows: DigestedRows) -> None:
+        """Add rows to the digest, before `send_packed` sends each partition's part of them."""
         self.digest = self.digest.plus(rows.digest(topic))
+
+    async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> None:
+        """Like `Producer.send_packed`. Does not change the digest. Raises KafkaError."""
         future = await self.producer.send_packed(topic, partition, rows)
         if self._first is None:
             self._first = future
@@ -132,10 +138,10 @@ class RowProducer:
 
 
 class KafkaCluster(Lifecycle):
-    """Implements `operations.Cluster`. Open from `start` to `close`.
+    """Implements `operations.Cluster`. The object is usable from `start` to `close`.
 
-    `settings` are config keywords that all of our clients have; `producer_settings` apply to the tasks' producers
-    alone. `task_timeout_ms` is the timeout of the tasks' transactions.
+    `settings` are keyword arguments that all of oncelog's clients accept; `producer_settings` apply only to the
+    producers of tasks. `task_timeout_ms` is the timeout of the tasks' transactions in milliseconds.
     """
 
     def __init__(
@@ -148,7 +154,7 @@ class KafkaCluster(Lifecycle):
         producer_settings: Mapping[str, Any] | None = None,
         patience_seconds: float = PATIENCE_SECONDS,
     ) -> None:
-        """`patience_seconds`: how long a task retries to connect to an unreachable broker. Raises ConfigError."""
+        """`patience_seconds` is how long a task retries to connect to an unreachable broker. Raises ConfigError."""
         self._bootstrap_servers = bootstrap_servers
         self._settings = dict(settings or {})
         self._producer_settings = self._settings | dict(producer_settings or {})
@@ -175,11 +181,11 @@ class KafkaCluster(Lifecycle):
         return await self._states.read(query)
 
     async def states_by_name(self) -> dict[str, Kept]:
-        """The state of each query, by its name. Raises KafkaError, TimeoutError."""
+        """Return the state of each query, by the query's name. Raises KafkaError, TimeoutError."""
         return await self._states.all()
 
     async def remove_state(self, query: Query, seen: State) -> bool:
-        """Remove the state of a query that is over, if it is still the state `seen`. Return whether it was removed.
+        """Remove the state of a finished query, if the state is still `seen`. Return whether the state was removed.
         Raises KafkaError."""
         owner = await self.own(query)
         try:
@@ -187,7 +193,7 @@ class KafkaCluster(Lifecycle):
                 return False
             await owner.write(None)
         except Superseded:
-            return False  # another process has removed it, or continues the query
+            return False  # another process has removed the state, or continues the query
         else:
             return True
         finally:
@@ -243,10 +249,11 @@ class KafkaCluster(Lifecycle):
         return described[transactional_id].state
 
     async def are_open(self, transactions: Sequence[PreparedTransaction], least_left: float) -> list[bool]:
-        """Return for each transaction whether it is open with enough time left.
+        """Return for each transaction whether it is open with enough time left before its timeout.
 
-        Brokers decide which transactions are late, by the clocks that will abort them. If they cannot (before Apache
-        Kafka 3.8, or without the right), our own clock is compared with the transactions' start times.
+        The brokers determine which transactions are late, by the clocks that will abort them. If the brokers cannot do
+        that (before Apache Kafka 3.8, or without the right), this process compares its own clock with the transactions'
+        start times.
         """
         longest_ms = round((1 - least_left) * self._task_timeout_ms)
         described, late = await asyncio.gather(self._described(transactions), self._open_for_longer(longest_ms))
@@ -275,7 +282,9 @@ class KafkaCluster(Lifecycle):
             return dict(error.results) if isinstance(error, PartialFailure) else {}
 
     async def _open_for_longer(self, duration_ms: int) -> frozenset[str] | None:
-        """Return the ids of transactions open for longer; None if the brokers cannot tell."""
+        """Return the ids of the transactions that have been open for longer than `duration_ms`; None if the brokers
+        cannot list them by duration.
+        """
         if not self._may_ask_durations:
             return None
         try:
@@ -288,8 +297,9 @@ class KafkaCluster(Lifecycle):
         return frozenset(each.transactional_id for each in listed)
 
     async def keep(self, transactions: Sequence[PreparedTransaction]) -> list[PreparedTransaction | None]:
-        """Does nothing unless this client may list open transactions: else no later run could find, and abort, the
-        transactions of a driver that died before its decision."""
+        """Like `Cluster.keep`, but keeps the timeouts if this client may not list open transactions: if the driver died
+        before its decision, no later run could find and abort transactions without a timeout.
+        """
         if not self._may_keep or not self._may_ask_durations:
             return list(transactions)
         return await _for_each(self._keep, transactions, ENDS_AT_A_TIME)
@@ -324,7 +334,7 @@ class KafkaCluster(Lifecycle):
         except ProducerFenced:
             if commits:
                 raise
-            await self.fence([prepared.transactional_id])  # kept open by a driver that did not decide on it
+            await self.fence([prepared.transactional_id])  # a driver removed the timeout, but never decided
             return True
 
     async def are_visible(self, places: Sequence[Place]) -> list[bool]:
@@ -371,12 +381,14 @@ class KafkaCluster(Lifecycle):
 
 
 def _cannot_list(error: KafkaError) -> bool:
-    """Whether asking again is useless: a broker is too old to list transactions, or we lack the right."""
+    """Return whether listing transactions will always fail: a broker is too old, or this client lacks the right."""
     return error.code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED or isinstance(error, UnsupportedVersion)
 
 
 async def _for_each(work: Callable[[T], Awaitable[R]], things: Sequence[T], at_a_time: int) -> list[R]:
-    """Return the result of `work` for each thing, in their order."""
+    """Return the results of `work` for all things, in the order of the things; at most `at_a_time` calls run
+    concurrently.
+    """
     room = asyncio.Semaphore(at_a_time)
 
     async def one(thing: T) -> R:
@@ -387,11 +399,13 @@ async def _for_each(work: Callable[[T], Awaitable[R]], things: Sequence[T], at_a
 
 
 def _digest_in(metadata: str | None) -> Digest | None:
-    """Return the digest that `commit_with_marker` wrote beside the batch; None if an older release wrote the marker."""
+    """Return the digest in the metadata that `commit_with_marker` has committed; None if an older release wrote the
+    marker.
+    """
     rows, _, total = (metadata or "").partition(":")
     return Digest(int(rows), int(total)) if rows.isdecimal() and total.isdecimal() else None
 
 
 def _group(group_id: str) -> ConsumerGroupMetadata:
-    """Metadata of a group without members."""
+    """Return the metadata of a group without members."""
     return ConsumerGroupMetadata(group_id, -1, "", None)

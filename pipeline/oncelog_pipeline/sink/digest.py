@@ -1,13 +1,15 @@
-"""The digest of a task's rows, two numbers, with which a replay of a decided batch is compared.
+"""Computes the digest of a task's rows, two numbers, with which the sink compares a replay of a decided batch.
 
-A digest has the number of rows, and the sum, modulo 2**64, of a hash of topic, key, value and headers over all rows.
-The hash is their CRC32C, mixed. Without mixing, the sums of many different rows would be equal: each bit of a CRC is a
-parity of the row's bits, so over a range of numbers each of them is set in half of the rows, whichever range it is.
+A digest consists of the number of rows, and the sum, modulo 2**64, of a hash of topic, key, value and headers over all
+rows. The hash of a row is the CRC32C of its fields, mixed by `mixed`. Without mixing, the sums of many different rows
+would be equal. Each bit of a CRC is a parity of the row's bits, so over any range of numbers each CRC bit is set in
+half of the rows.
 
-A digest does not depend on the order of the rows, nor on how they are divided among tasks: the digests of tasks add up
-to that of the batch. Partition and timestamp are not included, since they may differ in a replay of the same rows.
+A digest depends neither on the order of the rows nor on their distribution among tasks: the sum of the tasks' digests
+is the digest of the batch. The digest does not include partition and timestamp, since these may differ in a replay of
+the same rows.
 
-The digest finds mistakes, not forgeries. CRC32C takes a tenth of a microsecond for each field.
+The digest detects mistakes, not forgeries. Computing the CRC32C takes a tenth of a microsecond for each field.
 """
 
 from __future__ import annotations
@@ -24,15 +26,18 @@ from oncelog_protocol.records.builder import HeaderSequence, encode_headers
 
 MODULUS: Final = 2**64
 NULL: Final = b"\x00null\xff"
-"""Used for a null, which differs from an empty field. A field with exactly these bytes counts as null."""
+"""The bytes that stand for a null, so that a null differs from an empty field. A field with exactly these bytes counts
+as null.
+"""
 MIX_SHIFT: Final = 33
 MIX_MULTIPLIERS: Final = (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53)
-"""Multipliers of MurmurHash3's last step (fmix64), which makes each bit of a number depend on all of its bits, and not
-by parity alone."""
+"""Multipliers of MurmurHash3's last step (fmix64), after which each bit of a number depends on all bits of the number,
+and not only by parity.
+"""
 
 
 class Digest(NamedTuple):
-    """`rows`: how many. `total`: the sum of their hashes, below MODULUS."""
+    """`rows` is the number of rows. `total` is the sum of the rows' hashes, below MODULUS."""
 
     rows: int = 0
     total: int = 0
@@ -57,8 +62,9 @@ def digest_of(
     keys: Sequence[Buffer | None] | None = None,
     headers: Sequence[HeaderSequence] | None = None,
 ) -> Digest:
-    """Return the digest of rows of one topic. `keys` and `headers` have one element for each value; None if no row has
-    any."""
+    """Return the digest of rows of one topic. `keys` and `headers` have one element for each value; None means that no
+    row has a key, or headers.
+    """
     fronts: Iterable[int] = repeat(started(topic))
     if keys is not None:
         known = _without_nulls(keys)
@@ -70,31 +76,33 @@ def digest_of(
 
 
 def started(topic: str) -> int:
-    """Return the initial CRC of the topic's rows.
+    """Return the CRC with which the CRC of each row of this topic begins.
 
-    A row's CRC continues with its value; if the row has a key, first the length of the key is XORed in, which separates
-    key and value, and the CRC continues with the key and then the value.
+    The CRC of a row without a key continues with its value. For a row with a key, the length of the key is first XORed
+    into the CRC, which separates key and value; then the CRC continues with the key and the value.
     """
     return crc32c(topic.encode())
 
 
 def _with_headers(crc: int, headers: HeaderSequence) -> int:
-    """Continue the CRC with the row's headers, encoded as in the record. A row without headers adds nothing."""
+    """Continue the CRC with the row's headers, encoded as in the record. A row without headers leaves the CRC
+    unchanged.
+    """
     return crc32c(encode_headers(headers), crc) if headers else crc
 
 
 def mixed(crc: int) -> int:
-    """The hash of a row, from its CRC."""
+    """Return the hash of a row, computed from its CRC."""
     for multiplier in MIX_MULTIPLIERS:
         crc = (crc ^ (crc >> MIX_SHIFT)) * multiplier % MODULUS
     return crc ^ (crc >> MIX_SHIFT)
 
 
-class DigestedRows(PackableRows, Protocol):
-    """Rows that encode themselves, and know their digest."""
+class DigestedRows(Protocol):
+    """Rows that can compute their digest."""
 
     def digest(self, topic: str) -> Digest:
-        """Like `digest_of` for their columns."""
+        """Return the digest of the rows for this topic, like `digest_of`."""
 
 
 def _without_nulls(fields: Sequence[Buffer | None]) -> Sequence[Buffer]:
@@ -102,7 +110,7 @@ def _without_nulls(fields: Sequence[Buffer | None]) -> Sequence[Buffer]:
 
 
 class RowCounter:
-    """Replaces a task's producer: counts the rows in its `digest`, and writes nothing."""
+    """Replaces a task's producer: adds the rows to its `digest`, and writes nothing."""
 
     def __init__(self) -> None:
         self.digest = NOTHING
@@ -113,10 +121,13 @@ class RowCounter:
         keys = None if key is None else [key]
         self.digest = self.digest.plus(digest_of(topic, [value], keys, [headers] if headers else None))
 
-    async def send_packed(self, topic: str, partition: int, rows: DigestedRows) -> None:
-        """Like `RowProducer.send_packed`."""
+    def count(self, topic: str, rows: DigestedRows) -> None:
+        """Like `RowProducer.count`."""
         self.digest = self.digest.plus(rows.digest(topic))
 
+    async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> None:
+        """Does nothing: `count` has counted the rows."""
+
     async def partition_count(self, topic: str) -> int:
-        """Always 1: partitions do not matter for a digest."""
+        """Return 1, since the partition of a row does not matter for a digest."""
         return 1

@@ -1,33 +1,38 @@
-"""Writes a batch with many tasks so that readers see all of it, once, or nothing, whichever process dies.
+"""Writes a batch with many tasks so that readers see either all of its rows once, or none of them, whichever process
+dies.
 
-Each task leaves an open transaction. The driver writes one decision for all of them, then commits them. A later run
-commits the transactions that were decided, and aborts the others:
+Each task leaves its transaction open. The driver writes a single decision for all transactions of the batch, then
+commits these transactions. A later run of the query commits the decided transactions, and aborts all others:
 
-    a task     is this batch decided? -> write, flush, and leave the transaction open
-    the driver are all open? -> keep them open without a timeout, where the brokers can (KIP-939) -> THE DECISION
-               -> commit each -> abort the open transactions of other attempts (the sweep)
-    a new run  owns the query -> commits what was decided -> writes its name into the state -> sweeps the rest
+1. A task checks that the batch is not decided yet, writes and flushes its rows, and leaves its transaction open.
+2. The driver checks that all transactions are open, and removes their timeouts if the brokers can (KIP-939). Then the
+   driver writes the decision, commits each transaction, and aborts the open transactions of other attempts (the sweep).
+3. A new run becomes the owner of the query, commits the decided transactions, writes its name into the state, and
+   sweeps all other transactions.
 
-Why it holds:
+Why this protocol is correct:
 
-- *A decision is unique.* Every write of the state is "become the owner, read, write", and fails if another run became
-  owner in between: so each state follows the previous one, as with compare-and-set. A run that has written its name
-  into the state has seen the last decision of all older runs. Only then does it abort their open transactions.
+- *A decision is unique.* Every write of the state is "become the owner, read, write", and fails if another run has
+  become the owner in between. Each state therefore follows the previous state, as with compare-and-set. A run that has
+  written its name into the state has seen the last decision of all older runs. Only then does this run abort the open
+  transactions of older runs.
 - *Decided means written.* A decision names only transactions that were flushed and open. The sweep does not abort
-  them: it spares all runs except its own and those that are known to be over. Nor does their timeout, where it was
-  taken from them before the decision.
-- *Not decided means aborted*, by the next sweep or by the timeout; by the next sweep alone, if the driver died between
-  taking the timeouts away and the decision. A write without a writeId has no next run, so its transactions keep theirs.
-- *A replay* of a decided batch writes nothing except the partitions that are lost, and must have the rows that were
-  decided. The state has the digests of the last batches, so rows under the number of another batch (the checkpoint was
-  set back, or its last entry was torn) are refused, not skipped.
+  decided transactions: it aborts only transactions of its own run, and of runs that are known to be over. A decided
+  transaction is not aborted by its timeout either, if the driver removed the timeout before the decision.
+- *Not decided means aborted*, by the next sweep or by the timeout. If the driver died between removing the timeouts and
+  the decision, only the next sweep aborts the transactions. A write without a writeId has no next run, so its
+  transactions keep their timeouts.
+- *A replay* of a decided batch must have the decided rows, and writes only the lost partitions. The state has the
+  digests of the last batches. If a replay brings rows under the number of another batch (because the checkpoint was
+  restored from a backup, or its last entry was torn), the sink refuses the rows instead of skipping them.
 
-The one hole: the coordinator aborts a transaction that is decided and not yet committed. The brokers do not have
-two-phase commit, and the driver was away for longer than `transaction.timeout.ms`; or an attempt with the same
-transactional id woke up at just that moment (one of another attempt of the stage, which Spark does not tell apart, or
-one of `names.TURNS` batches before). The next run finds that, keeps the partition in `State.lost`, and has it written
-again if its replay brings the same rows. If it does not (the same rows in other partitions, for example), the batch is
-refused: no row is lost without an error.
+One case remains: the coordinator aborts a transaction that is decided and not yet committed. The coordinator may do
+this without two-phase commit, in two situations. In the first, the driver was down for longer than
+`transaction.timeout.ms`. In the second, another attempt with the same transactional id resumed at just that moment.
+Such an attempt belongs to an earlier attempt of the stage, in which it has the same number, or to the batch
+`names.TURNS` batches before. The next run detects such a transaction, keeps its partition in `State.lost`, and writes
+the partition again if its replay brings the same rows. If the replay brings other rows (for example the same rows in
+other partitions), the batch is refused, so no row is lost without an error.
 """
 
 from __future__ import annotations
@@ -59,14 +64,18 @@ from oncelog_pipeline.sink.state import KEPT_BATCHES, MAX_BYTES, Batch, State, T
 P = TypeVar("P", bound=TaskProducer)
 
 LEAST_TIME_LEFT: Final = 1 / 3
-"""The share of transaction.timeout.ms that must be left for a decision, as the commits might come too late."""
+"""The share of transaction.timeout.ms that must be left when the driver decides, because otherwise the commits might
+come too late.
+"""
 FIRST_PARTITION: Final = 0
-"""The task of this partition takes a query over at once; the other tasks wait for it first."""
+"""The task of this partition takes over a query immediately; the other tasks first wait for that task."""
 POLLS: Final = 20
 POLL_SECONDS: Final = 0.1
-"""How often the other tasks read whether the query was taken over, and the pause before each time."""
+"""Number of times that the other tasks read whether the query was taken over, and the pause before each read, in
+seconds.
+"""
 LONGEST_WAIT_SECONDS: Final = 10.0
-"""The longest wait between two attempts to take over, while others try, too."""
+"""The longest wait, in seconds, between two attempts to take over while other tasks also try."""
 
 logger = logging.getLogger(__name__)
 
@@ -79,10 +88,11 @@ async def write_task(
     unique: int,
     write: Callable[[P], Awaitable[None]],
 ) -> TaskMessage:
-    """Run one attempt of a task: `write` sends its rows. `unique` is Spark's taskAttemptId.
+    """Run one attempt of a task: `write` sends the task's rows. `unique` is Spark's taskAttemptId.
 
-    If the batch is decided, `write` sends to a counter that writes nothing, for the driver to compare. Raises
-    TakenOver, SetBack, and the errors of `write` and the cluster; then no record of this attempt ever becomes visible.
+    If the batch is already decided, `write` sends the rows to a counter that writes nothing, so that the driver can
+    compare digests. Raises TakenOver, SetBack, and the errors of `write` and the cluster; after an error no record of
+    this attempt ever becomes visible.
     """
     if not await is_wanted(cluster, batch, partition):
         counter = cluster.counting()
@@ -90,7 +100,8 @@ async def write_task(
         return TaskMessage(batch, partition, None, counter.digest)
     transactional_id = batch.query.task_id(batch.run, batch.number, partition, attempt)
     if await cluster.is_ongoing(transactional_id):
-        transactional_id += f"/{unique}"  # an earlier attempt of the stage has this one, and may have been decided on
+        # An earlier attempt of the stage uses this id, and its transaction may be part of a decision.
+        transactional_id += f"/{unique}"
     producer = await cluster.open_task(transactional_id)
     try:
         await write(producer)
@@ -100,8 +111,8 @@ async def write_task(
 
 
 async def is_wanted(cluster: Cluster[Any], batch: Batch, partition: int) -> bool:
-    """Whether the rows of this partition are still to be written. The first task that asks takes over the query. Raises
-    TakenOver, SetBack."""
+    """Return whether the rows of this partition must still be written. The first task that calls this function takes
+    over the query for its run. Raises TakenOver, SetBack."""
     state = await cluster.read_state(batch.query)
     polls = 0 if partition == FIRST_PARTITION else POLLS
     while not _is_settled(state, batch) and polls:
@@ -116,7 +127,7 @@ async def is_wanted(cluster: Cluster[Any], batch: Batch, partition: int) -> bool
     if state.batch > batch.number:
         if state.run != batch.run:
             raise set_back(batch, state.batch)
-        return False  # an attempt of a stage that ended long ago, or a replay from a checkpoint that was set back
+        return False  # a late attempt of a finished stage, or a replay from a restored checkpoint
     return state.batch < batch.number or partition in state.lost
 
 
@@ -129,8 +140,8 @@ async def _check_not_lost(cluster: Cluster[Any], batch: Batch, partition: int) -
             "has written are"
             " unknown here. Continue with that delivery until the batch is done, then change it"
         )
-    # Checked before the query is owned, since owning makes the coordinator forget it; the state is read again
-    # afterwards.
+    # Check this before the run becomes the owner, because the coordinator then forgets the previous transaction; the
+    # state is read again afterwards.
     if await cluster.has_committed(batch.query.id) and await cluster.read_state(batch.query) is None:
         raise StateLost(
             f"{batch}: this query has decided batches before, but the state topic does not have its state: was the"
@@ -140,8 +151,9 @@ async def _check_not_lost(cluster: Cluster[Any], batch: Batch, partition: int) -
 
 
 def _is_settled(state: State | None, batch: Batch) -> bool:
-    """Whether nothing can be taken over: the run is the state's, or the batch is over, and its replay could not be
-    compared with it. Raises TakenOver."""
+    """Return whether no takeover is needed: the state is this run's already, or it has a later batch and no digest with
+    which a replay of this batch could be compared. Raises TakenOver.
+    """
     if state is None:
         return False
     _check_not_over(state, batch)
@@ -149,16 +161,16 @@ def _is_settled(state: State | None, batch: Batch) -> bool:
 
 
 def _check_not_over(state: State, batch: Batch) -> None:
-    """Raises TakenOver for a run that has been taken over: its tasks are not to take over again."""
+    """Raise TakenOver if another run has taken over from this run, so that this run's tasks do not take over again."""
     if state.run != batch.run and short(batch.run) in state.former:
         raise TakenOver(f"{batch}: run {short(state.run)} has taken over")
 
 
 async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
-    """Become the run that decides, and finish the decisions of older runs. Raises TakenOver.
+    """Make this run the one that decides, and finish the decisions of older runs. Raises TakenOver.
 
-    Returns the state. It is another run's only if that run has decided a batch so much later that this batch cannot be
-    compared.
+    Returns the state after the takeover. The returned state belongs to another run only if that run has decided a batch
+    so much later that this batch cannot be compared.
     """
     wait_seconds = POLL_SECONDS
     while True:
@@ -174,12 +186,13 @@ async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
         except Superseded:
             pass
         else:
-            # Only now: as long as their names were in the state, older runs could still decide.
+            # Sweep only now: while the state had an older run's name, that run could still decide.
             await _sweep(cluster, batch, state.former)
             return state
         finally:
             await owner.close()
-        # Another task is doing the same. If it too were owned again now, both could keep each other from finishing.
+        # Another task of this run is taking over, too. If this task took ownership again now, each of the two could
+        # keep the other from finishing.
         await cluster.pause(wait_seconds)
         wait_seconds = min(2 * wait_seconds, LONGEST_WAIT_SECONDS)
         found = await cluster.read_state(batch.query)
@@ -188,15 +201,18 @@ async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
 
 
 async def _finish(cluster: Cluster[Any], found: State, batch: Batch) -> frozenset[int]:
-    """Commit the transactions that an older run has decided, of this batch or of a later one. Return the lost
-    partitions of this batch. An earlier batch is over: Spark begins a batch only when the previous one has ended."""
+    """Commit the transactions that an older run has decided for this batch or a later batch. Return the lost partitions
+    of this batch. An earlier batch needs nothing: Spark begins a batch only after the previous batch has ended.
+    """
     if found.batch < batch.number:
         return frozenset()
     return frozenset(found.lost) | await commit_decided(cluster, found.transactions, batch)
 
 
 def set_back(batch: Batch, decided: int) -> SetBack:
-    """The error for a run whose checkpoint is older than the last decision, and whose replay differs from it."""
+    """Return the error for a run whose checkpoint is older than the last decision, and whose replay has other rows than
+    were decided.
+    """
     return SetBack(
         f"{batch}: batch {decided} of this query is decided, so the checkpoint was set back (a backup, a power cut), or"
         f" another query uses it; and batch {batch.number} cannot be passed over, as it brings other rows than were"
@@ -211,9 +227,9 @@ async def commit(
 ) -> None:
     """Decide for all tasks of the batch, and commit their transactions. May be called again for the same batch.
 
-    `target` is kept with the decision. After TakenOver, NotAllOpen, TooManyTasks, NotRepairable and BatchDiffers
-    nothing was decided. After DecidedButAborted the decision remains, and the next run repairs it. After any other
-    error of the cluster either may be true; `abort` finds out.
+    `target` is stored with the decision. If TakenOver, NotAllOpen, TooManyTasks, NotRepairable or BatchDiffers is
+    raised, nothing was decided. If DecidedButAborted is raised, the decision remains, and the next run repairs it.
+    After any other error of the cluster the batch may or may not be decided; `abort` finds out.
     """
     told = list(messages)
     written = [
@@ -244,12 +260,13 @@ async def commit(
 
 
 async def abort(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMessage]) -> None:
-    """Abort a batch that is not decided; commit one that is, since Spark also calls this after a `commit` that has
-    raised. If a newer run has taken over, do nothing."""
+    """Abort a batch that is not decided; commit a decided batch, because Spark also calls `abort` after a `commit` that
+    has raised an error. If a newer run has taken over, do nothing.
+    """
     state = await cluster.read_state(batch.query)
     if state is None or state.run != batch.run:
         return
-    owner = await cluster.own(batch.query)  # from here on, a decision in progress is either written or never will be
+    owner = await cluster.own(batch.query)  # now a decision in progress is either written or will never be written
     await owner.close()
     state = await cluster.read_state(batch.query)
     if state is None or state.run != batch.run or state.batch > batch.number:
@@ -263,11 +280,12 @@ async def abort(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMess
 
 
 async def reset(cluster: Cluster[Any], seen: State | None, batch: Batch) -> State:
-    """Make `batch.number` the last decided batch, as an operator orders; open decisions are committed first.
+    """Make `batch.number` the last decided batch, as an operator orders; decided transactions that are still open are
+    committed first.
 
-    A replay of that batch is skipped, whatever rows it has, and lost partitions stay lost; a later batch is written.
-    `batch.run` is a new run of the operator's own, which takes over from the owner. Raises TakenOver if the state is no
-    longer `seen`.
+    A replay of that batch is then skipped, whatever rows it has, and lost partitions are not written again; later
+    batches are written. `batch.run` is a new run of the operator's own, which takes over from the present owner. Raises
+    TakenOver if the state has changed from `seen`.
     """
     owner = await cluster.own(batch.query)
     try:
@@ -287,7 +305,7 @@ async def reset(cluster: Cluster[Any], seen: State | None, batch: Batch) -> Stat
 
 
 async def _own_state(cluster: Cluster[Any], batch: Batch) -> State:
-    """The state, of this run. Raises TakenOver."""
+    """Return the state, which must belong to this run. Raises TakenOver."""
     state = await cluster.read_state(batch.query)
     if state is None or state.run != batch.run:
         found = "was removed" if state is None else f"is that of run {short(state.run)}, batch {state.batch}"
@@ -296,13 +314,15 @@ async def _own_state(cluster: Cluster[Any], batch: Batch) -> State:
 
 
 def batch_digest(messages: Sequence[TaskMessage]) -> Digest | None:
-    """Return the digest of all rows of the batch; None if a task runs a release without digests."""
+    """Return the digest of all rows of the batch; None if a task has sent no digest, because it runs an older
+    release.
+    """
     digests = [message.digest for message in messages]
     return None if None in digests else digest_sum(each for each in digests if each is not None)
 
 
 def _check_same(state: State, batch: Batch, digest: Digest | None) -> None:
-    """Raise BatchDiffers if the replay does not have the rows that were decided."""
+    """Raise BatchDiffers if the replay has other rows than were decided."""
     if state.may_differ or state.digest is None or digest is None or digest == state.digest:
         return
     content = "other content" if digest.rows == state.digest.rows else f"{digest.rows} rows"
@@ -319,7 +339,7 @@ def _check_same(state: State, batch: Batch, digest: Digest | None) -> None:
 
 
 def _check_repair(state: State, batch: Batch, written: Sequence[TaskTransaction], digest: Digest | None) -> None:
-    """Raise NotRepairable if the replay does not have exactly the lost rows for the lost partitions."""
+    """Raise NotRepairable unless the replay has exactly the lost rows for the lost partitions."""
     brought = {each.partition: each.digest for each in written}
     are_same = all(
         known is None or brought[partition] is None or brought[partition] == known
@@ -340,13 +360,14 @@ def _check_repair(state: State, batch: Batch, written: Sequence[TaskTransaction]
 async def _keep_open(
     cluster: Cluster[Any], batch: Batch, written: Sequence[TaskTransaction]
 ) -> Sequence[TaskTransaction]:
-    """Remove the timeout from the transactions, so that they stay open for as long as the driver is away. Returns them
-    as the decision names them. Raises NotAllOpen."""
+    """Remove the timeout from the transactions, so that they remain open however long the driver is down. Returns the
+    transactions in the form in which the decision names them. Raises NotAllOpen.
+    """
     transactions = [each.written.transaction for each in written]
     are_open = await cluster.are_open(transactions, LEAST_TIME_LEFT)
     _check_open(batch, transactions, are_open)
     if batch.query.is_unnamed:
-        return written  # if this driver dies before its decision, no later run would abort them
+        return written  # without a timeout no later run would abort them if this driver died before its decision
     kept = await cluster.keep(transactions)
     _check_open(batch, transactions, [each is not None for each in kept])
     return [
@@ -369,8 +390,9 @@ def _check_open(batch: Batch, transactions: Sequence[PreparedTransaction], are_o
 
 
 async def _decide(cluster: Cluster[Any], seen: State, batch: Batch, state: State) -> State:
-    """Write the decision `state`. Raises TooManyTasks; TakenOver if another run has written the state, or becomes its
-    owner."""
+    """Write the state with a decision. Raises TooManyTasks if the state is too large, and TakenOver if another run has
+    written the state or becomes its owner.
+    """
     if len(state.as_json()) > MAX_BYTES:
         raise TooManyTasks(
             f"{batch}: {len(state.transactions)} tasks have written, and the decision about all of them must fit one"
@@ -379,7 +401,7 @@ async def _decide(cluster: Cluster[Any], seen: State, batch: Batch, state: State
         )
     owner = await cluster.own(batch.query)
     try:
-        if await cluster.read_state(batch.query) != seen:  # only an owner's read is the last word
+        if await cluster.read_state(batch.query) != seen:  # only an owner's read is certain to be the latest state
             raise TakenOver(f"{batch}: another run has taken over")
         await owner.write(state)
         return state
@@ -402,10 +424,12 @@ async def _end(cluster: Cluster[Any], state: State, batch: Batch) -> None:
 async def commit_decided(
     cluster: Cluster[Any], transactions: Sequence[TaskTransaction], batch: Batch
 ) -> frozenset[int]:
-    """Commit the decided transactions. Return the partitions whose transactions had been aborted before.
+    """Commit the decided transactions. Return the partitions whose transactions had been aborted before they could be
+    committed.
 
-    If the coordinator has moved on, with the next batch or a late attempt under the same id, it cannot tell whether a
-    transaction was committed or aborted. The log can.
+    If the coordinator has a newer transaction of the same id, from the next batch or a late attempt, it no longer knows
+    whether the decided transaction was committed or aborted. In that case the visibility of the transaction's first
+    record in the log shows it.
     """
     have_ended = await cluster.end([each.written.transaction for each in transactions], commits=True)
     doubtful = [each for each, has in zip(transactions, have_ended, strict=True) if not has]
@@ -417,8 +441,9 @@ async def commit_decided(
 
 
 async def _sweep(cluster: Cluster[Any], batch: Batch, runs: Iterable[str]) -> None:
-    """Abort the open transactions of these runs' tasks, never those of other runs: a newer run may just have
-    decided."""
+    """Abort the open transactions of the tasks of these runs. Transactions of other runs are left open, because a newer
+    run may just have decided to commit them.
+    """
     over = frozenset(runs)
     left = [each for each in await cluster.ongoing(batch.query) if batch.query.run_of(each) in over]
     if left:

@@ -1,11 +1,13 @@
 """The names of a query in the cluster: transactional ids, groups, topic. Pure.
 
-    query                   oncelog-spark-QUERY                               its own transactional id and group id
-    a task's transaction    oncelog-spark-QUERY/RUN/PARTITION/ATTEMPT/TURN    RUN: eight characters of the run's id
-    a partition's           oncelog-spark-QUERY/PARTITION                     with per-task delivery
+- A query has the transactional id and group id `oncelog-spark-QUERY`.
+- A task's transaction has the id `oncelog-spark-QUERY/RUN/PARTITION/ATTEMPT/TURN`, in which RUN is eight characters of
+  the run's id.
+- With per-task delivery, a partition has the id `oncelog-spark-QUERY/PARTITION`.
 
-All begin with `PREFIX`, so one ACL can grant the rights. A query's name has no slash: so an id that begins with the
-name and a slash belongs to this query, and a sweep never touches another query whose name begins with this name.
+All these names begin with `PREFIX`, so that a single ACL can grant the rights. A query's name contains no slash. An id
+that begins with the name and a slash therefore belongs to this query, and a sweep never aborts transactions of another
+query whose name begins with the same letters.
 """
 
 from __future__ import annotations
@@ -18,16 +20,17 @@ PREFIX: Final = "oncelog-spark-"
 STATE_TOPIC: Final = "oncelog-spark-state"
 RUN_LENGTH: Final = 8
 UNNAMED_PREFIX: Final = "batch-"
-"""Prefix of the query's name of a batch write without a writeId; a unique name follows."""
+"""Prefix of the query name for a batch write without a writeId; a unique text follows the prefix."""
 TURNS: Final = 4
-"""How many batches must pass before the id of a paused, superseded attempt is used again."""
+"""After how many batches a transactional id is reused, in case a superseded attempt is paused with that id."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,200}")
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The name of a writer: the checkpoint's id for a streaming query, the writeId for a batch job, both joined by a
-    dot inside foreachBatch."""
+    """The name of a writer: for a streaming query the checkpoint's id, for a batch job the writeId, and inside
+    foreachBatch both, joined by a dot.
+    """
 
     name: str
 
@@ -45,24 +48,25 @@ class Query:
 
     @property
     def is_unnamed(self) -> bool:
-        """Whether this is a batch write without a writeId: each of its runs has another name."""
+        """Return whether this is a batch write without a writeId, whose name differs in each run."""
         return self.name.startswith(UNNAMED_PREFIX)
 
     def task_id(self, run: str, batch: int, partition: int, attempt: int) -> str:
         """Return the transactional id of one attempt.
 
-        It is unique in its run, except for attempts with the same number in several attempts of a stage, which Spark
-        does not distinguish. Batches reuse a few ids in turn, since a coordinator keeps each id for days.
+        The id is unique in its run, except for attempts with the same number in several attempts of a stage, which
+        Spark does not distinguish. Successive batches reuse a few ids cyclically, because a coordinator keeps each id
+        for days.
         """
         return f"{self.id}/{short(run)}/{partition}/{attempt}/{batch % TURNS}"
 
     def partition_id(self, partition: int) -> str:
-        """Return the transactional id, and group id, of a partition with per-task delivery."""
+        """Return the transactional id, which is also the group id, of a partition with per-task delivery."""
         return f"{self.id}/{partition}"
 
     @property
     def tasks_prefix(self) -> str:
-        """The prefix of the transactional ids of this query's tasks, and of no other ids."""
+        """The prefix that the transactional ids of this query's tasks have, and no other ids."""
         return f"{self.id}/"
 
     def run_of(self, transactional_id: str) -> str | None:
@@ -74,5 +78,5 @@ class Query:
 
 
 def short(run: str) -> str:
-    """A run as transactional ids name it."""
+    """Return the shortened id of a run, which is part of transactional ids."""
     return run[:RUN_LENGTH]

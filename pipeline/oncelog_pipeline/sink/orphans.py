@@ -1,9 +1,10 @@
-"""Commits the transactions of decisions whose driver died before it had committed them all.
+"""Commits decided transactions whose driver died before it had committed all of them.
 
-A decision says that its rows are to be visible, so any process that finds it may commit its transactions. A commit may
-be repeated any number of times and by several processes at once, also while the driver runs. It must happen before the
-transactions time out. A query, and a write with a writeId, does it when it starts again. For queries that are not
-started again, and for writes without a writeId, `finish_open` and `finish_unnamed` do it.
+A decision says that its rows are to become visible, so any process that finds the decision may commit its transactions.
+A commit may be repeated any number of times, by several processes simultaneously, also while the driver runs. The
+commit must happen before the transactions time out. A streaming query, or a write with a writeId, commits these
+transactions when it starts again. For queries that are not started again, and for writes without a writeId,
+`finish_open` and `finish_unnamed` commit them.
 """
 
 from __future__ import annotations
@@ -17,32 +18,34 @@ from oncelog_pipeline.sink.operations import Cluster
 from oncelog_pipeline.sink.state import Batch, State
 
 UNNAMED_KEPT_SECONDS: Final = 24 * 3600.0
-"""How long the state of a write without a writeId is kept after its driver died, for a retry of the write
-(unnamed.py)."""
+"""Seconds for which the state of a write without a writeId is kept after its driver died, for a retry of the write
+(unnamed.py).
+"""
 
 logger = logging.getLogger(__name__)
 
 
 class Kept(NamedTuple):
-    """A state in the state topic, and its age in seconds."""
+    """The state of a query, and the age of its record in seconds."""
 
     state: State
     age_seconds: float
 
 
 class Orphanage(Cluster[Any], Protocol):
-    """A cluster that lists and removes states."""
+    """The operations of a cluster, extended by two operations that list and remove states."""
 
     async def states_by_name(self) -> dict[str, Kept]:
-        """Return the state of each query, by its name."""
+        """Return the state of each query, by the query's name."""
 
     async def remove_state(self, query: Query, seen: State) -> bool:
-        """Remove the state of a query if it is still the one that was `seen`. Returns whether it was."""
+        """Remove the state of a query if it is still the state `seen`. Returns whether the state was removed."""
 
 
 async def finish_open(cluster: Orphanage, prefix: str = "") -> dict[str, frozenset[int]]:
-    """Commit all decided transactions that are still open, of queries whose names begin with `prefix`. Returns for each
-    query with open transactions the partitions that are lost, because their transactions have timed out."""
+    """Commit all decided transactions that are still open, for all queries whose names begin with `prefix`. Returns for
+    each query with open transactions the lost partitions, whose transactions had timed out.
+    """
     finished = {}
     for name, (state, _) in (await cluster.states_by_name()).items():
         if name.startswith(prefix) and await _is_any_open(cluster, state):
@@ -57,8 +60,9 @@ async def finish_open(cluster: Orphanage, prefix: str = "") -> dict[str, frozens
 
 
 async def finish_unnamed(cluster: Orphanage) -> None:
-    """Commit the decided transactions that writes without a writeId have left open; remove states that are older than
-    UNNAMED_KEPT_SECONDS."""
+    """Commit the decided transactions that writes without a writeId have left open; then remove states that are older
+    than UNNAMED_KEPT_SECONDS.
+    """
     await finish_open(cluster, UNNAMED_PREFIX)
     for name, (state, age_seconds) in (await cluster.states_by_name()).items():
         if name.startswith(UNNAMED_PREFIX) and age_seconds > UNNAMED_KEPT_SECONDS:

@@ -1,12 +1,14 @@
-"""Per-task delivery: each task commits its rows by itself, for batches that take longer than a transaction may.
+"""Per-task delivery: each task commits its own rows, for batches that take longer than a transaction may last.
 
-Each partition of a query has one transactional id, whatever the run and the attempt. Its rows and a marker (the number
-of the batch, as a committed offset of a group of that name) are one transaction. Opening the producer fences every
-other attempt and ends its transaction; so the marker that is read next is final.
+Each partition of a query has one transactional id, which all runs and attempts use. The rows of a partition and a
+marker (the batch number, as a committed offset of a group with the transactional id's name) are written in one
+transaction. Opening the producer fences every other attempt and ends its transaction, so the marker that is read
+afterwards is final.
 
-It is not atomic over the tasks of a batch: if one has failed, the rows of the others are visible before the replay. A
-replay of a partition must have the rows that were written: the marker has their digest, and other rows are refused.
-Markers live as long as the group's offsets (`offsets.retention.minutes`, seven days without a batch).
+This delivery is not atomic over the tasks of a batch: if one task has failed, the rows of the other tasks are visible
+before the replay. A replay of a partition must have the rows that were written: the marker has their digest, and other
+rows are refused. Markers are kept as long as the group's offsets (`offsets.retention.minutes`, seven days without a
+batch).
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ P = TypeVar("P", bound=TaskProducer)
 async def write_task(
     cluster: Cluster[P], batch: Batch, partition: int, write: Callable[[P], Awaitable[None]]
 ) -> TaskMessage:
-    """Run one attempt of a task: `write` sends its rows, unless they are written already. The driver has nothing to do.
+    """Run one attempt of a task: `write` sends the task's rows, unless they have been written before. The driver need
+    not commit anything.
 
     Raises BatchDiffers, SetBack, StateLost, and the errors of `write` and the cluster, for example if another attempt
     fences this one.
@@ -52,13 +55,14 @@ async def write_task(
 
 
 async def _check_not_lost(cluster: Cluster[P], batch: Batch, partition: int) -> None:
-    """Raise StateLost if the partition has no marker although it has written before. To call before a producer is
-    opened, which makes the coordinator forget the id."""
+    """Raise StateLost if the partition has no marker although it has written before. Call this function before the
+    producer is opened, because the coordinator then forgets the previous transaction of the id.
+    """
     transactional_id = batch.query.partition_id(partition)
     if await cluster.marker(transactional_id) is not None or not await cluster.has_committed(transactional_id):
         return
-    # After an operator's reset the new marker counts; an attempt that was open a moment ago has written its marker by
-    # now.
+    # After an operator's reset the query has a state again; an attempt that was running a moment ago has written its
+    # marker by now.
     if await cluster.read_state(batch.query) is None and await cluster.marker(transactional_id) is None:
         raise StateLost(
             f"{batch}, partition {partition}: has written before, but the batch is no longer known: was the state"
@@ -68,7 +72,7 @@ async def _check_not_lost(cluster: Cluster[P], batch: Batch, partition: int) -> 
 
 
 async def _check_other_delivery(cluster: Cluster[P], batch: Batch) -> None:
-    """Raise StateLost if the batch was decided with the other delivery."""
+    """Raise StateLost if the batch was decided with the delivery exactly-once."""
     state = await cluster.read_state(batch.query)
     if state is not None and state.batch >= batch.number:
         raise StateLost(
@@ -80,7 +84,7 @@ async def _check_other_delivery(cluster: Cluster[P], batch: Batch) -> None:
 async def _check_same(
     cluster: Cluster[P], batch: Batch, partition: int, written: Digest, write: Callable[[P], Awaitable[None]]
 ) -> None:
-    """Raise BatchDiffers if the replay does not have the rows that were written."""
+    """Raise BatchDiffers if the replay has other rows than were written."""
     counter = cluster.counting()
     await write(counter)
     if counter.digest != written:

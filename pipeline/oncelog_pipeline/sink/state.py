@@ -1,14 +1,15 @@
-"""The state of a query (its last decision), and a task's message to its driver. Pure.
+"""The state of a query, which is its last decision, and the message of a task to its driver. Pure.
 
-One record per query and decision, in a compacted topic with the query's id as the key. Its value is JSON:
+Each decision of a query is one record in a compacted topic, with the query's id as the key. The record's value is JSON:
 
     {"version": 1, "run": RUN, "batch": N, "txns": [{"id", "pid", "epoch", "v2", "part"}], "lost": [PART],
      "former": [RUN]}
 
-and for each of the txns, the place of its first record: "at": [TOPIC, PARTITION, OFFSET], and the digest of its rows:
-"digest": [ROWS, TOTAL]. The batch has the digest of all its rows, "digest", and, if known, of each lost partition,
-"lost_digests": [[PART, ROWS, TOTAL]]. If an operator allows a replay of the batch to have other rows:
-"may_differ": true. States without these fields were written by an older release, and are not compared.
+Each item of txns also has the place of its first record, "at": [TOPIC, PARTITION, OFFSET], and the digest of its rows,
+"digest": [ROWS, TOTAL]. The batch has the digest of all its rows, "digest", and the digests of lost partitions, if
+known, "lost_digests": [[PART, ROWS, TOTAL]]. If an operator allows a replay of the batch to have other rows, the state
+has "may_differ": true. States without these fields were written by an older release, and their batches are not
+compared.
 """
 
 from __future__ import annotations
@@ -25,11 +26,13 @@ from oncelog_pipeline.sink.names import Query, short
 VERSION: Final = 1
 NO_BATCH: Final = -1
 MAX_BYTES: Final = 1_000_000
-"""Limit of a state, some 6,000 tasks: brokers accept records up to message.max.bytes, by default 1,048,588."""
+"""Maximum size of a state in bytes, enough for some 6,000 tasks: brokers accept records up to message.max.bytes, by
+default 1,048,588.
+"""
 KEPT_BATCHES: Final = 20
 """How many earlier batches a replay can be compared with."""
 FORMER_RUNS: Final = 20
-"""How many earlier runs are remembered as over. Open transactions of older ones end by their timeout."""
+"""How many earlier runs are remembered as over. Open transactions of even earlier runs end by their timeout."""
 
 
 class UnreadableState(ValueError):
@@ -38,7 +41,7 @@ class UnreadableState(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch as one run of a query writes it. `run` is the run's whole id; `number` is Spark's batch id."""
+    """A batch, as a certain run of a query writes it. `run` is the full id of the run; `number` is Spark's batch id."""
 
     query: Query
     run: str
@@ -57,7 +60,9 @@ class Place(NamedTuple):
 
 
 class Written(NamedTuple):
-    """The open transaction of a task, and its first record, which shows later how the transaction has ended."""
+    """The open transaction of a task, and the place of its first record, which shows later whether the transaction was
+    committed.
+    """
 
     transaction: PreparedTransaction
     first: Place
@@ -67,8 +72,8 @@ class Written(NamedTuple):
 class TaskMessage:
     """The message of a task to the driver.
 
-    `written` is None if the task had no rows, or none to write again. `digest` covers all its rows, written or not;
-    None without a comparison.
+    `written` is None if the task had no rows, or need not write them again. `digest` covers all rows of the task,
+    written or not; None means that the rows are not compared.
     """
 
     batch: Batch
@@ -79,7 +84,7 @@ class TaskMessage:
 
 @dataclass(frozen=True, slots=True)
 class TaskTransaction:
-    """A prepared transaction, and the partition of the batch whose rows it has."""
+    """A prepared transaction, and the partition of the batch whose rows the transaction contains."""
 
     written: Written
     partition: int
@@ -87,7 +92,7 @@ class TaskTransaction:
 
     @property
     def identity(self) -> tuple[str, Place, int]:
-        """The fields that stay the same when the driver takes over the transaction, which changes the epoch."""
+        """The fields that remain the same when the driver takes over the transaction, which changes its epoch."""
         return self.written.transaction.transactional_id, self.written.first, self.partition
 
     def as_json(self) -> dict[str, Any]:
@@ -107,17 +112,18 @@ class TaskTransaction:
 class State:
     """The last decision of a query, and which run may make the next one.
 
-    run           the only run that may decide
-    batch         number of the batch that was decided last; NO_BATCH before the first
-    transactions  the transactions that this decision commits
-    lost          partitions whose transactions were aborted after the decision -> digest of their rows; the replay
-                  writes them again
-    former        ids, shortened, of the runs that may decide nothing any more, the latest first
-    digest        digest of all rows of the batch
-    may_differ    an operator has said (`reset`) that a replay of the batch is passed over, whatever rows it has
-    earlier       numbers and digests of the previous decisions, the newest first, without a gap
-    target        for a batch write without a writeId: its topic, as `operations.Cluster.target` returned it when the
-                  batch was decided
+    - `run` is the only run that may decide.
+    - `batch` is the number of the batch that was decided last; NO_BATCH before the first decision.
+    - `transactions` are the transactions that this decision commits.
+    - `lost` maps each partition whose transaction was aborted after the decision to the digest of its rows; the replay
+      writes these partitions again.
+    - `former` has the shortened ids of the runs that may no longer decide, the latest run first.
+    - `digest` is the digest of all rows of the batch.
+    - `may_differ` is set when an operator has allowed (`reset`) a replay of the batch to be skipped, whatever rows it
+      has.
+    - `earlier` has the numbers and digests of the previous decisions, the newest first, without a gap.
+    - `target` belongs to a batch write without a writeId: the text that `operations.Cluster.target` returned for its
+      topic when the batch was decided.
     """
 
     run: str
@@ -131,7 +137,9 @@ class State:
     target: str | None = None
 
     def digest_of(self, batch: int) -> Digest | None:
-        """Return the digest of an earlier batch; None if it is not kept. Batches without rows are never decided."""
+        """Return the digest of this batch or an earlier one; None if the digest is no longer kept. A batch without rows
+        is never decided, and has the digest of no rows.
+        """
         if batch == self.batch:
             return self.digest
         for number, digest in self.earlier:
@@ -140,7 +148,9 @@ class State:
         return None
 
     def taken_over(self, run: str, lost: Collection[int]) -> State:
-        """Return the state taken over by a new run: this decision is committed, except for the `lost` partitions."""
+        """Return the state after a new run has taken over and has committed this decision, except for the `lost`
+        partitions.
+        """
         former = tuple(dict.fromkeys((short(self.run), *self.former)))[:FORMER_RUNS]
         digests = dict(self.lost) | {each.partition: each.digest for each in self.transactions}
         missing = {partition: digests.get(partition) for partition in sorted(lost)}
@@ -149,7 +159,7 @@ class State:
     def decided(
         self, batch: int, transactions: Iterable[TaskTransaction], digest: Digest | None, target: str | None = None
     ) -> State:
-        """The same run's next decision; `digest` is of all rows of the batch."""
+        """Return the state with the next decision of the same run; `digest` covers all rows of the batch."""
         earlier = self.earlier
         if batch != self.batch:
             earlier = () if self.digest is None else ((self.batch, self.digest), *earlier)[:KEPT_BATCHES]
@@ -202,7 +212,7 @@ def state_from_json(value: bytes) -> State:
 
 
 def _transaction_from_json(read: Any) -> TaskTransaction:
-    """Raises ValueError, TypeError, KeyError."""
+    """Parse a transaction of a state. Raises ValueError, TypeError, KeyError."""
     topic, partition, offset = read["at"]
     prepared = PreparedTransaction(str(read["id"]), int(read["pid"]), int(read["epoch"]), bool(read["v2"]))
     written = Written(prepared, Place(str(topic), int(partition), int(offset)))
@@ -210,7 +220,7 @@ def _transaction_from_json(read: Any) -> TaskTransaction:
 
 
 def _lost_from_json(read: Any) -> dict[int, Digest | None]:
-    """Raises ValueError, TypeError, KeyError."""
+    """Parse the lost partitions of a state and the digests of their rows. Raises ValueError, TypeError, KeyError."""
     lost: dict[int, Digest | None] = {int(partition): None for partition in read["lost"]}
     for partition, rows, total in read.get("lost_digests", ()):
         lost[int(partition)] = Digest(int(rows), int(total))
@@ -218,7 +228,7 @@ def _lost_from_json(read: Any) -> dict[int, Digest | None]:
 
 
 def _digest_from_json(read: Any) -> Digest | None:
-    """Raises ValueError, TypeError."""
+    """Parse a digest; None if the state has none. Raises ValueError, TypeError."""
     if read is None:
         return None
     rows, total = read

@@ -1,8 +1,9 @@
-"""Keeps the states of all queries: in a compacted topic of one partition, with a committed offset for each query.
+"""Stores the states of all queries in a compacted topic with one partition, and a committed offset for each query.
 
-Reading a state takes two requests: for the offset that the query's group has committed, and a Fetch of that offset. The
-offset is committed in one transaction with the record, so transactions of other queries do not delay it. A group's
-offset expires (`offsets.retention.minutes`, a week without a batch); the record does not. Then the whole topic is read.
+Reading a state takes two requests: one for the committed offset of the query's group, and a Fetch from that offset. The
+offset is committed in the same transaction as the record, so transactions of other queries do not delay the read. A
+group's offset expires (`offsets.retention.minutes`, a week without a batch); the record does not expire. If the offset
+has expired, the entire topic is read.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from oncelog_protocol.records.batch import CorruptBatch, RecordBatch
 from oncelog_protocol.records.record import read_records
 
 ONE_BATCH: Final = 1
-"""Bytes to fetch: a broker answers with one batch at least."""
+"""The fetch size in bytes; a broker returns at least one batch, however large."""
 POLL_MS: Final = 1000
 READ_SECONDS: Final = 60.0
 
@@ -32,7 +33,7 @@ logger = logging.getLogger(__name__)
 
 
 class StateTopic:
-    """The states, read with one admin client, whose connections it shares."""
+    """Reads the states with one admin client, whose connections it shares."""
 
     def __init__(
         self,
@@ -41,12 +42,14 @@ class StateTopic:
         name: str = STATE_TOPIC,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
-        """`settings` are keywords that all our clients know."""
+        """`settings` are keyword arguments that all of oncelog's clients accept."""
         self._admin = admin
         self._bootstrap_servers = bootstrap_servers
         self._settings = dict(settings or {})
         self._leader: int | None = None
-        """The leader found last; None before, and after it has answered with an error."""
+        """Node id of the last known leader; None before the first lookup, and after the leader has returned an
+        error.
+        """
         self.partition = TopicPartition(name, 0)
 
     async def ensure(self) -> None:
@@ -57,8 +60,9 @@ class StateTopic:
             pass
 
     async def read(self, query: Query) -> State | None:
-        """The last state of the query, once no transaction holds a newer one. Raises KafkaError, UnreadableState, and
-        StateLost where the query keeps its state in another topic."""
+        """Return the last state of the query, after pending transactions with a newer state have ended. Raises
+        KafkaError, UnreadableState, and StateLost if the query keeps its state in another topic.
+        """
         offsets = await self._admin.groups.offsets(query.id, require_stable=True)
         committed = offsets.get(self.partition)
         value = None if committed is None else await self._record(committed.offset, query)
@@ -69,7 +73,9 @@ class StateTopic:
         return None if value is None else state_from_json(value)
 
     def kept_elsewhere(self, group: str, offsets: Iterable[TopicPartition]) -> StateLost:
-        """The error if the group of a query, or of its partition, has committed offsets of another topic."""
+        """Return the error for a group, of a query or one of its partitions, that has committed offsets in another
+        topic.
+        """
         others = ", ".join(sorted(partition.topic for partition in offsets))
         return StateLost(
             f"query {group.removeprefix(PREFIX)} keeps its state in the topic {others}, not in {self.partition.topic}:"
@@ -89,7 +95,7 @@ class StateTopic:
                 await asyncio.sleep(self._admin.config.retry_backoff_ms / 1000)
 
     async def _fetch(self, offset: int, query: Query) -> bytes | None:
-        """Raises KafkaError, UnreadableState."""
+        """Fetch one batch at this offset, and return the query's value. Raises KafkaError, UnreadableState."""
         name, index = self.partition
         if self._leader is None:
             topic = (await self._admin.describe_topics([name]))[name]
@@ -122,8 +128,9 @@ class StateTopic:
         return bytes(records[0].value)
 
     async def all(self) -> dict[str, Kept]:
-        """Return the last state of each query, by its name. An unreadable state is skipped with a warning, so that it
-        stops no other query. Raises KafkaError, TimeoutError."""
+        """Return the last state of each query, by the query's name. An unreadable state is skipped with a warning, so
+        that it does not block other queries. Raises KafkaError, TimeoutError.
+        """
         found = {}
         for key, record in (await self._last_records()).items():
             if record.value is None or not key.startswith(PREFIX.encode()):
@@ -138,12 +145,14 @@ class StateTopic:
         return found
 
     async def _last_of(self, query: Query) -> bytes | None:
-        """Read the whole state topic and return the last committed value of the query. Raises TimeoutError."""
+        """Read the entire state topic and return the last committed value of the query. Raises TimeoutError."""
         record = (await self._last_records()).get(query.id.encode())
         return None if record is None else record.value
 
     async def _last_records(self) -> dict[bytes, ConsumerRecord]:
-        """Read the last committed record of each key. Raises TimeoutError if no record arrives for READ_SECONDS."""
+        """Read the last committed record of each key. Raises TimeoutError if no record arrives for READ_SECONDS
+        seconds.
+        """
         records: dict[bytes, ConsumerRecord] = {}
         async with Consumer(
             self._bootstrap_servers, isolation_level="read_committed", auto_offset_reset="earliest", **self._settings

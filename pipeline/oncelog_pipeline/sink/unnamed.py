@@ -1,20 +1,21 @@
 """Commits a batch write without a writeId, and recognises a retry of such a write by its rows.
 
-Each run of such a write has a new name, so a job that is started again cannot ask whether the first run was done. But
-if a driver dies between the decision and the last commit, it leaves its state, with a digest of its rows. A later write
-of the same rows takes this state over, like a later run of a query: it commits the transactions that were decided,
-writes the rows of those that have timed out, and writes nothing else.
+Each run of such a write has a new name, so a job that is started again cannot find out by name whether the first run
+succeeded. A driver that dies between the decision and the last commit leaves its state, which has a digest of its rows.
+A later write of the same rows takes over this state, like a later run of a query. The later write commits the decided
+transactions, writes the rows of the transactions that have timed out, and writes nothing else.
 
-Why that is right:
+Why this is correct:
 
-- *The state is removed last*, and only by its own run. A run whose state was taken over fails (TakenOver), whatever it
-  has committed: its rows count as rows of the write that took over. So if two writes of the same rows both succeed,
-  each has written its own.
-- *A driver that lives is not disturbed*: it removes its state within moments, and the later write waits for that.
-- *The rows are still there*: the topic has the same id, and nothing was deleted from it since the decision.
+- *The state is removed last*, and only by the run that owns it. A run whose state was taken over fails (TakenOver),
+  even if it has committed its rows: they then count as the rows of the write that took over. If two writes of the same
+  rows both succeed, each of them has therefore written its own rows.
+- *A running driver is not disturbed*: it removes its state within moments, and the later write waits for that.
+- *The decided rows still exist*: the topic has the same id, and no record has been deleted from it since the decision.
 
-Not covered: a driver that dies after it has removed the state and before its job has noted the success; a retry that
-brings other rows, or has the rows of a transaction that timed out in other tasks; rows that name their topics.
+Three cases are not covered: a driver that dies after it has removed the state and before its job has recorded the
+success; a retry whose rows differ, or whose tasks divide the rows of a timed-out transaction differently; and rows that
+name their topics.
 """
 
 from __future__ import annotations
@@ -33,16 +34,18 @@ from oncelog_pipeline.sink.state import Batch, State, TaskMessage
 
 LOOKS: Final = 10
 LOOK_SECONDS: Final = 1.0
-"""How often the state of a write of the same rows is read, and the pause before each time: if it stays the same, the
-driver of that write counts as dead."""
+"""Number of times that the state of a write with the same rows is read, and the pause before each read, in seconds: if
+the state does not change, the driver of that write is considered dead.
+"""
 
 logger = logging.getLogger(__name__)
 
 
 async def commit(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessage], topic: str | None) -> None:
-    """Commit a write without a writeId, like `exactly_once.commit`. All of its rows go to `topic`; None if the rows
-    name their topics. Also raises TakenOver if a later write of the same rows has considered this one dead and taken it
-    over."""
+    """Commit a write without a writeId, like `exactly_once.commit`. `topic` is the topic of all rows; None if the rows
+    name their topics. Also raises TakenOver if a later write of the same rows has considered this write dead and has
+    taken it over.
+    """
     told = list(messages)
     has_rows = any(message.written is not None for message in told)
     target = await cluster.target(topic) if topic is not None and has_rows else None
@@ -67,8 +70,9 @@ async def commit(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessag
 
 
 async def abort(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessage]) -> None:
-    """Abort like `exactly_once.abort`. If this write has taken over another, the transactions decided by that one are
-    committed first."""
+    """Abort a write without a writeId, like `exactly_once.abort`. If this write has taken over another write, the
+    transactions that the other write has decided are committed first.
+    """
     for name, (state, _) in (await cluster.states_by_name()).items():
         if state.run == batch.run and name != batch.query.name:
             await exactly_once.abort(cluster, Batch(Query(name), batch.run, state.batch), ())
@@ -76,8 +80,9 @@ async def abort(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessage
 
 
 async def _same_write(cluster: Orphanage, batch: Batch, messages: Sequence[TaskMessage], target: str) -> Query | None:
-    """Return a write of the same rows that was decided, whose rows are still there and whose driver has died; else
-    None."""
+    """Return a decided write of the same rows whose rows still exist and whose driver has died; None if there is no
+    such write.
+    """
     digest = exactly_once.batch_digest(messages)
     if digest is None or not digest.rows:
         return None
@@ -91,13 +96,15 @@ async def _same_write(cluster: Orphanage, batch: Batch, messages: Sequence[TaskM
 
 
 def _can_repair(state: State, brought: Mapping[int, Digest | None]) -> bool:
-    """Whether this write has the same rows for each partition whose transaction is lost, or may be found to be lost."""
+    """Return whether this write has the same rows for each partition whose transaction is lost, or may prove to be
+    lost.
+    """
     known = dict(state.lost) | {each.partition: each.digest for each in state.transactions}
     return all(digest is not None and brought.get(partition) == digest for partition, digest in known.items())
 
 
 async def _is_left(cluster: Orphanage, query: Query, seen: State) -> bool:
-    """Whether the state stays as it was `seen` for LOOKS * LOOK_SECONDS: then its driver is dead."""
+    """Return whether the state remains `seen` for LOOKS * LOOK_SECONDS seconds, which shows that its driver is dead."""
     for _ in range(LOOKS):
         await cluster.pause(LOOK_SECONDS)
         if await cluster.read_state(query) != seen:
@@ -106,7 +113,7 @@ async def _is_left(cluster: Orphanage, query: Query, seen: State) -> bool:
 
 
 async def _forget(cluster: Orphanage, batch: Batch) -> None:
-    """Remove the state of a write that is done. Raises TakenOver if another write has taken it over."""
+    """Remove the state of a finished write. Raises TakenOver if another write has taken over the state."""
     state = await cluster.read_state(batch.query)
     is_ours = state is not None and state.run == batch.run
     if state is None or not is_ours or not await cluster.remove_state(batch.query, state):

@@ -1,13 +1,13 @@
-"""Reads topics in batches that can be read again with the same records.
+"""Reads topics in batches; reading a batch again returns the same records.
 
-offsets.py    (pure) offsets of many partitions as JSON, as Spark's own connector writes them
-plans.py      (pure) the plans of the last batches, as kept in the cluster
-admission.py  (pure) limits the size of the next batch
-ranges.py     (pure) cuts a batch into the ranges that tasks read
-data_loss.py  (pure) finds records that are lost
-progress.py   (pure) decides where the next batch ends
-ends.py       caches the ends of all partitions while nothing changes
-watch.py      waits at the brokers for records beyond the ends
-lag.py        (pure) how far a query is behind, from its progress
-reading.py    reads the records of one range
+- `offsets.py` (pure) converts offsets of many partitions to JSON and back, as Spark's own connector does.
+- `plans.py` (pure) has the plans of the last batches, which the cluster keeps.
+- `admission.py` (pure) limits the size of the next batch.
+- `ranges.py` (pure) cuts a batch into the ranges that tasks read.
+- `data_loss.py` (pure) finds records that are lost.
+- `progress.py` (pure) decides where the next batch ends.
+- `ends.py` caches the ends of all partitions while nothing changes.
+- `watch.py` lets the brokers report records beyond the ends.
+- `lag.py` (pure) computes from a query's progress how far the query is behind.
+- `reading.py` reads the records of one range.
 """

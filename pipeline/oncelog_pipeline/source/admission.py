@@ -1,7 +1,8 @@
-"""Limits how many of the available offsets go into the next batch: maxOffsetsPerTrigger, maxBytesPerTrigger and the
-like. Pure.
+"""Limits how many of the available offsets go into the next batch: maxOffsetsPerTrigger, maxBytesPerTrigger and similar
+options. Pure.
 
-Limits count offsets, not records: control batches, aborted and compacted records leave gaps of unknown size.
+The limits count offsets, not records, because control batches and aborted or compacted records leave gaps of unknown
+size.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from oncelog_pipeline.source.offsets import Offsets
 
 
 def sizes(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Offsets:
-    """Return how many offsets each partition has between the two; partitions without any are omitted."""
+    """Return for each partition the number of offsets between `start` and `end`; partitions without any are omitted."""
     return {
         partition: end[partition] - start.get(partition, 0)
         for partition in sorted(end)
@@ -22,11 +23,12 @@ def sizes(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]
 
 
 def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int], most: int | None) -> Offsets:
-    """Return the end of a batch of at most `most` offsets, shared in proportion to what each partition has.
+    """Return the end of a batch of at most `most` offsets, which are shared in proportion to the available offsets of
+    each partition.
 
-    Each partition with records gets at least one offset, if possible, so that a small partition beside a large one does
-    not starve. Offsets left by rounding go to the partitions that lost most by it, then by name: equal input gives an
-    equal batch.
+    Each partition with records gets at least one offset, if possible, so that a small partition does not starve beside
+    a large one. Offsets that remain after rounding down go to the partitions that lost most by rounding, then by name:
+    equal input gives an equal batch.
     """
     there = sizes(start, end)
     total = sum(there.values())
@@ -45,8 +47,9 @@ def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, in
 
 
 def _level(granted: Offsets, exact: Mapping[TopicPartition, float], there: Offsets, most: int) -> None:
-    """Adjust `granted` to `most` in total: add to the partitions with the smallest part of their share, or remove from
-    those with the largest."""
+    """Adjust the total of `granted` to `most`: add offsets to the partitions that have got the smallest part of their
+    share, or remove offsets from those that have got the largest part.
+    """
     while (spare := most - sum(granted.values())) != 0:
         step = 1 if spare > 0 else -1
         able = [each for each in granted if (granted[each] < there[each] if step > 0 else granted[each] > 1)]
@@ -63,8 +66,8 @@ def offsets_in(
 ) -> int:
     """Return how many offsets a batch of at most about `most_bytes` may read (maxBytesPerTrigger); at least 1.
 
-    The number is an estimate. `mean_bytes` maps a partition to the average bytes of one offset in its log. For a
-    partition that is missing there, the average of the others is used.
+    The number is an estimate. `mean_bytes` maps a partition to the average bytes of one offset in its log. A partition
+    without an entry counts with the average of the other partitions.
     """
     there = sizes(start, end)
     total = sum(there.values())
@@ -84,6 +87,8 @@ def is_worth_a_batch(
     waited_s: float,
     longest_s: float,
 ) -> bool:
-    """minOffsetsPerTrigger: whether there are enough offsets; or any, if the last batch was maxTriggerDelay ago."""
+    """Return whether a batch is worthwhile: at least `least` offsets are available (minOffsetsPerTrigger), or any
+    offsets are available and the last batch was `longest_s` seconds ago (maxTriggerDelay).
+    """
     there = sum(sizes(start, end).values())
     return least is None or there >= least or (there > 0 and waited_s >= longest_s)

@@ -1,7 +1,7 @@
-"""Finds records that a query has not read and that are gone: failOnDataLoss. Pure.
+"""Finds records that were deleted before the query has read them: failOnDataLoss. Pure.
 
-A gap *inside* a range is no loss: control batches, aborted records and compaction leave gaps. So offsets are compared
-with the beginning and end of the log; records are never counted.
+A gap *inside* a range is no loss: control batches, aborted records and compaction leave gaps. The query's offsets are
+therefore compared with the beginning and end of the log, and records are not counted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from oncelog_pipeline.source.offsets import Offsets
 
 
 class DataLoss(Exception):
-    """Records that a query should read are deleted."""
+    """Records that a query should have read were deleted."""
 
 
 def losses(
@@ -43,10 +43,10 @@ def losses(
 def made_anew(
     wanted: Mapping[TopicPartition, int], known: Mapping[str, str], ids: Mapping[str, str]
 ) -> dict[str, list[str]]:
-    """Return the losses for each topic that was deleted and re-created since it was read. Its records are different
-    ones, even at the same offsets.
+    """Return the losses for each topic that was deleted and created again since the query read it. A topic that was
+    created again has other records, even at the same offsets.
 
-    `known` are the ids of the topics at that time, `ids` the present ones.
+    `known` are the topic ids at the time of reading, `ids` the present topic ids.
     """
     return {
         topic: [
@@ -75,7 +75,9 @@ def readable(
     earliest: Mapping[TopicPartition, int],
     latest: Mapping[TopicPartition, int],
 ) -> Offsets:
-    """Return where to continue if losses are accepted: where the log begins now, without deleted partitions."""
+    """Return the offsets at which to continue if losses are accepted: at least the beginning of each log, without
+    deleted partitions.
+    """
     return {
         partition: earliest[partition] if offset > latest[partition] else max(offset, earliest[partition])
         for partition, offset in sorted(wanted.items())

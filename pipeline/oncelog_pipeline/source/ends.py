@@ -1,13 +1,14 @@
 """Caches the ends of a stream's partitions while its query is idle.
 
-Spark asks a source without new records again and again where its partitions end. Each *look*, a request for the ends,
-costs CPU in proportion to the number of partitions. So the ends are cached until `watch.py` reports new records.
+While there are no new records, Spark repeatedly requests from a source where its partitions end. Each *look*, which
+requests the ends from the brokers, costs CPU in proportion to the number of partitions. This module therefore caches
+the ends until `watch.py` reports new records.
 
-The cached ends are also replaced after a pause. The pause begins with FRESH_SECONDS, doubles while nothing changes, and
-returns to it with the first change. It grows up to LONGEST_SECONDS while brokers are watched, in case a connection is
-lost unnoticed; without a watch only until queries take IDLE_SHARE of a core. Most looks ask only for the ends, with one
-request to each leader. Topics and beginnings are asked for if an end has changed, and after FULL_SECONDS, so that new
-partitions are found.
+A new look also replaces the cached ends after a pause. The pause begins at FRESH_SECONDS, doubles while the ends do not
+change, and is reset to FRESH_SECONDS when they change. The pause grows up to LONGEST_SECONDS while brokers are watched,
+in case a connection is lost unnoticed; without a watch it grows only until the looks use at most IDLE_SHARE of a core.
+Most looks request only the ends, with one request to each leader. A look also requests topics and the beginnings of
+partitions if an end has changed, and after FULL_SECONDS, so that new partitions are found.
 """
 
 from __future__ import annotations
@@ -21,21 +22,23 @@ from oncelog_pipeline.source.offsets import Offsets
 from oncelog_pipeline.source.progress import Log
 
 FRESH_SECONDS: Final = 0.1
-"""The shortest pause between two looks."""
+"""The shortest pause between two looks, in seconds."""
 LONGEST_SECONDS: Final = 5.0
-"""The longest pause between two looks: how late new records are noticed at most, with any number of partitions."""
+"""The longest pause between two looks, in seconds, and so the longest delay until new records are noticed, with any
+number of partitions.
+"""
 FULL_SECONDS: Final = 5.0
-"""After this time a look also asks for topics and the beginnings of partitions."""
+"""Seconds after which a look also requests topics and the beginnings of partitions."""
 IDLE_SHARE: Final = 0.01
-"""The share of a core that looks without a watch may take, while the query is idle."""
+"""The share of a core that looks may use if there is no watch, while the query is idle."""
 
 
 class Ends:
-    """The cached ends. `look` fetches everything, `look_at_ends` the ends of the given partitions; both may raise
+    """The cached ends. `look` requests everything, `look_at_ends` only the ends of the given partitions; both may raise
     KafkaError.
 
-    `clock` returns seconds, `cpu_clock` seconds of CPU that the process has used. `is_watched`: whether brokers will
-    report new records.
+    `clock` returns seconds, `cpu_clock` the CPU seconds that the process has used. `is_watched` returns whether brokers
+    will report new records.
     """
 
     def __init__(
@@ -56,7 +59,7 @@ class Ends:
         self._looked_fully = 0.0
         self._pause = FRESH_SECONDS
         self._affordable = FRESH_SECONDS
-        """The pause with which looks take IDLE_SHARE of a core."""
+        """The pause, in seconds, with which looks use IDLE_SHARE of a core."""
         self._is_due = False
 
     @property
@@ -66,19 +69,19 @@ class Ends:
 
     @property
     def are_dear(self) -> bool:
-        """Whether looks are expensive: one every FRESH_SECONDS would take more than IDLE_SHARE of a core."""
+        """Return whether looks are expensive: one look every FRESH_SECONDS would use more than IDLE_SHARE of a core."""
         return self._affordable > FRESH_SECONDS
 
     def forget(self) -> None:
-        """Make the next `log` fetch everything."""
+        """Drop the cached ends, so that the next call of `log` requests everything."""
         self._log = None
 
     def hurry(self) -> None:
-        """Make the next `log` fetch everything at once, as new records exist."""
+        """Let the next call of `log` request everything immediately, because new records exist."""
         self._is_due = True
 
     def log(self) -> Log:
-        """Return the topics, beginnings and ends, cached or new. Raises KafkaError."""
+        """Return the topics, beginnings and ends, either cached or newly requested. Raises KafkaError."""
         now = self._clock()
         if self._log is not None and not self._is_due and now - self._looked < self._pause:
             return self._log
@@ -99,7 +102,7 @@ class Ends:
             try:
                 latest = self._look_at_ends(self._log.latest)
             except KafkaError:
-                latest = {}  # a topic may be deleted: the full query finds out
+                latest = {}  # a topic may be deleted: the full look finds out
             if latest == self._log.latest:
                 return self._log
         self._looked_fully = now

@@ -1,7 +1,7 @@
 """Computes the lag metrics of Spark's own Kafka connector from the progress of a query. Pure.
 
-Spark lets no source in Python report metrics of its own. Each progress has the offsets from which they are computed:
-the end of the batch, and the ends of the partitions.
+Spark does not let a Python source report metrics of its own. Each progress report has the offsets from which these
+metrics are computed: the end of the batch, and the ends of the partitions.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from oncelog_pipeline.source.offsets import BadOffsets, Offsets, offsets_from
 
 
 def offsets_behind_latest(source: Mapping[str, Any]) -> dict[str, str]:
-    """Return minOffsetsBehindLatest, maxOffsetsBehindLatest and avgOffsetsBehindLatest of one of
-    `query.lastProgress["sources"]`, as strings, like the connector; {} if the progress lacks an offset for them.
+    """Return minOffsetsBehindLatest, maxOffsetsBehindLatest and avgOffsetsBehindLatest of `source`, an item of
+    `query.lastProgress["sources"]`, as strings, like Spark's connector; {} if the progress lacks the needed offsets.
     """
     end, latest = read_offsets(source.get("endOffset")), read_offsets(source.get("latestOffset"))
     if not end or not latest:
@@ -29,8 +29,9 @@ def offsets_behind_latest(source: Mapping[str, Any]) -> dict[str, str]:
 
 
 def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
-    """Return how many offsets lie between the end of the batch and the ends of the partitions, over all sources. None
-    if no source reports both."""
+    """Return how many offsets lie between the end of the batch and the ends of the partitions, as a total over all
+    sources. Returns None if no source reports both.
+    """
     total = None
     for source in sources:
         end, latest = read_offsets(source.get("endOffset")), read_offsets(source.get("latestOffset"))
@@ -42,7 +43,9 @@ def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
 
 
 def read_offsets(value: Any) -> Offsets | None:
-    """Read the offsets of a progress, JSON text or parsed. None if the value holds no offsets."""
+    """Parse offsets of a progress report, as JSON text or already parsed. Returns None if the value contains no
+    offsets.
+    """
     try:
         read = json.loads(value) if isinstance(value, str) else value
         return offsets_from(read) if isinstance(read, Mapping) else None

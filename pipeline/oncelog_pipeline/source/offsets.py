@@ -1,6 +1,7 @@
-"""Offsets of many partitions, in the JSON of Spark's own Kafka connector: {"topic": {"0": 23, "1": -2}}. Pure.
+"""Converts offsets of many partitions from and to the JSON of Spark's own Kafka connector: {"topic": {"0": 23, "1":
+-2}}. Pure.
 
-A checkpoint holds them in this form, so either connector can continue from a checkpoint of the other.
+Checkpoints contain offsets in this form, so either connector can continue from a checkpoint of the other.
 """
 
 from __future__ import annotations
@@ -13,22 +14,25 @@ from oncelog import TopicPartition
 
 LATEST: Final = -1
 EARLIEST: Final = -2
-"""Used for the first offset, in place of an offset."""
+"""Stands for the first offset of a partition."""
 FROM: Final = "_from"
-"""Key next to the topics, in the end of a batch that does not begin where the previous one ended: its beginning.
+"""Key beside the topics, in the end of a batch that does not begin where the previous batch ended; its value is the
+beginning of the batch.
 
-Batch 0 has it, since Spark asks again for the beginning if the query restarts before its first batch is in the
-checkpoint, and "latest" would have moved by then. So has a batch with new partitions, or with partitions whose first
-offset has moved up.
+Batch 0 has this key: if the query restarts before batch 0 is in the checkpoint, Spark requests the beginning again, and
+"latest" would have moved by then. A batch with new partitions, or with partitions whose first offset has increased, has
+this key, too.
 """
 IDS: Final = "_ids"
-"""Key next to the topics: the id of each topic. It shows whether a topic was deleted and created again. Offsets of an
-older release, or of Spark's own connector, have none."""
+"""Key beside the topics; its value is the id of each topic. The ids show whether a topic was deleted and created again.
+Offsets of an older release, or of Spark's own connector, have no ids.
+"""
 INITIAL: Final = "_initial"
-"""Marks the very first start, which must differ from every end for Spark to log a batch 0."""
+"""Key that marks the initial offset of a query: Spark logs batch 0 only if its end differs from the initial offset."""
 STREAM: Final = "_stream"
-"""Key next to the topics: the id of the stream, under which the cluster stores its plans (plans.py). Offsets of an
-older release, or of Spark's own connector, have none."""
+"""Key beside the topics; its value is the id of the stream, under which the cluster stores the stream's plans
+(plans.py). Offsets of an older release, or of Spark's own connector, have no stream id.
+"""
 MARKS: Final = frozenset({FROM, IDS, INITIAL, STREAM})
 """Keys in the JSON of offsets that are not topics."""
 
@@ -36,11 +40,11 @@ Offsets = dict[TopicPartition, int]
 
 
 class BadOffsets(ValueError):
-    """No JSON of offsets."""
+    """The text or value is not the JSON of offsets."""
 
 
 def partitions_from_json(text: str) -> list[TopicPartition]:
-    """`assign`: {"a": [0, 1]}. Raises BadOffsets."""
+    """Return the partitions in the JSON of the option `assign`, such as {"a": [0, 1]}. Raises BadOffsets."""
     found = [
         TopicPartition(topic, _index(index, text))
         for topic, indexes in _object(text).items()
@@ -52,14 +56,14 @@ def partitions_from_json(text: str) -> list[TopicPartition]:
 
 
 def offsets_from_json(text: str, *, least: int = 0) -> Offsets:
-    """Return a number, `least` or more, for each partition: an offset, LATEST, EARLIEST, or milliseconds. Raises
-    BadOffsets."""
+    """Return a number for each partition, which must be at least `least`: an offset, LATEST, EARLIEST, or milliseconds.
+    Raises BadOffsets."""
     return offsets_from(_object(text), least=least)
 
 
 def offsets_from(read: Mapping[str, Any], *, least: int = 0) -> Offsets:
-    """Like `offsets_from_json`, for decoded JSON. Keys that begin with an underscore are not topics. Raises
-    BadOffsets."""
+    """Return the offsets in parsed JSON, like `offsets_from_json`. Keys that begin with an underscore are not topics.
+    Raises BadOffsets."""
     found: Offsets = {}
     for topic, of_topic in read.items():
         if topic in MARKS:
@@ -74,7 +78,9 @@ def offsets_from(read: Mapping[str, Any], *, least: int = 0) -> Offsets:
 
 
 def offsets_to(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int]]:
-    """Return the JSON form for a checkpoint. It is sorted, so that equal offsets are equal texts."""
+    """Return the offsets as parsed JSON for a checkpoint. The keys are sorted, so that equal offsets give equal
+    texts.
+    """
     found: dict[str, dict[str, int]] = {}
     for (topic, index), offset in sorted(offsets.items()):
         found.setdefault(topic, {})[str(index)] = offset
@@ -82,12 +88,12 @@ def offsets_to(offsets: Mapping[TopicPartition, int]) -> dict[str, dict[str, int
 
 
 def end_with_start(end: Mapping[TopicPartition, int], start: Mapping[TopicPartition, int]) -> dict[str, Any]:
-    """Return the end of a batch, with its beginning in it."""
+    """Return the end of a batch, with the beginning of the batch under the key FROM."""
     return {**offsets_to(end), FROM: offsets_to(start)}
 
 
 def ids_from(read: Mapping[str, Any]) -> dict[str, str]:
-    """The id of each topic that the offsets have one for. Raises BadOffsets."""
+    """Return the id of each topic for which the offsets contain an id. Raises BadOffsets."""
     ids = read.get(IDS, {})
     if not isinstance(ids, Mapping) or not all(isinstance(each, str) for each in ids.values()):
         raise BadOffsets(f"{IDS}: {ids!r} must be {{topic: id}}")
@@ -95,7 +101,7 @@ def ids_from(read: Mapping[str, Any]) -> dict[str, str]:
 
 
 def with_ids(offsets: Mapping[str, Any], ids: Mapping[str, str]) -> dict[str, Any]:
-    """Add the known ids of the topics."""
+    """Return the offsets with the known ids of their topics."""
     known = {topic: ids[topic] for topic in sorted(offsets) if topic in ids}
     return {**offsets, IDS: known} if known else dict(offsets)
 
@@ -109,7 +115,7 @@ def stream_from(read: Mapping[str, Any]) -> str | None:
 
 
 def batch_start(start: Mapping[str, Any], end: Mapping[str, Any]) -> Offsets:
-    """Return where a batch begins: the beginning that its end names, else the end of the previous batch. Raises
+    """Return where a batch begins: the beginning that its end contains, otherwise the end of the previous batch. Raises
     BadOffsets."""
     return offsets_from(end.get(FROM, start))
 

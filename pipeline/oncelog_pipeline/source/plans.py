@@ -1,19 +1,20 @@
-"""The plans of a stream's last batches, which the cluster keeps for a checkpoint that loses its entries. Pure.
+"""The plans of a stream's last batches, which the cluster keeps in case the checkpoint loses its newest entries. Pure.
 
-A plan says from which to which offset a batch reads each partition. Spark writes the end of a batch to the checkpoint
-before it runs the batch, but does not sync the file. So after a power cut the entry may be missing although the sink
-has decided the batch. If Spark planned the batch again, it would include the records that have come since, under the
-number of the decided batch. So each plan is also committed, as offsets of a group of the stream's own, before the first
-task of the batch runs. A batch that begins where a known plan begins ends where that plan ends: so the replay is the
-batch that was decided, with any query and any sink.
+A plan says from which offset to which offset a batch reads each partition. Spark writes the end of a batch to the
+checkpoint before it runs the batch, but does not sync the file. After a power cut the checkpoint may therefore lack the
+batch although the sink has decided it. If Spark planned the batch again, the batch would include newer records under
+the number of the decided batch. Each plan is therefore also committed, as offsets of a separate group of the stream,
+before the first task of the batch runs. A batch that begins where a known plan begins also ends where that plan ends.
+The replay is therefore the batch that was decided, with any query and any sink.
 
-- Any plan is a valid batch if the log has its records, so a plan may be old or of another driver. The sink compares
+- Any plan is a valid batch while the log has its records, so a plan may be old or written by another driver. The sink
+compares
   whether the rows of a replay are the same.
 - A plan names the partitions that it moves, their number, and a checksum of the position of all partitions. A plan is
-  valid only if each of its partitions has it.
+  valid only if each of its partitions has committed it.
 
-The committed offset of a partition is where the last plan ended. Its metadata has the last plans, the newest last:
-"NUMBER/PARTITIONS/CHECKSUM:START-END,...".
+The committed offset of a partition is where the last plan ended. The metadata of the committed offset has the last
+plans, the newest last: "NUMBER/PARTITIONS/CHECKSUM:START-END,...".
 """
 
 from __future__ import annotations
@@ -30,16 +31,18 @@ from oncelog_pipeline.source.offsets import Offsets
 GROUP_PREFIX: Final = "oncelog-spark-source/"
 """The prefix of the names of these groups; the id of the stream follows."""
 KEPT: Final = 20
-"""How many plans are kept, and so how many batches a checkpoint may lose; fewer if plans move many partitions."""
+"""How many plans are kept, and thus how many batches a checkpoint may lose; fewer plans are kept if they move many
+partitions.
+"""
 KEPT_ENTRIES: Final = 2000
-"""The most entries of all partitions together: some 40 KB, which are committed with each batch."""
+"""The maximum number of entries of all partitions together: some 40 KB, which are committed with each batch."""
 
 _NUMBER: Final = "([0-9]{1,19})"
 _ENTRY: Final = re.compile(f"{_NUMBER}/{_NUMBER}/{_NUMBER}:{_NUMBER}-{_NUMBER}")
 
 
 class Move(NamedTuple):
-    """The range of one partition that a batch reads: the offsets from `start` up to, not including, `end`."""
+    """The range of offsets of one partition that a batch reads: from `start` up to `end` (excluded)."""
 
     start: int
     end: int
@@ -47,8 +50,9 @@ class Move(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One batch. Later plans have higher numbers. `position` is the checksum of the offsets of all partitions at its
-    beginning; `moves` has the partitions of which it reads something."""
+    """One batch. The plan of one batch; later plans have higher numbers. `position` is the checksum of the offsets of
+    all partitions at the beginning of the batch; `moves` has the partitions from which the batch reads something.
+    """
 
     number: int
     position: int
@@ -65,8 +69,9 @@ class Plans:
     def end_after(
         self, begin: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], most: int | None = None
     ) -> Offsets | None:
-        """Return the end of the newest plan that begins at `begin`. None if no plan begins there, if the log no longer
-        has the records of the plan, or if the plan has more than `most` offsets, the present limit of a batch."""
+        """Return the end of the newest plan that begins at `begin`. Returns None if no plan begins there, if the log no
+        longer has the records of the plan, or if the plan has more than `most` offsets, the present limit of a batch.
+        """
         for plan in reversed(self.plans):
             if all(
                 begin.get(partition) == move.start and move.end <= latest.get(partition, -1)
@@ -78,7 +83,9 @@ class Plans:
         return None
 
     def with_batch(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Plans:
-        """Return these plans with this batch as the newest one; unchanged if it reads nothing, or is known already."""
+        """Return these plans with this batch as the newest plan; the same plans if the batch reads nothing, or is known
+        already.
+        """
         moves = {
             partition: Move(start.get(partition, 0), offset)
             for partition, offset in end.items()
@@ -92,7 +99,7 @@ class Plans:
         return Plans((*self.plans, Plan(number, position, moves))[-kept:], number)
 
     def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets to commit for the newest plan: of the partitions that it moves."""
+        """Return the offsets to commit for the newest plan, for the partitions that it moves."""
         if not self.plans:
             return {}
         return {
@@ -109,10 +116,11 @@ class Plans:
 
 
 def plans_from(committed: Mapping[TopicPartition, str]) -> Plans:
-    """Parse the plans. `committed` maps each partition to the metadata that the group has committed.
+    """Parse the plans from committed metadata. `committed` maps each partition to the metadata that the group has
+    committed.
 
-    Malformed and incomplete plans, and plans that go back in a partition, are ignored: others may commit to the group,
-    too.
+    Malformed and incomplete plans, and plans that decrease a partition's offset, are ignored, because other programs
+    may commit to the group, too.
     """
     moves: dict[int, dict[TopicPartition, Move]] = {}
     told: dict[int, set[tuple[int, int]]] = {}
@@ -132,10 +140,10 @@ def plans_from(committed: Mapping[TopicPartition, str]) -> Plans:
 
 
 def _checksum(offsets: Mapping[TopicPartition, int]) -> int:
-    """Return a checksum of a position. Partitions at offset 0 do not count, as they may be new.
+    """Return a checksum of the offsets of all partitions. Partitions at offset 0 do not count, as they may be new.
 
-    Each checksum continues from the previous one. The XOR of all would be the same for (10, 10) and (11, 11), as CRCs
-    are linear.
+    The checksum of each partition continues from that of the previous partition. An XOR of separate checksums would be
+    the same for (10, 10) and (11, 11), because CRCs are linear.
     """
     total = 0
     for (topic, index), offset in sorted(offsets.items()):

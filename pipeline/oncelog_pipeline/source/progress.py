@@ -1,4 +1,4 @@
-"""Decides where the next batch of a stream ends: new partitions, limits, a fixed target. Pure."""
+"""Decides where the next batch of a stream ends, with regard to new partitions, limits, and a fixed target. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ NO_PLANS: Final = Plans()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """`least` and `longest_s` apply to continuous streams, `most` (offsets) and `most_bytes` to every batch."""
+    """The limits of a batch: `least` (offsets) and `longest_s` (seconds) apply to continuous streams, `most` (offsets)
+    and `most_bytes` to every batch.
+    """
 
     most: int | None = None
     most_bytes: int | None = None
@@ -35,13 +37,12 @@ class Log:
     ids: Mapping[str, str] = field(default_factory=dict)
     """The id of each topic, if the cluster has ids (from Kafka 2.8 on)."""
     mean_bytes: Mapping[TopicPartition, float] = field(default_factory=dict)
-    """Average bytes of an offset of each partition, where it was asked for."""
+    """Average size in bytes of an offset of each partition, for the partitions for which it was requested."""
 
 
 @dataclass(frozen=True, slots=True)
 class NextBatch:
-    """The next batch. `start` differs from the end of the previous one if partitions are new or records are lost;
-    `warnings` name accepted losses."""
+    """The next batch of a stream. The next batch of a stream."""
 
     start: Offsets
     end: Offsets
@@ -58,13 +59,13 @@ def next_batch(
     ids: Mapping[str, str] | None = None,
     plans: Plans = NO_PLANS,
 ) -> NextBatch:
-    """Return the batch that follows one that ended at `start`. If it is too early for a batch, its end equals its
-    start.
+    """Return the batch that follows the batch which ended at `start`. If there are too few offsets for a batch yet, the
+    returned batch ends where it starts.
 
-    `ids`: known ids of the topics that were read up to `start`. A topic that was created again since is lost, and read
-    from its beginning, as new partitions are. `target`: the fixed end of a query with AvailableNow; later records are
-    not read, and the least size of a batch does not apply. `plans`: the plans of this stream; a batch that begins where
-    one of them began ends where it ended. Raises DataLoss.
+    `ids` are the known ids of the topics that were read up to `start`. A topic that was created again since then counts
+    as lost, and is read from its beginning, like new partitions. `target` is the fixed end of a query with
+    AvailableNow; later records are not read, and the minimum size of a batch does not apply. `plans` are the known
+    plans of this stream; a batch that begins where one of them began ends where that plan ended. Raises DataLoss.
     """
     anew = made_anew(start, ids or {}, log.ids)
     start = {partition: offset for partition, offset in start.items() if partition.topic not in anew}

@@ -1,6 +1,8 @@
-"""Cuts a batch into the ranges that tasks read. Pure: the result depends on (start, end, options) alone.
+"""Cuts a batch into the ranges that tasks read. The function `cut` is pure: its result depends only on (start, end,
+options).
 
-Spark asks again when it replays a batch, and the cut must then be the same. `start` is `offsets.batch_start`.
+Spark requests the ranges again when it replays a batch, and they must then be the same. The argument `start` is the
+result of `offsets.batch_start`.
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from oncelog import TopicPartition
 
 
 class OffsetRange(NamedTuple):
-    """The offsets of one partition from `start` to below `end`, as Spark sends it to a task."""
+    """The offsets of one partition from `start` up to `end` (excluded), as Spark sends them to a task."""
 
     topic: str
     partition: int
@@ -32,10 +34,10 @@ def cut(
     min_partitions: int | None = None,
     max_records_per_partition: int | None = None,
 ) -> list[OffsetRange]:
-    """Return a range for each partition with offsets to read, or several.
+    """Return one range or several for each partition with offsets to read.
 
-    First, ranges longer than `max_records_per_partition` are cut. Then the partition with the longest pieces is cut
-    once more, until there are `min_partitions` ranges, or every range is one offset.
+    First, ranges longer than `max_records_per_partition` are cut. Then the partition with the longest ranges gets one
+    more range, until there are `min_partitions` ranges or every range has one offset.
     """
     whole = [
         OffsetRange(*partition, start.get(partition, 0), offset)
@@ -51,6 +53,6 @@ def cut(
 
 
 def _even(whole: OffsetRange, count: int) -> list[OffsetRange]:
-    """Cut into `count` pieces whose sizes differ by at most one."""
+    """Cut a range into `count` ranges whose sizes differ by at most one offset."""
     bounds = [whole.start + whole.size * index // count for index in range(count + 1)]
     return [whole._replace(start=low, end=high) for low, high in pairwise(bounds) if high > low]

@@ -13,11 +13,11 @@ from oncelog_pipeline.source.data_loss import DataLoss
 from oncelog_pipeline.source.ranges import OffsetRange
 
 LOOK_MS: Final = 100
-"""How often to check whether a range has ended without another record."""
+"""Milliseconds between two checks whether a range has ended without another record."""
 
 
 class NothingRead(Exception):
-    """A range brought nothing for too long (kafkaConsumer.pollTimeoutMs)."""
+    """No record of a range arrived for too long (kafkaConsumer.pollTimeoutMs)."""
 
 
 async def read_range(
@@ -28,18 +28,20 @@ async def read_range(
     fails_on_data_loss: bool = True,
     settings: Mapping[str, Any] | None = None,
 ) -> AsyncGenerator[list[UndecodedBatch], None]:
-    """Yield the undecoded batches of the range, cut to it: those of one poll together, at least one.
+    """Yield lists of undecoded batches, cut to the range; each list has all batches of one poll, and at least one
+    batch.
 
-    `settings` are keywords of `oncelog.Consumer`. Reading ends when the position has passed the end of the range, never
-    by a count: the last offsets may belong to control batches, or to aborted or compacted records. Close the iterator
-    to stop early. Raises DataLoss if the log begins after the start of the range (without `fails_on_data_loss` it reads
-    from where the log begins), NothingRead, KafkaError.
+    `settings` are keyword arguments of `oncelog.Consumer`. Reading ends when the position has passed the end of the
+    range, never by a count: the last offsets may belong to control batches, or to aborted or compacted records. Close
+    the iterator to stop early. Raises NothingRead, KafkaError, and DataLoss if the log begins after the start of the
+    range. Without `fails_on_data_loss` reading begins where the log begins instead.
     """
     partition = TopicPartition(wanted.topic, wanted.partition)
 
     def make() -> Consumer:
         consumer = Consumer(bootstrap_servers, **(settings or {}), auto_offset_reset="none", enable_auto_commit=False)
-        # Before the start, so that the first metadata request has the topic, and no second one waits for the backoff.
+        # Assign the partition before the start, so that the first metadata request includes the topic, and no second
+        # request waits for the backoff.
         consumer.assign([partition])
         consumer.seek(partition, wanted.start)
         return consumer

@@ -1,10 +1,11 @@
-"""Waits at the brokers for records beyond the known ends of a stream's partitions, so that an idle query notices them.
+"""Lets the brokers report records beyond the known ends of a stream's partitions, so that an idle query notices new
+records.
 
-Each leader gets one Fetch from the known ends, which it answers when records are available. The answer, one batch at
-most, is dropped: tasks read the records. The watch has a client with connections of its own, since a broker answers the
-requests of a connection in order, and no other request may wait behind the Fetch.
+Each leader gets one Fetch request from the known ends, and responds when records are available. The response, which has
+at most one batch, is dropped, because the tasks read the records. The watch has a client with its own connections. A
+broker responds to the requests of a connection in order, and no other request may wait behind the Fetch.
 
-Only the delay of a batch depends on the watch: if it fails, the ends are asked for from time to time (`ends.py`).
+The watch affects only the delay of a batch: if the watch fails, `ends.py` requests the ends periodically.
 """
 
 from __future__ import annotations
@@ -21,19 +22,23 @@ from oncelog_pipeline.source.offsets import Offsets
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse, IsolationLevel
 
 WAIT_MS: Final = 5000
-"""How long a broker may hold a Fetch before it answers with no records. Then the Fetch is sent again."""
+"""Milliseconds for which a broker may hold a Fetch before it responds without records. After such a response the Fetch
+is sent again.
+"""
 ONE_BATCH: Final = 1
-"""Bytes to fetch at most: a broker answers with one whole batch all the same."""
+"""The fetch size in bytes; a broker returns at least one entire batch, however large."""
 AGAIN_SECONDS: Final = 5.0
-"""How long to wait before the same ends are watched again, if brokers answered in vain or could not be reached."""
+"""Seconds before the same ends are watched again, if brokers responded without new records or could not be reached."""
 PAUSE_SECONDS: Final = 0.1
-"""How long to wait before the next Fetch to a broker that has answered early, with no records."""
+"""Seconds before the next Fetch to a broker that has responded early without records."""
 
 logger = logging.getLogger(__name__)
 
 
 class EndWatch:
-    """Watches the ends of one stream. `make` connects a client. Use it on one event loop only, except `is_on`."""
+    """Watches the ends of one stream. `make` returns a connected client. Use the object on one event loop only, except
+    `is_on`.
+    """
 
     def __init__(self, make: Callable[[], Awaitable[Admin]], isolation_level: IsolationLevel) -> None:
         self._make = make
@@ -45,14 +50,16 @@ class EndWatch:
 
     @property
     def is_on(self) -> bool:
-        """Whether brokers are being watched for records beyond the ends of the last call of `wait`."""
+        """Return whether brokers are being watched for records beyond the ends of the last call of `wait`."""
         return self._watching is not None and not self._watching.done()
 
     async def wait(self, ends: Offsets, seconds: float) -> bool:
-        """Wait for this time, or until records beyond these ends may be available. Returns whether they may be.
+        """Wait for `seconds`, or until records beyond these ends may be available. Returns whether such records may be
+        available.
 
-        For the same ends it returns True at most once in AGAIN_SECONDS. Some reasons for True move no end (a change of
-        the leader); without this limit the caller would then ask for the ends again and again without a pause.
+        For the same ends the function returns True at most once in AGAIN_SECONDS. A change of the leader, for example,
+        causes True without new ends; without this limit the caller would request the ends again and again without a
+        pause.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
@@ -81,14 +88,14 @@ class EndWatch:
         await self._disconnect()
 
     async def _watch(self, ends: Offsets) -> bool:
-        """Return True when a leader has something beyond the ends, False if a leader cannot be reached."""
+        """Return True when a leader reports something beyond the ends, False if a leader cannot be reached."""
         asking: list[asyncio.Task[None]] = []
         try:
             if self._admin is None:
                 self._admin = await self._make()
             requests = await self._requests(self._admin, ends)
             if not requests:
-                return False  # no partition yet, as of a pattern that no topic matches
+                return False  # no partition yet, for example because no topic matches the pattern
             asking = [asyncio.ensure_future(self._ask(self._admin, *each)) for each in requests.items()]
             done, _ = await asyncio.wait(asking, return_when=asyncio.FIRST_COMPLETED)
             for each in done:
@@ -98,7 +105,7 @@ class EndWatch:
             logger.info("brokers do not report new records, so the ends are fetched from time to time: %s", error)
             await self._disconnect()  # the client's metadata may be old
             return False
-        except Exception:  # a mistake of ours: no query fails for its watch
+        except Exception:  # a defect of oncelog: no query fails because of its watch
             logger.exception("the watch for new records failed; the ends are fetched from time to time")
             return False
         finally:
@@ -107,7 +114,7 @@ class EndWatch:
             await asyncio.gather(*asking, return_exceptions=True)
 
     async def _requests(self, admin: Admin, ends: Offsets) -> dict[int, FetchRequest]:
-        """Return a Fetch for each leader, by node id. Raises KafkaError."""
+        """Return a Fetch request for each leader, by the leader's node id. Raises KafkaError."""
         topics = await admin.describe_topics({partition.topic for partition in ends})
         parts: dict[int, dict[str, list[TopicPartition]]] = defaultdict(lambda: defaultdict(list))
         for partition in ends:
@@ -139,7 +146,7 @@ class EndWatch:
         }
 
     async def _ask(self, admin: Admin, node_id: int, request: FetchRequest) -> None:
-        """Return when the broker has something to read, or an error. Raises KafkaError."""
+        """Send the Fetch until the broker reports records or an error, then return. Raises KafkaError."""
         loop = asyncio.get_running_loop()
         while True:
             asked = loop.time()
@@ -155,7 +162,7 @@ class EndWatch:
 
 
 def _tells(response: FetchResponse) -> bool:
-    """Whether the response has records, or an error, after which the ends must be queried."""
+    """Return whether the response has records or an error, so that the ends must be requested."""
     if response.error_code:
         return True
     return any(part.error_code or part.records for topic in response.responses for part in topic.partitions)

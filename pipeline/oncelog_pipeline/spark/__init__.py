@@ -1,23 +1,23 @@
-"""The data source that Spark calls: `format("oncelog")`. Only this room imports PySpark's data source API.
+"""The data source that Spark calls: `format("oncelog")`. Only this package imports PySpark's data source API.
 
-data_source.py     the source and sink that Spark finds by its name
-stream_reader.py   reading as a stream: where a batch ends, and what its tasks read
-older_reader.py    the same with PySpark 4.0 and 4.1, which say less
-batch_reader.py    reading once
-offset_lookup.py   finds partitions, and the offsets that the options mean
-plan_group.py      the plans of a stream, committed to the cluster
-range_reader.py    a task reads its range
-source_columns.py  records as Arrow batches
-record_arrays.py   the records of many batches as arrays, in steps of numpy
-writers.py         writing as a stream and as a batch: tasks, commit, abort
-identity.py        finds out the batch, task and attempt of a task
-row_sender.py      the rows of a task, each to its topic and partition
-sink_columns.py    checks the columns of a table to write
-pyspark_api.py     classes that only some versions of PySpark have
-connections.py     what a worker process keeps from call to call
-quick_start.py     saves a task's rows a delay of 40 ms
-garbage.py         keeps Spark's garbage collection after each task short
-template_process.py the process that has imported everything, and forks Spark's Python processes
-environment.py     the Python of the workers, and the Java, set before a session is made
-java.py            the Java that Spark runs on
+- `data_source.py` has the source and the sink that Spark finds by name.
+- `stream_reader.py` reads a stream: decides where a batch ends, and what its tasks read.
+- `older_reader.py` reads a stream with PySpark 4.0 and 4.1, which do not say where a batch begins.
+- `batch_reader.py` reads a batch query.
+- `offset_lookup.py` finds partitions, and the offsets that the options mean.
+- `plan_group.py` commits the plans of a stream to the cluster.
+- `range_reader.py` reads the range of one task.
+- `source_columns.py` converts records to Arrow batches.
+- `record_arrays.py` decodes the records of many batches into arrays with numpy.
+- `writers.py` writes streams and batches: tasks, commit, abort.
+- `identity.py` determines the batch, the task and the attempt of a task.
+- `row_sender.py` sends the rows of a task to their topics and partitions.
+- `sink_columns.py` checks the columns of a table to write.
+- `pyspark_api.py` has the classes that some versions of PySpark lack.
+- `connections.py` keeps the connections of a worker process between calls.
+- `quick_start.py` saves the rows of a task a delay of 40 ms.
+- `garbage.py` shortens Spark's garbage collection after each task.
+- `template_process.py` is the process that has imported everything, and forks Spark's Python processes.
+- `environment.py` sets the Python of the workers and a Java before a session is created.
+- `java.py` finds the Java on which Spark runs.
 """

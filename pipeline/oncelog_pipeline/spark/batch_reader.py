@@ -1,4 +1,4 @@
-"""Reads a batch query: the records between two bounds, which are looked up when the query is planned."""
+"""Reads a batch query: the records between two bounds, whose offsets are looked up when the query is planned."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 class BatchReader(QuickStart, DataSourceReader):
     """The reader of `spark.read`.
 
-    It takes no filters: PySpark refuses every query of a source that does, unless
+    The reader accepts no filters: PySpark refuses every query of a source that does, unless
     `spark.sql.python.filterPushdown.enabled` is set. Bounds are set with startingOffsets and endingOffsets.
     """
 
@@ -33,7 +33,7 @@ class BatchReader(QuickStart, DataSourceReader):
         self._options = options
 
     def partitions(self) -> list[InputPartition]:
-        """Raises NoSuchTopic, DataLoss, KafkaError."""
+        """Return the ranges that the tasks read. Raises NoSuchTopic, DataLoss, KafkaError."""
         return [range_reader.RangePartition(each) for each in connections().run(self._ranges())]
 
     async def _ranges(self) -> list[OffsetRange]:
@@ -57,5 +57,5 @@ class BatchReader(QuickStart, DataSourceReader):
         )
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Raises DataLoss, NothingRead, KafkaError."""
+        """Read the records of a range, in a task. Raises DataLoss, NothingRead, KafkaError."""
         return range_reader.read(self._options, partition)

@@ -1,7 +1,7 @@
-"""What a Python worker of Spark keeps between calls: an event loop in a thread of its own, and its connections.
+"""Objects that a Python worker of Spark keeps between calls: an event loop in its own thread, and connections.
 
-Spark forks workers and gives any task to any of them. So everything here is made at first use, in the process that uses
-it, and is a cache: no result depends on it.
+Spark forks workers and may give any task to any worker. Each process therefore creates these objects at first use, and
+they are only caches: no result depends on them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ class Connections:
         threading.Thread(target=self._loop.run_forever, name="oncelog", daemon=True).start()
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run on the loop and wait. Raises the errors of `work`; cancels it if this thread is interrupted."""
+        """Run a coroutine on the event loop and wait for its result. Raises the errors of `work`; cancels the coroutine
+        if this thread is interrupted.
+        """
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -43,7 +45,7 @@ class Connections:
             future.cancel()
 
     async def cluster(self, options: SinkOptions) -> KafkaCluster:
-        """The cluster that a sink with these options writes to. Raises KafkaError."""
+        """Return the cluster to which a sink with these options writes. Raises KafkaError."""
         make = partial(
             KafkaCluster,
             options.bootstrap_servers,
@@ -56,15 +58,15 @@ class Connections:
         return await self._kept(repr(("cluster", options)), make, options.patience_seconds)
 
     async def admin(self, options: SourceOptions) -> Admin:
-        """The admin client for a source with these options. Raises KafkaError."""
+        """Return the admin client for a source with these options. Raises KafkaError."""
         settings = client_settings.common(options.settings)
         make = partial(Admin, options.bootstrap_servers, **settings)
         key = repr(("admin", options.bootstrap_servers, settings))
         return await self._kept(key, make, options.poll_timeout_ms / 1000)
 
     async def separate_admin(self, options: SourceOptions) -> Admin:
-        """Return an admin client with its own connections, for requests that brokers answer late. The caller closes it.
-        Raises KafkaError."""
+        """Return an admin client with its own connections, for requests to which brokers respond late. The caller must
+        close this client. Raises KafkaError."""
         admin = Admin(options.bootstrap_servers, **client_settings.common(options.settings))
         try:
             await admin.start()
@@ -74,8 +76,9 @@ class Connections:
         return admin
 
     async def _kept(self, key: str, make: Callable[[], S], seconds: float) -> S:
-        """Return the kept client of this key, else make one; `seconds` is how long to retry if no broker can be
-        reached."""
+        """Return the cached client of this key, or create it; `seconds` is how long to retry if no broker can be
+        reached.
+        """
         async with self._opening:
             found: S | None = self._open.get(key)
             if found is None:
@@ -87,7 +90,7 @@ _connections: Connections | None = None
 
 
 def connections() -> Connections:
-    """The connections of this process. A forked worker starts without any."""
+    """Return the connections of this process. A forked worker creates its own connections."""
     global _connections
     if _connections is None or _connections.process_id != os.getpid():
         _connections = Connections()

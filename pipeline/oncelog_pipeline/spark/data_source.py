@@ -1,4 +1,4 @@
-"""`format("oncelog")`: topics as a source and a sink of Spark."""
+"""Implements `format("oncelog")`: topics as a source and a sink of Spark."""
 
 from __future__ import annotations
 
@@ -21,17 +21,19 @@ NAME = "oncelog"
 
 
 class OncelogDataSource(DataSource):
-    """The data source `oncelog`. It has the options of Spark's own Kafka connector, and refuses unknown ones."""
+    """The data source `oncelog`. The data source has the options of Spark's own Kafka connector, and refuses unknown
+    options.
+    """
 
     @classmethod
     def name(cls) -> str:
         return NAME
 
     def schema(self) -> str:
-        """The columns that are read.
+        """Return the columns that the source reads, as DDL.
 
-        `load()` calls only this method, without saying whether the query is a stream or a batch: so this raises
-        OptionError for options that are valid for neither.
+        `load()` calls only this method, and does not say whether the query is a stream or a batch. This method
+        therefore raises OptionError only for options that are valid for neither.
         """
         freeze_modules()
         given = dict(self.options)
@@ -50,7 +52,9 @@ class OncelogDataSource(DataSource):
         return StreamReader(options) if HAS_READ_LIMITS else OlderStreamReader(options)
 
     def writer(self, schema: StructType, overwrite: bool) -> BatchWriter:
-        """Spark calls this once for each write, before its tasks. Raises OptionError, KafkaError."""
+        """Return the writer of a batch; Spark calls this method once for each write, before the tasks of the write.
+        Raises OptionError, KafkaError.
+        """
         freeze_modules()
         if overwrite:
             raise OptionError(
@@ -61,7 +65,7 @@ class OncelogDataSource(DataSource):
         return writer
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
-        """All output modes append, as with Spark's own sink. Raises OptionError."""
+        """Return the writer of a stream; all output modes append, as with Spark's own sink. Raises OptionError."""
         freeze_modules()
         return StreamWriter(self._sink_options(schema))
 

@@ -1,4 +1,4 @@
-"""Sets the environment of a Spark session before it is created: the Python of its workers, and a Java."""
+"""Sets the environment of a Spark session before the session is created: the Python of its workers, and a Java."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from oncelog_pipeline.spark.java import set_java_home
 
 WORKER_PYTHON: Final = "PYSPARK_PYTHON"
 OLDEST_PYSPARK: Final = 4
-"""Major version of PySpark; older ones have no data sources in Python."""
+"""The oldest supported major version of PySpark; older versions have no data sources in Python."""
 LAUNCHER: Final = "oncelog-spark-python"
-"""The Python that forks from a process which has imported everything: `pipeline/scripts/oncelog_spark_python.py`."""
+"""The name of the launcher that forks Python processes from a process which has imported everything:
+`pipeline/scripts/oncelog_spark_python.py`.
+"""
 
 
 class UnsupportedPySpark(Exception):
@@ -24,8 +26,8 @@ class UnsupportedPySpark(Exception):
 def worker_python() -> str:
     """Return the command with which Spark is to start its Python processes.
 
-    On Linux that is the launcher next to the running Python, which saves most of the CPU time of a start. Without a
-    launcher, or on other systems, it is the running Python itself.
+    On Linux the command is the launcher in the directory of the running Python, which saves most of the CPU time of a
+    start. On other systems, or if there is no launcher, the command is the running Python itself.
     """
     launcher, python = Path(sys.executable).with_name(LAUNCHER), Path(sys.executable).with_name("python")
     is_there = sys.platform == "linux" and os.access(launcher, os.X_OK) and python.exists()
@@ -33,10 +35,10 @@ def worker_python() -> str:
 
 
 def set_environment() -> None:
-    """Set PYSPARK_PYTHON to the Python that runs, unless it is set, and JAVA_HOME to a Java.
+    """Set PYSPARK_PYTHON to the running Python, unless it is set, and JAVA_HOME to a Java.
 
-    Without PYSPARK_PYTHON Spark takes the first `python3` of the PATH. If no environment is activated, that is another
-    Python, and Spark fails with DATA_SOURCE_NOT_FOUND. Raises UnsupportedPySpark, JavaNotFound.
+    Without PYSPARK_PYTHON Spark uses the first `python3` in the PATH. If no virtual environment is activated, that is a
+    different Python, and Spark fails with DATA_SOURCE_NOT_FOUND. Raises UnsupportedPySpark, JavaNotFound.
     """
     check_version(pyspark_version())
     os.environ.setdefault(WORKER_PYTHON, worker_python())
@@ -44,7 +46,9 @@ def set_environment() -> None:
 
 
 def pyspark_version() -> str | None:
-    """Return the version of the installed PySpark; None if none is installed, as on executors of a cluster."""
+    """Return the version of the installed PySpark; None if PySpark is not installed, as may be the case on executors of
+    a cluster.
+    """
     try:
         return metadata.version("pyspark")
     except metadata.PackageNotFoundError:

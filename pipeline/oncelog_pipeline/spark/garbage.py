@@ -1,8 +1,8 @@
-"""Keeps the garbage collection that Spark's Python workers do after each task short.
+"""Shortens the garbage collection that Spark's Python workers do after each task.
 
-Spark's daemon has each worker call `gc.collect()` after each task, also after each plan and commit of a batch. That
-walks all objects of all imported modules: 40 to 60 ms of CPU on a slow core, in four processes for each micro-batch,
-while the next step of the batch needs the core. Frozen objects are skipped.
+Spark's daemon lets each worker call `gc.collect()` after each task, also after each plan and commit of a batch. The
+call walks all objects of all imported modules: this takes 40 to 60 ms of CPU on a slow core, in four processes for each
+micro-batch, while the next step of the batch needs the core. The garbage collector skips frozen objects.
 """
 
 from __future__ import annotations
@@ -17,8 +17,9 @@ def freeze_modules() -> None:
     """Exclude the existing objects from all later collections; do nothing if no module was imported since the last
     call.
 
-    Reference counts still free these objects. Only cycles that are garbage at the moment of a call stay for ever. They
-    are few: Spark collects after each task, and calls that freeze end with the imports.
+    Objects whose reference count drops to 0 are still freed. Only cycles that are garbage at the moment of a call stay
+    in memory permanently. Such cycles are few: Spark collects after each task, and objects are frozen only while
+    modules are still being imported.
     """
     global _frozen_modules
     if len(sys.modules) != _frozen_modules:

@@ -1,8 +1,9 @@
-"""Finds out in a Spark task which query, batch, task and attempt it belongs to; only tasks can ask Spark that.
+"""Determines, in a Spark task, to which query, batch, task and attempt the task belongs; Spark reports this only inside
+tasks.
 
-The query, its run and its batch are local properties of Spark that no document names. They are the same in PySpark 4.0
-to 4.3, which `make test-sparks` runs; if a later version has renamed them, nothing is written, and the error names the
-version.
+The query, its run and its batch are local properties of Spark that no Spark document names. These properties are the
+same in PySpark 4.0 to 4.3, which `make test-sparks` tests. If a later version renames them, nothing is written, and the
+error names the version.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from oncelog_pipeline.spark.pyspark_api import PYSPARK
 QUERY_ID: Final = "sql.streaming.queryId"
 BATCH_ID: Final = "streaming.sql.batchId"
 RUN_ID: Final = "spark.jobGroup.id"
-"""Local properties that Spark sets for a stream. The last one is the id of the run, new with each start of a query."""
+"""Local property that Spark sets for a stream: the id of the run, which is new with each start of a query."""
 DESCRIPTION: Final = "spark.job.description"
-"""Local properties that Spark sets for a stream. RUN_ID is new with each start of a query."""
+"""Local property that Spark sets for a stream: the description of the job, which contains the run and the batch."""
 
 OF_STREAM: Final = re.compile(r"\brunId = .*\bbatch = ", re.DOTALL)
 """Matches the description of a stream's job."""
@@ -34,7 +35,7 @@ NOT_TOLD: Final = f"Spark (PySpark {PYSPARK}) does not tell the task"
 
 
 class UnknownQuery(Exception):
-    """Spark does not tell this task its query, run or batch."""
+    """The local properties of this task do not contain its query, run or batch."""
 
 
 class Attempt(NamedTuple):
@@ -47,7 +48,7 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchWrite:
-    """A `df.write`, named by its writeId, else by its run. Each write has a new `run`."""
+    """A `df.write`, named by its writeId, or by its run if it has none. Each write has a new `run`."""
 
     write_id: str | None
     run: str
@@ -58,13 +59,13 @@ class BatchWrite:
 
 
 def this_attempt() -> Attempt:
-    """Raises UnknownQuery outside of a task."""
+    """Return the attempt that runs in this process. Raises UnknownQuery outside of a task."""
     context = _context()
     return Attempt(context.partitionId(), context.attemptNumber(), context.taskAttemptId())
 
 
 def stream_batch() -> Batch:
-    """The batch of a stream that this task writes. Raises UnknownQuery."""
+    """Return the batch of a stream that this task writes. Raises UnknownQuery."""
     found = _query_and_number()
     if found is None:
         raise UnknownQuery(
@@ -76,12 +77,12 @@ def stream_batch() -> Batch:
 
 
 def this_batch_number() -> int:
-    """The number of the stream's batch; 0 outside of a stream. Raises UnknownQuery outside of a task."""
+    """Return the number of the stream's batch; 0 outside of a stream. Raises UnknownQuery outside of a task."""
     return int(_property(BATCH_ID) or 0)
 
 
 def batch_of(write: BatchWrite) -> Batch:
-    """Return the batch that a task of a `df.write` writes; inside foreachBatch, a part of the stream's batch.
+    """Return the batch that a task of a `df.write` writes; inside foreachBatch this is a part of the stream's batch.
 
     Raises UnknownQuery, and OptionError for a write inside foreachBatch without a name.
     """
@@ -101,8 +102,9 @@ def _query_and_number() -> tuple[str, int] | None:
     """Return the query and the number of its batch; None outside of a stream.
 
     Raises UnknownQuery if the job's description is that of a stream, but the properties are missing. Otherwise a write
-    inside foreachBatch would be treated as one outside of it, and a batch with the same rows as the previous one would
-    be skipped."""
+    inside foreachBatch would be treated as a write outside of it, and a batch with the same rows as the previous batch
+    would be skipped.
+    """
     query_id, number = _property(QUERY_ID), _property(BATCH_ID)
     if query_id is not None and number is not None:
         return query_id, int(number)

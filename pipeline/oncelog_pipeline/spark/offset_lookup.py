@@ -1,4 +1,4 @@
-"""The partitions that a query reads, and the offsets for its beginning, its end, or a time."""
+"""Looks up the partitions that a query reads, and the offsets at its beginning, at its end, or at a point in time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from oncelog_protocol.uuids import ZERO_UUID, uuid_to_string
 T = TypeVar("T")
 
 SHOWN: Final = 5
-"""How many partitions a message names at most."""
+"""The maximum number of partitions that a message names."""
 
 
 class NoSuchTopic(Exception):
@@ -30,7 +30,9 @@ class NoSuchTopic(Exception):
 
 
 class OffsetLookup:
-    """Asks the cluster for topics, partitions and offsets. `options` say for which, and with which isolation level."""
+    """Requests topics, partitions and offsets from the cluster. `options` say which topics and partitions are read, and
+    with which isolation level.
+    """
 
     def __init__(self, admin: Admin, options: SourceOptions) -> None:
         self._admin = admin
@@ -44,7 +46,8 @@ class OffsetLookup:
     async def _topics(self) -> dict[str, Topic]:
         """Return the existing topics that the query subscribes to. Raises KafkaError.
 
-        A pattern never matches the topics in which sinks keep their state: a query would read its own writes.
+        A pattern never matches the topics in which sinks keep their state, because a query would otherwise read its own
+        writes.
         """
         subscription = self._options.subscription
         if subscription.pattern is not None:
@@ -61,7 +64,9 @@ class OffsetLookup:
         return sorted(partition for partition in there if not wanted or partition in wanted)
 
     async def partitions_at_first(self) -> list[TopicPartition]:
-        """Like `partitions`, for a new query: all topics that it names must exist. Raises NoSuchTopic, KafkaError."""
+        """Return the partitions of a new query, like `partitions`; all topics that the query names must exist. Raises
+        NoSuchTopic, KafkaError.
+        """
         there = await self.partitions()
         topics = {partition.topic for partition in there}
         subscription = self._options.subscription
@@ -72,7 +77,9 @@ class OffsetLookup:
         return there
 
     async def ids(self) -> dict[str, str]:
-        """Return the ids of the topics that the query subscribes to, if the cluster has ids. Raises KafkaError."""
+        """Return the ids of the topics to which the query subscribes; empty if the cluster has no topic ids. Raises
+        KafkaError.
+        """
         return _ids(await self._topics())
 
     async def _described(self, topics: Collection[str]) -> dict[str, Topic]:
@@ -89,13 +96,13 @@ class OffsetLookup:
             return dict(error.results) if isinstance(error, PartialFailure) else {}
 
     async def log(self) -> Log:
-        """Return where the log of each partition begins, and the end up to which it may be read. Raises KafkaError."""
+        """Return for each partition where its log begins, and up to which offset it may be read. Raises KafkaError."""
         topics = await self._topics()
         partitions = self._subscribed(topics)
         return Log(*await asyncio.gather(self.earliest(partitions), self.latest(partitions)), _ids(topics))
 
     async def mean_bytes(self, log: Log) -> dict[TopicPartition, float]:
-        """Return the average bytes of an offset in the log of each partition, compressed as stored.
+        """Return the average size in bytes of an offset in the log of each partition, compressed as stored.
 
         Partitions without a record are omitted. Raises KafkaError if no broker answers (DescribeLogDirs needs the right
         to describe the cluster).
@@ -122,11 +129,11 @@ class OffsetLookup:
         return await self._offsets(dict.fromkeys(partitions, EARLIEST_TIMESTAMP))
 
     async def latest(self, partitions: Collection[TopicPartition]) -> Offsets:
-        """Return the end of each partition; the last stable offset with read_committed. Raises KafkaError."""
+        """Return the end of each partition; with read_committed this is the last stable offset. Raises KafkaError."""
         return await self._offsets(dict.fromkeys(partitions, LATEST_TIMESTAMP))
 
     async def resolve(self, bound: Bound, partitions: Collection[TopicPartition]) -> Offsets:
-        """The offset of each partition for this bound. Raises OptionError, KafkaError."""
+        """Return the offset of each partition for this bound. Raises OptionError, KafkaError."""
         if bound.where is Where.EARLIEST:
             return await self.earliest(partitions)
         if bound.where is Where.LATEST:
@@ -141,7 +148,7 @@ class OffsetLookup:
         return dict(bound.offsets) | await self.earliest(earliest) | await self.latest(latest)
 
     async def _at_times(self, bound: Bound, times: Mapping[TopicPartition, int]) -> Offsets:
-        """Raises OptionError, KafkaError."""
+        """Return the offset of each partition at a timestamp. Raises OptionError, KafkaError."""
         found = await self._offsets(times)
         missing = [partition for partition, offset in found.items() if offset < 0]
         if missing and not bound.is_latest_where_none:
@@ -159,8 +166,9 @@ class OffsetLookup:
         return {partition: answer.offset for partition, answer in found.items()}
 
     async def _again(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """Call `ask`, and retry errors that may pass: fetchOffset.numRetries times, fetchOffset.retryIntervalMs
-        apart."""
+        """Call `ask`, and retry it after transient errors: fetchOffset.numRetries times, with a pause of
+        fetchOffset.retryIntervalMs.
+        """
         for left in range(self._options.offset_retries, -1, -1):
             try:
                 return await ask()

@@ -1,13 +1,13 @@
-"""Reads as a stream with PySpark 4.0 and 4.1, whose `latestOffset` does not say where the next batch begins.
+"""Reads a stream with PySpark 4.0 and 4.1, which call `latestOffset` without the beginning of the next batch.
 
-The reader concludes the beginning from the calls. Spark calls, in this order:
+The reader derives the beginning of a batch from the order of Spark's calls. Spark calls, in this order:
 
 - for a new query: `latestOffset`, then `initialOffset`, then `partitions(initial, end)`;
 - for a query with a checkpoint: `partitions(seen, seen)` with the last end of its log, then the calls of its batches;
 - for each batch: `latestOffset`, then `partitions(start, end)`.
 
-So a batch begins at the end of the last `partitions`; if there was no such call, the query is new. A Spark that calls
-in another order is detected at the first `partitions`, before anything is read.
+So a batch begins at the end of the previous `partitions` call; if there was no such call, the query is new. If a
+version of Spark uses another order, the reader detects this at the first `partitions` call, before any record is read.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ LIMITS: Final[Mapping[str, str]] = {
     "minOffsetsPerTrigger": "min_offsets_per_trigger",
     "maxBytesPerTrigger": "max_bytes_per_trigger",
 }
-"""Option -> field of SourceOptions. `maxTriggerDelay` means nothing without `minOffsetsPerTrigger`."""
+"""Maps each option to its field of SourceOptions. `maxTriggerDelay` has no effect without `minOffsetsPerTrigger`."""
 
 
 class UnknownPosition(Exception):
-    """Spark asked for new offsets of a query before it told the position of the query."""
+    """Spark requested new offsets of a query before it had passed the position of the query."""
 
 
 class OlderStreamReader(StreamReader):
-    """Each batch reads everything that there is."""
+    """A stream reader without limits: each batch reads all available records."""
 
     def __init__(self, options: SourceOptions) -> None:
-        """Raises OptionError for options that limit a batch."""
+        """Raise OptionError for options that limit a batch."""
         super().__init__(options)
         for name, field in LIMITS.items():
             if getattr(options, field) is not None:
@@ -51,10 +51,10 @@ class OlderStreamReader(StreamReader):
         self._is_taken_for_new = False
 
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
-        """Return the end of the next batch, or the end of the last one if there is nothing new.
+        """Return the end of the next batch, or the end of the previous batch if there are no new records.
 
-        The end of the first batch of a query includes its beginning; what a later call of `initialOffset` returns does
-        not count.
+        The end of a query's first batch includes the batch's beginning, so the result of a later `initialOffset` call
+        has no effect.
 
         Raises DataLoss, NoSuchTopic, OptionError, KafkaError.
         """

@@ -1,4 +1,4 @@
-"""Keeps the plans of one stream in the cluster, as committed offsets of a group of its own without members."""
+"""Stores the plans of one stream in the cluster, as committed offsets of a separate group without members."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ logger = logging.getLogger(__name__)
 
 
 class PlanGroup:
-    """The plans of `stream` that the cluster has. Without the right to the group none are committed; a warning says
-    so."""
+    """The plans of `stream` that are stored in the cluster. Without the right to use the group, no plans are committed,
+    and a warning says so.
+    """
 
     def __init__(self, options: SourceOptions, stream: str, plans: Plans, *, is_allowed: bool = True) -> None:
         self._options = options
@@ -41,8 +42,9 @@ class PlanGroup:
         return cls(options, stream, plans_from({partition: each.metadata for partition, each in committed.items()}))
 
     async def record(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> None:
-        """Commit the plan of a batch, unless the cluster has it. If that fails, a warning says why, and the batch goes
-        on."""
+        """Commit the plan of a batch, unless the plan is stored already. If the commit fails, a warning says why, and
+        the batch continues.
+        """
         plans = self.plans.with_batch(start, end)
         if plans is self.plans or not self._is_allowed:
             return

@@ -1,8 +1,9 @@
-"""The classes of PySpark's data source API that not every supported version has, and stand-ins where they are missing.
+"""Imports those classes of PySpark's data source API that some supported versions lack, and defines stand-ins for
+missing classes.
 
-PySpark 4.2 has all of them. 4.1 and 4.0 have no read limits: a stream's source is asked for the latest offset without
-being told where the batch begins (`older_reader.py`). 4.0 has no stream writer for Arrow batches, but hands them
-to a stream writer that is a `DataSourceArrowWriter`, too.
+PySpark 4.2 has all of these classes. PySpark 4.1 and 4.0 have no read limits: they request the latest offset of a
+stream's source without saying where the batch begins (`older_reader.py`). PySpark 4.0 has no stream writer for Arrow
+batches, but passes Arrow batches to a stream writer that is also a `DataSourceArrowWriter`.
 """
 
 from __future__ import annotations
@@ -38,26 +39,27 @@ except ImportError:  # before 4.2
     HAS_READ_LIMITS = False
 
     class ReadLimit:  # type: ignore[no-redef]
-        """How much a batch reads at most."""
+        """A limit of how much a batch reads."""
 
     class ReadAllAvailable(ReadLimit):  # type: ignore[no-redef]
-        """Everything that there is."""
+        """Lets a batch read all available records."""
 
     @dataclass
     class ReadMaxRows(ReadLimit):  # type: ignore[no-redef]
-        """A limit of rows."""
+        """Limits a batch to a number of rows."""
 
         max_rows: int
 
     @dataclass
     class ReadMaxBytes(ReadLimit):  # type: ignore[no-redef]
-        """A limit of bytes."""
+        """Limits a batch to a number of bytes."""
 
         max_bytes: int
 
     class SupportsTriggerAvailableNow:  # type: ignore[no-redef]
-        """Stand-in. Spark before 4.2 does not use it with Python sources: AvailableNow then runs one batch, like
-        Trigger.Once."""
+        """Stand-in. Spark before 4.2 does not use this class with Python sources, so AvailableNow runs one batch, like
+        Trigger.Once.
+        """
 
 else:
     HAS_READ_LIMITS = True

@@ -1,4 +1,5 @@
-"""Acknowledges at once what Spark's JVM has sent to a Python worker, so that the rows of a task arrive 40 ms earlier.
+"""Acknowledges immediately what Spark's JVM has sent to a Python worker over TCP, so that the rows of a task arrive 40
+ms earlier.
 
 The JVM sends a task in several small parts over TCP: first the command, then the rows. Nagle's algorithm, which Spark
 leaves on, holds the second part back until the first is acknowledged. The kernel delays an acknowledgement by 40 ms if
@@ -18,8 +19,9 @@ OPEN_FILES: Final = "/proc/self/fd"
 
 
 class QuickStart:
-    """Base of our reader and writer. Spark unpickles them in a worker when the first part of a task has arrived and the
-    second has not: unpickling acknowledges the first part."""
+    """Base class of the readers and writers. A worker unpickles the reader or writer when the first part of a task has
+    arrived and the second has not; unpickling acknowledges the first part.
+    """
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -27,12 +29,12 @@ class QuickStart:
 
 
 def acknowledge() -> None:
-    """Acknowledge now what was received on the TCP connections of this process. Raises nothing."""
+    """Acknowledge immediately the data that was received on the TCP connections of this process. Raises nothing."""
     if not hasattr(socket, "TCP_QUICKACK"):
         return
     with suppress(OSError):  # no /proc
         for name in os.listdir(OPEN_FILES):
-            with suppress(OSError):  # the listing's own descriptor is closed; not all are TCP
+            with suppress(OSError):  # one is the listing's own descriptor, now closed; others are not TCP
                 if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                     _acknowledge(int(name))
 

@@ -1,4 +1,4 @@
-"""A task reads its range of offsets, from a stream or a batch."""
+"""Reads the range of offsets of one task, for a stream or a batch."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from oncelog_pipeline.spark.garbage import freeze_modules
 from oncelog_pipeline.spark.source_columns import BatchBuilder
 
 BATCHES_AT_ONCE: Final = 4
-"""Arrow batches handed to Spark's thread at once, since a switch of threads costs as much as a batch."""
+"""How many Arrow batches are passed to Spark's thread together, since a switch of threads costs as much as a batch."""
 
 
 class RangePartition(InputPartition):
-    """The range of one task, as Spark sends it; `value` is None if there is nothing to read."""
+    """The range of one task, as Spark sends it to the task; `value` is None if there is nothing to read."""
 
     value: OffsetRange | None
 
 
 def read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-    """The records of the range. Raises DataLoss, NothingRead, KafkaError."""
+    """Yield the records of the range as Arrow batches. Raises DataLoss, NothingRead, KafkaError."""
     freeze_modules()
     wanted: OffsetRange | None = partition.value
     if wanted is None:
@@ -37,7 +37,7 @@ def read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.Recor
         while batches := run(anext(read_ahead, None)):
             yield from batches
     finally:
-        run(read_ahead.aclose())  # Spark may have enough: limit(10)
+        run(read_ahead.aclose())  # Spark may stop reading early, as with limit(10)
 
 
 async def _record_batches(options: SourceOptions, wanted: OffsetRange) -> AsyncGenerator[list[pa.RecordBatch], None]:
@@ -56,7 +56,8 @@ async def _record_batches(options: SourceOptions, wanted: OffsetRange) -> AsyncG
                 gathered.add(part)
                 if gathered.is_full and (batch := gathered.take()) is not None:
                     ready.append(batch)
-            # Batches of one fetch response are decoded in place; those of several would have to be copied first.
+            # Batches of a single fetch response are decoded in place; batches of several responses would first have to
+            # be copied.
             if gathered.is_worth_a_batch and (batch := gathered.take()) is not None:
                 ready.append(batch)
             if len(ready) >= BATCHES_AT_ONCE:

@@ -1,12 +1,12 @@
-"""Decodes the records of many batches into Arrow arrays, with numpy: no Python object is made for a record.
+"""Decodes the records of many batches into Arrow arrays with numpy, without a Python object for each record.
 
-1. The beginnings of the records are found one after the other, by the length in front of each. Runs of records of the
-   same length are found in one step.
-2. Then the fields of all records are read at once, one field at a time: positions and lengths are arrays.
-3. Arrow gathers keys and values by these positions from the bytes of the answer.
+1. The decoder finds the beginnings of the records one after another, by the length in front of each record. A run of
+   records of equal length is found in one step.
+2. Then each field is read for all records in one step; positions and lengths are arrays.
+3. Arrow gathers keys and values by these positions from the bytes of the fetch response.
 
-Records that are not plain (they have headers, a length of more than four bytes, or inconsistent bytes) are left to the
-decoder of single batches, which also reports what is wrong: then the result is None. For the format of a record see
+Records with headers, with a length of more than four bytes, or with inconsistent bytes are not decoded here. The result
+is then None, and the decoder of single batches decodes the records or reports the fault. For the format of a record see
 `oncelog_protocol.records.record`.
 """
 
@@ -22,16 +22,20 @@ import pyarrow as pa
 from oncelog import UndecodedBatch
 
 MAX_BYTES: Final = 2**30
-"""Positions are of 32 bits, also with the longest field that a record may say it has."""
+"""The maximum number of bytes that are decoded together: positions then fit into 32 bits, even with the longest field
+that a record may claim to have.
+"""
 MIN_RUN: Final = 8
-"""How many records must be left for the search for a run."""
+"""The minimum number of remaining records for which a run is searched."""
 MAX_SHORT: Final = 4
 MAX_LONG: Final = 9
-"""The longest varints, in bytes, that are decoded here into 32 and 64 bits."""
+"""The longest varints, in bytes, that are decoded here to 32 and 64 bits."""
 
 
 class RecordArrays(NamedTuple):
-    """Columns of equal length. `keys` and `values` are Arrow's, the others numpy's."""
+    """The fields of records as columns of equal length. `keys` and `values` are Arrow arrays, the other columns numpy
+    arrays.
+    """
 
     keys: Any
     values: Any
@@ -41,13 +45,14 @@ class RecordArrays(NamedTuple):
 
 
 class _NotPlain(Exception):
-    """The records have to be decoded batch by batch."""
+    """The records cannot be decoded here, only batch by batch."""
 
 
 def record_arrays(batches: Sequence[UndecodedBatch]) -> RecordArrays | None:
-    """Decode the records of these batches of one partition, in order. None if they are not plain.
+    """Decode the records of these batches of one partition, in order. Returns None if the records cannot be decoded
+    here.
 
-    Records outside the bounds of their batch are left out, so the arrays may be empty.
+    Records outside the bounds of their batch are omitted, so the arrays may be empty.
     """
     if not batches:
         return None
@@ -61,8 +66,10 @@ def record_arrays(batches: Sequence[UndecodedBatch]) -> RecordArrays | None:
 
 
 def _content(batches: Sequence[UndecodedBatch]) -> tuple[bytes | bytearray, list[int]]:
-    """Return bytes that hold the records of all batches, and where the records of each batch begin in them. These are
-    the bytes of the answer if one answer brought all batches uncompressed; else a copy."""
+    """Return bytes that contain the records of all batches, and the positions at which the records of each batch begin.
+    If a single response contained all batches uncompressed, the result is the bytes of that response; otherwise it is a
+    copy.
+    """
     views = [each.data for each in batches]
     whole = views[0].obj if isinstance(views[0], memoryview) else None
     if isinstance(whole, bytes | bytearray) and all(
@@ -89,7 +96,7 @@ def _decoded(batches: Sequence[UndecodedBatch], data: bytes | bytearray, bases: 
     ends[np.cumsum(counts) - 1] = [base + len(each.data) for each, base in zip(batches, bases, strict=True)]
 
     _, at = _varints(content, at, MAX_SHORT)
-    timestamps, at = _varints(content, at + 1, MAX_LONG)  # behind the attributes
+    timestamps, at = _varints(content, at + 1, MAX_LONG)  # skip the attributes
     deltas, at = _varints(content, at, MAX_SHORT)
     key_sizes, key_starts = _varints(content, at, MAX_SHORT)
     key_ends = key_starts + np.maximum(key_sizes, 0)
@@ -105,7 +112,7 @@ def _decoded(batches: Sequence[UndecodedBatch], data: bytes | bytearray, bases: 
     is_append_time = [each.batch.is_log_append_time for each in batches]
     time_deltas, first_times = timestamps, _repeated([each.batch.base_timestamp for each in batches], counts)
     timestamps = first_times + time_deltas
-    _check((time_deltas >= 0) == (timestamps >= first_times))  # else it is more than 64 bits
+    _check((time_deltas >= 0) == (timestamps >= first_times))  # otherwise the sum exceeds 64 bits
     if any(is_append_time):
         appended = _repeated([each.batch.max_timestamp for each in batches], counts)
         timestamps = np.where(_repeated(is_append_time, counts), appended, timestamps)
@@ -123,7 +130,8 @@ def _decoded(batches: Sequence[UndecodedBatch], data: bytes | bytearray, bases: 
 def record_starts(data: bytes | bytearray, position: int, end: int, count: int) -> list[Any]:
     """Return arrays of the positions at which the `count` records between `position` and `end` begin.
 
-    Raises _NotPlain if there are not exactly `count` records, IndexError if a record ends behind the end of `data`.
+    Raises _NotPlain if there are not exactly `count` records, and IndexError if a record extends beyond the end of
+    `data`.
     """
     arrays: list[Any] = []
     single: list[int] = []
@@ -140,7 +148,7 @@ def record_starts(data: bytes | bytearray, position: int, end: int, count: int) 
         else:
             raise _NotPlain
         if byte & 1:
-            raise _NotPlain  # a negative length
+            raise _NotPlain  # the length is negative
         add(position)
         left -= 1
         size = width + length
@@ -155,14 +163,15 @@ def record_starts(data: bytes | bytearray, position: int, end: int, count: int) 
                 following += run * size
         position = following
     if position != end:
-        raise _NotPlain  # also where a record ran into what follows the batch
+        raise _NotPlain  # also if a record extends beyond the end of its batch
     arrays.append(np.array(single, np.int32))
     return arrays
 
 
 def _run(data: bytes | bytearray, position: int, size: int, width: int, most: int) -> int:
-    """Return how many of the next `most` records have the length of the record at `position`. Each record of such a run
-    begins `size` bytes after the previous one, so it is enough to compare the `width` bytes of its length."""
+    """Return how many of the next `most` records have the same length as the record at `position`. In such a run each
+    record begins `size` bytes after the previous record, so comparing the `width` bytes of its length is sufficient.
+    """
     for at in range(position, position + width):
         if most < 1:
             return 0
@@ -172,8 +181,8 @@ def _run(data: bytes | bytearray, position: int, size: int, width: int, most: in
 
 
 def _varints(content: Any, at: Any, most: int) -> tuple[Any, Any]:
-    """Read the zig-zag varints at these positions. Returns them and the positions behind. Raises _NotPlain,
-    IndexError."""
+    """Read the zig-zag varints at these positions. Returns the values and the positions after each varint. Raises
+    _NotPlain, IndexError."""
     byte = content[at]
     value = (byte & 0x7F).astype(np.int32 if most == MAX_SHORT else np.int64)
     at = at + 1
@@ -191,15 +200,16 @@ def _varints(content: Any, at: Any, most: int) -> tuple[Any, Any]:
 
 
 def _check(*conditions: Any) -> None:
-    """Raises _NotPlain unless all conditions hold for all records."""
+    """Raise _NotPlain unless all conditions hold for all records."""
     for each in conditions:
         if not each.all():
             raise _NotPlain
 
 
 def _check_deltas(deltas: Any, first: Any, counts: Any, last_deltas: Sequence[int]) -> None:
-    """Raises _NotPlain unless the deltas of each batch grow, begin at 0 or above, and end at its last delta or
-    below."""
+    """Raise _NotPlain unless the offset deltas of each batch increase, begin at 0 or above, and end at the batch's last
+    offset delta or below.
+    """
     grows = np.diff(deltas, prepend=np.int32(-1)) > 0
     grows[first[counts > 0]] = True
     has_some = counts > 0
@@ -212,7 +222,9 @@ def _repeated(of_batches: Sequence[int], counts: Any) -> Any:
 
 
 def _kept(batches: Sequence[UndecodedBatch], offsets: Any, counts: Any) -> Any:
-    """Return the indexes of the records within the bounds of their batches; None if these are all records."""
+    """Return the indexes of the records within the bounds of their batches; None if all records are within the
+    bounds.
+    """
     if not any(each.is_cut for each in batches):
         return None
     start, end = (_repeated([getattr(each, name) for each in batches], counts) for name in ("start", "end"))
@@ -222,7 +234,8 @@ def _kept(batches: Sequence[UndecodedBatch], offsets: Any, counts: Any) -> Any:
 def _gathered(buffer: Any, starts: Any, ends: Any, sizes: Any, kept: Any) -> Any:
     """Return an Arrow array of the bytes from `starts[i]` to `ends[i]`, null where `sizes[i]` is negative.
 
-    The whole buffer is made one Arrow array, cut at all starts and ends; every second element of it is taken.
+    The entire buffer becomes one Arrow array that is cut at all starts and ends; every second element of this array is
+    taken.
     """
     count = len(starts)
     is_null = sizes < 0
@@ -233,7 +246,7 @@ def _gathered(buffer: Any, starts: Any, ends: Any, sizes: Any, kept: Any) -> Any
     bounds[1::2] = ends
     every = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), buffer])
     wanted = np.arange(0, 2 * count, 2, dtype=np.int32) if kept is None else (2 * kept).astype(np.int32)
-    import pyarrow.compute as pc  # here: processes that plan import this module, too, and compute takes 30 ms
+    import pyarrow.compute as pc  # slow to import (30 ms), and planning does not need it
 
     return pc.take(
         every, arrow_array(wanted, pa.int32(), is_null if kept is None else is_null[kept]), boundscheck=False

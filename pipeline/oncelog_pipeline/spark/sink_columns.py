@@ -22,7 +22,9 @@ _KINDS: Final = {
 
 
 def check_columns(schema: StructType, topic: str | None) -> None:
-    """Raise OptionError if the columns are not those of records. `topic` is the option."""
+    """Raise OptionError unless the columns are columns of records with valid types. `topic` is the value of the option
+    topic.
+    """
     for field in schema.fields:
         if field.name not in COLUMNS:
             near = get_close_matches(field.name, COLUMNS, n=1)

@@ -1,4 +1,4 @@
-"""Records as Spark sees them: its connector's columns, and Arrow batches of them."""
+"""Converts records to the columns of Spark's own Kafka connector, as Arrow batches."""
 
 from __future__ import annotations
 
@@ -20,14 +20,18 @@ HEADERS: Final = "headers array<struct<key: string, value: binary>>"
 
 MAX_ROWS: Final = 20_000
 MAX_BYTES: Final = 1 << 20
-"""Size of one Arrow batch: what a fetch brings for a partition (max.partition.fetch.bytes), so a batch is made of one
-response, without a copy. Batches four times as large took as much CPU in the whole process tree."""
+"""Maximum size of one Arrow batch in bytes: the maximum that a fetch response has for a partition
+(max.partition.fetch.bytes), so that an Arrow batch is created from one response without a copy. Batches of four times
+this size needed the same CPU time in the entire process tree.
+"""
 
 MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
-"""Spark's timestamps are 64 bits of microseconds. Brokers take any timestamp, unless their limits say otherwise."""
+"""The largest timestamp in milliseconds that Spark can represent: Spark's timestamps are 64-bit numbers of
+microseconds. Brokers accept any timestamp, unless their limits say otherwise.
+"""
 
 MAX_VALUES_BYTES: Final = 2**31 - 1
-"""Limit of an Arrow column with offsets of 32 bits."""
+"""The maximum total size in bytes of an Arrow column with 32-bit offsets."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -49,7 +53,7 @@ _WITH_HEADERS: Final = pa.schema([*_FIELDS, pa.field("headers", _HEADERS)])
 
 
 def schema(*, includes_headers: bool) -> str:
-    """The columns, as DDL for Spark."""
+    """Return the columns as DDL for Spark."""
     return f"{SCHEMA}, {HEADERS}" if includes_headers else SCHEMA
 
 
@@ -78,8 +82,9 @@ class BatchBuilder:
         return self._rows >= MAX_ROWS / 4 or self._bytes >= MAX_BYTES / 4
 
     def take(self) -> pa.RecordBatch | None:
-        """Return the gathered records, and forget them; None if there are none. Raises CorruptRecords, and ValueError
-        if the values exceed an Arrow column."""
+        """Return the gathered records and remove them from the builder; None if there are none. Raises CorruptRecords,
+        and ValueError if the values exceed the size of an Arrow column.
+        """
         parts, self._parts, self._rows, self._bytes = self._parts, [], 0, 0
         if not parts:
             return None
@@ -104,7 +109,7 @@ class BatchBuilder:
             ) from error
 
     def _table(self, arrays: RecordArrays, headers: pa.Array) -> pa.RecordBatch:
-        """Spark demands exactly this schema. Raises CorruptRecords."""
+        """Return an Arrow batch with exactly the schema that Spark demands. Raises CorruptRecords."""
         count = len(arrays.offsets)
         if (late := np.flatnonzero(arrays.timestamps_ms > MAX_TIMESTAMP_MS)).size:
             raise CorruptRecords(
@@ -119,7 +124,7 @@ class BatchBuilder:
             repeated_text(self._topic, count),
             arrow_array(np.full(count, self._partition, np.int32), pa.int32()),
             arrow_array(arrays.offsets, pa.int64()),
-            # Kafka's -1, no timestamp, is null.
+            # Kafka's timestamp -1, which means no timestamp, becomes null.
             arrow_array(arrays.timestamps_ms * 1000, _TIMESTAMP, arrays.timestamps_ms < 0),
             arrow_array(arrays.timestamp_types, pa.int32()),
         ]
@@ -129,7 +134,9 @@ class BatchBuilder:
 
 
 def _arrays_of(parts: Sequence[ColumnBatch]) -> RecordArrays:
-    """Records that were decoded batch by batch. Raises ValueError for more values than an Arrow column holds."""
+    """Return the columns of records that were decoded batch by batch. Raises ValueError if the values exceed the size
+    of an Arrow column.
+    """
     values = [value for part in parts for value in part.values]
     size = sum(map(len, filter(None, values)))
     if size > MAX_VALUES_BYTES:
@@ -144,5 +151,5 @@ def _arrays_of(parts: Sequence[ColumnBatch]) -> RecordArrays:
 
 
 def _headers(headers: Headers) -> list[dict[str, Any]] | None:
-    """Like Spark's connector: null if there are no headers."""
+    """Return the headers of a record for Spark; null if there are none, like Spark's own connector."""
     return [{"key": name, "value": value} for name, value in headers] or None

@@ -1,8 +1,10 @@
-"""Reads a stream: tells Spark where each batch ends and which ranges its tasks read; in the tasks, reads them.
+"""Reads a stream: on the driver it tells Spark where each batch ends and which ranges its tasks read; in the tasks it
+reads the ranges.
 
-One reader lives as long as its query, in a Python process of its own, and plans. Each task has a copy, which reads.
-Spark's checkpoint has the progress of the query: no group is joined. Plans are also committed to the cluster
-(plans.py), in case the checkpoint loses its last entries.
+One reader, in a Python process of its own, plans the batches and lives as long as its query. Each task has a copy of
+the reader, which reads the records. Spark's checkpoint contains the progress of the query, and the reader joins no
+consumer group. The plan of each batch is also committed to the cluster (plans.py), in case the checkpoint loses its
+last entries.
 """
 
 from __future__ import annotations
@@ -52,13 +54,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MEANS_SECONDS: Final = 30.0
-"""How long the mean sizes of records are cached, for maxBytesPerTrigger."""
+"""How many seconds the mean sizes of records are cached, for maxBytesPerTrigger."""
 
 WAIT_SECONDS: Final = 0.1
-"""How long `latestOffset` waits for records before it returns none. Spark asks again 10 ms later. Other sources of the
-same query, and the end of the query, wait meanwhile."""
+"""How many seconds `latestOffset` waits for records before it returns none. Spark calls `latestOffset` again 10 ms
+later. The other sources of the query, and the end of the query, must wait during this time.
+"""
 LONG_WAIT_SECONDS: Final = 0.25
-"""The same with many partitions, where encoding the offsets of an answer costs much CPU, too."""
+"""Like WAIT_SECONDS, for queries with many partitions, where encoding the offsets of a response also costs much CPU."""
 
 logger = logging.getLogger(__name__)
 
@@ -77,20 +80,20 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         )
         self._watch = EndWatch(self._admin_of_watch, isolation_level_of(options))
         self._idle: tuple[Log, dict[str, Any]] | None = None
-        """A log, and the start beyond which it has nothing to read; None if that is not known."""
+        """A log, and the start offsets beyond which the log has nothing to read; None if no such pair is known."""
         self._mean_bytes: dict[TopicPartition, float] = {}
         self._means_from = float("-inf")
         self._last_batch = time.monotonic()
         self._target: Offsets | None = None
         self._plan_group: PlanGroup | None = None
         self._stream = uuid.uuid4().hex
-        """The id for a new stream, whose offsets have none yet."""
+        """The id of a new stream, whose offsets contain no id yet."""
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return what the copy in a task needs: the options."""
+        """Return the state that the copy in a task needs, which is only the options."""
         return {"_options": self._options}
 
-    # where a batch begins and ends
+    # --- where a batch begins and ends
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
         """Return where a query without a checkpoint begins. Raises NoSuchTopic, OptionError, KafkaError."""
@@ -110,9 +113,10 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         """Return the end of the batch that begins at `start`; `start` itself if there is no batch yet.
 
-        If the batch does not begin at `start`, its end includes its beginning. That is so for the first batch of a
-        query, whose replay would otherwise begin at a newer "latest", and if partitions were added or records deleted.
-        If there is nothing to read, it first waits for records, up to WAIT_SECONDS or LONG_WAIT_SECONDS.
+        If the batch does not begin at `start`, the returned end includes the beginning. The end includes the beginning
+        for the first batch of a query, whose replay would otherwise begin at a newer "latest", and if partitions were
+        added or records deleted. If there is nothing to read, the method first waits for records, up to WAIT_SECONDS or
+        LONG_WAIT_SECONDS.
 
         Raises DataLoss, KafkaError.
         """
@@ -124,11 +128,11 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         return self._next_end(start, limit, self._ends.log()) if self._is_woken(log) else start
 
     def _is_idle(self, log: Log, start: dict[str, Any]) -> bool:
-        """Whether `_next_end` has found that this log has nothing to read beyond the start."""
+        """Return whether `_next_end` has found that this log has nothing to read beyond `start`."""
         return self._idle is not None and self._idle[0] is log and self._idle[1] == start
 
     def _next_end(self, start: dict[str, Any], limit: ReadLimit, log: Log) -> dict[str, Any]:
-        """Return the end of the next batch as `latestOffset` does, within this log. Raises DataLoss, KafkaError."""
+        """Return the end of the next batch within this log, as `latestOffset` does. Raises DataLoss, KafkaError."""
         begin = offsets_from(start)
         limits = Limits(
             limit.max_rows if isinstance(limit, ReadMaxRows) else None,
@@ -156,7 +160,7 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         return start
 
     def _is_woken(self, log: Log) -> bool:
-        """Wait for records beyond the ends of the log, for a limited time. Returns whether there may be some."""
+        """Wait a limited time for records beyond the ends of the log. Returns whether such records may exist."""
         if self._target is not None:
             return False
         seconds = LONG_WAIT_SECONDS if self._ends.are_dear else WAIT_SECONDS
@@ -170,23 +174,23 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         return await connections().separate_admin(self._options)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Let the query read up to the present ends only. Raises KafkaError."""
+        """Limit the query to the present ends of the partitions. Raises KafkaError."""
         self._ends.forget()
         self._target = self._ends.log().latest
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Return the latest ends of the partitions, for the query's progress; None before the first look."""
+        """Return the latest known ends of the partitions, for the query's progress; None before the first lookup."""
         log = self._ends.last
         return None if log is None else dict(offsets_to(log.latest))
 
     def _plans(self, stream: str) -> PlanGroup:
-        """Return the plans of this stream, which are read from the cluster only once. Raises KafkaError."""
+        """Return the plans of this stream, which are read from the cluster once and then cached. Raises KafkaError."""
         if self._plan_group is None or self._plan_group.stream != stream:
             self._plan_group = connections().run(PlanGroup.read(self._options, stream))
         return self._plan_group
 
     def _with_means(self, log: Log) -> Log:
-        """Return the log with the mean sizes of its records. Raises KafkaError."""
+        """Return the log, extended by the mean sizes of its records. Raises KafkaError."""
         now = time.monotonic()
         if now - self._means_from > MEANS_SECONDS:
             self._mean_bytes, self._means_from = connections().run(self._means(log)), now
@@ -207,13 +211,13 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
     async def _lookup(self) -> OffsetLookup:
         return OffsetLookup(await connections().admin(self._options), self._options)
 
-    # reading, in tasks
+    # --- reading, in tasks
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return the ranges that the tasks of a batch read. They depend only on the arguments and the options, so a
-        replay reads the same ranges, or fails. Commits the plan of the batch, before any task runs.
+        """Return the ranges that the tasks of a batch read. The ranges depend only on the arguments and the options, so
+        a replay reads the same ranges or fails. The plan of the batch is committed before any task runs.
 
-        Raises DataLoss if a topic was deleted and created again since the batch was planned, KafkaError.
+        Raises KafkaError, and DataLoss if a topic was deleted and created again since the batch was planned.
         """
         known = ids_from(end)
         wanted = offsets_from(end)
@@ -239,7 +243,7 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         return range_reader.read(self._options, partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Do nothing: the progress is in the checkpoint."""
+        """Do nothing, because Spark's checkpoint contains the progress."""
 
     def stop(self) -> None:
-        """Do nothing: connections end with the process."""
+        """Do nothing, because the connections end with the process."""

@@ -1,19 +1,21 @@
-"""The template process: imports PySpark and oncelog once, and forks the Python processes that Spark asks for.
+"""The template process imports PySpark and oncelog once, and forks the Python processes that Spark starts.
 
-The launcher (`pipeline/scripts/oncelog_spark_python.py`, installed as `oncelog-spark-python`) starts one for each JVM,
-and sends it the arguments, the environment and the standard streams of the process to fork, a `python -m MODULE`.
+The launcher (`pipeline/scripts/oncelog_spark_python.py`, installed as `oncelog-spark-python`) starts one template
+process for each JVM. The launcher sends the arguments, the environment and the standard streams of the process to fork,
+a `python -m MODULE`.
 
 Invariants:
 
-- It forks only for its own user (SO_PEERCRED), and has no Python threads.
+- The template process forks only for its own user (SO_PEERCRED), and has no Python threads.
 - A forked process has the working directory, environment, streams, arguments and module path that plain Python would
-  have. Where that cannot be, as the environment asks for another interpreter (`INTERPRETER`), it refuses before it
-  forks, and the launcher becomes plain Python.
-- It tells the launcher how the forked process has ended. Where the launcher ends first, the forked process is
-  terminated. The launcher also gets a pidfd of it, so that it can do the same where the template process is killed.
-- What goes wrong with one launcher (no process, no descriptor left) is refused to that one: all others hang on this
-  process.
-- It ends with the JVM.
+  have. If that is impossible, because the environment asks for other interpreter settings (`INTERPRETER`), the template
+  process refuses before it forks, and the launcher becomes plain Python.
+- The template process tells the launcher how the forked process has ended. If the launcher ends first, the template
+  process terminates the forked process. The launcher also gets a pidfd of the forked process, so that the launcher can
+  terminate it if the template process is killed.
+- If a launcher's request fails (no process, no descriptor left), only that launcher is refused, because all other
+  launchers depend on this process.
+- The template process ends with the JVM.
 """
 
 from __future__ import annotations
@@ -47,19 +49,26 @@ MODULES: Final = (
     "pyspark_oncelog",
     "oncelog.admin",
 )
-"""The modules that Spark's Python processes import. Modules that the installed PySpark does not have are left out."""
+"""The modules that Spark's Python processes import, and that the template process imports in advance. Modules that the
+installed PySpark does not have are skipped.
+"""
 MAX_MESSAGE_BYTES: Final = 128 * 1024
 STARTED: Final = b"started"
 REFUSED: Final = b"refused"
 MAX_CONNECTIONS: Final = 200
-"""Launchers at the same time; another one becomes plain Python. Each has two descriptors here."""
+"""The maximum number of simultaneous launchers; a further launcher becomes plain Python. Each launcher takes two file
+descriptors of this process.
+"""
 INTERPRETER: Final = ("PYTHON", "LD_", "LANG", "LC_", "GLIBC_", "MALLOC_", "OMP_", "OPENBLAS_", "MKL_", "ARROW_")
-"""Prefixes of the variables that an interpreter or a library reads once, when it starts."""
+"""Prefixes of the environment variables that an interpreter or a library reads once, when it starts."""
 OF_A_PROCESS: Final = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHON_")
-"""Prefixes of environment variables that are valid in a forked process: PySpark's own, and those set there."""
+"""Prefixes of environment variables that take effect in a forked process, too: PySpark's own variables, and those that
+the forked process applies itself.
+"""
 DEFAULTS: Final = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
-"""Variables that the launcher sets by default: the values that Spark gives the Python of its tasks, but not that of its
-planners."""
+"""Environment variables that the launcher sets if they are not set: Spark gives these values to the Python of its
+tasks, but not to that of its planners.
+"""
 
 
 class Wanted(NamedTuple):
@@ -79,16 +88,17 @@ class TemplateProcess:
         self._jvm = os.pidfd_open(jvm)
         self._settings = interpreter_settings(os.environ)
         self._controls: dict[int, socket.socket] = {}
-        """File descriptor -> connection of a launcher whose process is alive or still to be forked."""
+        """File descriptor -> connection of a launcher whose process is running or not yet forked."""
         self._processes: dict[int, int] = {}
-        """File descriptor of the connection -> process id of the forked process."""
+        """File descriptor of a launcher's connection -> process id of the forked process."""
         self._ends: dict[int, int] = {}
-        """pidfd of a forked process -> file descriptor of the connection of its launcher."""
+        """pidfd of a forked process -> file descriptor of the connection to its launcher."""
         self._poll = select.poll()
 
     def serve(self) -> Wanted | None:
-        """Serve launchers. Returns in each forked process, with what it is to run; in this process None, when the JVM
-        ends."""
+        """Serve launchers. Serve launchers. Returns in each forked process with the request to run; returns None in
+        this process when the JVM ends.
+        """
         self._poll.register(self._jvm, select.POLLIN)
         self._poll.register(self._listener, select.POLLIN)
         while True:
@@ -107,7 +117,7 @@ class TemplateProcess:
     def _accept(self) -> None:
         try:
             control, _ = self._listener.accept()
-        except OSError:  # the launcher is gone, or no descriptor is left
+        except OSError:  # the launcher has ended, or no descriptor is left
             return
         credentials = control.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         if int.from_bytes(credentials[4:8], sys.byteorder) != os.getuid() or len(self._controls) >= MAX_CONNECTIONS:
@@ -118,7 +128,9 @@ class TemplateProcess:
         self._poll.register(control, select.POLLIN)
 
     def _asked(self, descriptor: int) -> Wanted | None:
-        """Fork the process that a launcher asks for. Returns the request in the forked process, None in this one."""
+        """Fork the process that a launcher has requested. Returns the request in the forked process, and None in this
+        process.
+        """
         wanted = self._received(descriptor)
         if wanted is None:
             self._close(descriptor)
@@ -143,8 +155,9 @@ class TemplateProcess:
         return None
 
     def _received(self, descriptor: int) -> Wanted | None:
-        """Receive the request of a launcher. None if it cannot be forked here: the launcher was told so, or has
-        ended."""
+        """Receive the request of a launcher. Returns None if the process cannot be forked here; the launcher was then
+        refused, or has ended.
+        """
         control, streams = self._controls[descriptor], list[int]()
         with suppress(OSError):
             message, streams, _, _ = socket.recv_fds(control, MAX_MESSAGE_BYTES, 3)
@@ -157,7 +170,7 @@ class TemplateProcess:
         return None
 
     def _leave(self) -> None:
-        """Close all descriptors of the template process. Called in the forked process."""
+        """Close all descriptors of the template process. Call this method in the forked process."""
         self._listener.close()
         for control in self._controls.values():
             control.close()
@@ -192,14 +205,16 @@ class TemplateProcess:
 
 
 def fork() -> int | None:
-    """Like `os.fork`; None without memory, or at the limit of processes."""
+    """Fork like `os.fork`; return None if memory or the limit of processes is exhausted."""
     with suppress(OSError):
         return os.fork()
     return None
 
 
 def interpreter_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that an interpreter reads when it starts: a forked process cannot have other values."""
+    """Return the variables that an interpreter reads when it starts, and whose values a forked process therefore
+    inherits.
+    """
     kept = {
         name: value
         for name, value in environment.items()
@@ -209,8 +224,9 @@ def interpreter_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def read(message: bytes, streams: list[int]) -> Wanted | None:
-    """Parse the message of a launcher: directory, number of arguments, arguments, environment. None if it is
-    malformed."""
+    """Parse the message of a launcher, which has the directory, the number of arguments, the arguments, and the
+    environment. Returns None if the message is malformed.
+    """
     try:
         directory, count, *rest = map(os.fsdecode, message.split(b"\0"))
         arguments, variables = rest[: int(count)], rest[int(count) :]
@@ -222,14 +238,15 @@ def read(message: bytes, streams: list[int]) -> Wanted | None:
 
 
 def become(wanted: Wanted) -> NoReturn:
-    """Run `python -m MODULE` in this process, and end the process."""
+    """Run `python -m MODULE` in this process, then end the process."""
     os._exit(exit_code(lambda: run_module(wanted)))
 
 
 def exit_code(run: Callable[[], object]) -> int:
     """Call `run` and Python's exit handlers, and return the exit code, 0 to 255.
 
-    The interpreter is not finalised: that would touch, and so copy, all imported objects, which takes 40 ms of CPU.
+    The interpreter is not finalised, because that would touch, and so copy, all imported objects, which takes 40 ms of
+    CPU.
     """
     code: object = None
     try:
@@ -259,7 +276,7 @@ def run_module(wanted: Wanted) -> None:
     os.chdir(wanted.directory)
     os.environ.clear()
     os.environ.update(wanted.environment)
-    time.tzset()  # or local time would be that of the TZ with which the template process was started
+    time.tzset()  # otherwise the TZ of the template process would remain in effect
     draw_anew()
     found = [wanted.directory, *wanted.environment.get("PYTHONPATH", "").split(os.pathsep)]
     sys.path[:0] = [each for each in found if each and each not in sys.path and not is_installed_zip(each)]
@@ -269,14 +286,17 @@ def run_module(wanted: Wanted) -> None:
 
 
 def draw_anew() -> None:
-    """Reseed numpy's global generator, if numpy was imported: else all forked processes would draw the same numbers.
-    The fork reseeds `random`."""
+    """Reseed numpy's global generator, if numpy was imported, because otherwise all forked processes would draw the
+    same numbers. Python itself reseeds `random` after a fork.
+    """
     if (of_numpy := sys.modules.get("numpy.random")) is not None:
         of_numpy.seed()
 
 
 def is_installed_zip(path: str) -> bool:
-    """Whether the path is an archive of PySpark whose modules are also installed, and were imported from there."""
+    """Return whether the path is an archive of PySpark whose modules are also installed, and were imported from the
+    installation.
+    """
     import pyspark
 
     return os.path.dirname(path) == os.path.join(os.path.dirname(pyspark.__file__), "python", "lib")
@@ -292,7 +312,7 @@ def import_all() -> None:
 
 def main() -> None:
     listener, jvm = int(sys.argv[1]), int(sys.argv[2])
-    del sys.path[0]  # the working directory: each forked process has its own
+    del sys.path[0]  # remove the working directory: each forked process has its own
     import_all()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     wanted = TemplateProcess(socket.socket(fileno=listener), jvm).serve()

@@ -1,7 +1,8 @@
-"""Writes streams and batches: what each task does, and what the driver does with the tasks' messages.
+"""Writes streams and batches: the work of each task, and what the driver does with the messages of the tasks.
 
-Spark makes a writer for each batch, sends a copy to each task, and calls `commit` or `abort` on yet another copy, in
-another process: so all shared state goes through the messages. `abort` may come after a `commit` that has decided.
+Spark creates a writer for each batch, sends a copy to each task, and calls `commit` or `abort` on yet another copy, in
+another process. All shared state is therefore passed in the messages. Spark may call `abort` after a `commit` that has
+decided the batch.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ class TaskCommit(WriterCommitMessage):
 
 
 class Writer(QuickStart):
-    """The common part of a stream's and a batch's writer."""
+    """The base class of the writers of streams and of batches."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
 
     def batch(self) -> Batch:
-        """Which batch a task writes. Raises UnknownQuery, OptionError."""
+        """Return the batch that a task writes. Raises UnknownQuery, OptionError."""
         raise NotImplementedError
 
     async def cluster(self) -> KafkaCluster:
@@ -59,12 +60,12 @@ class Writer(QuickStart):
         return await connections().cluster(self._options)
 
     async def send(self, sender: Sender, rows: Iterator[pa.RecordBatch], task: int, batch: int) -> None:
-        """All rows of a task of a batch. Raises BadRow, KafkaError."""
+        """Send all rows that a task has of a batch. Raises BadRow, KafkaError."""
         ignores_keys = self._options.producer_settings.get("partitioner_ignore_keys", False)
         await RowSender(sender, self._options.topic, task, batch, ignores_keys=ignores_keys).send_all(rows)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> TaskCommit:
-        """One attempt of a task. Raises TakenOver, BadRow, KafkaError."""
+        """Run one attempt of a task, and return the message to the driver. Raises TakenOver, BadRow, KafkaError."""
         freeze_modules()
         attempt = this_attempt()
         if self._options.delivery is Delivery.AT_LEAST_ONCE:
@@ -95,7 +96,7 @@ class Writer(QuickStart):
             await producer.close()
 
     def _decide(self, messages: Sequence[TaskCommit | None]) -> None:
-        """Raises SinkError, KafkaError."""
+        """Decide the batch with the messages of its tasks. Raises SinkError, KafkaError."""
         told = _told(messages)
         if told and self._options.delivery is Delivery.EXACTLY_ONCE:
             connections().run(self._commit(told))
@@ -104,8 +105,9 @@ class Writer(QuickStart):
         await exactly_once.commit(await self.cluster(), told[0].batch, told)
 
     def _undo(self, messages: Sequence[TaskCommit | None]) -> None:
-        """Abort the batch of these tasks; if no task has sent a message, the next run finds and aborts what they left
-        open. Raises KafkaError."""
+        """Abort the batch of these tasks; if no task has sent a message, the next run finds and aborts their open
+        transactions. Raises KafkaError.
+        """
         told = _told(messages)
         if told and self._options.delivery is Delivery.EXACTLY_ONCE:
             connections().run(self._abort(told))
@@ -121,7 +123,7 @@ class StreamWriter(Writer, StreamArrowWriter):
         return stream_batch()
 
     def commit(self, messages: Sequence[TaskCommit | None], batchId: int) -> None:  # noqa: N803
-        """Raises SinkError, KafkaError."""
+        """Decide and commit a batch of the stream. Raises SinkError, KafkaError."""
         self._decide(messages)
 
     def abort(self, messages: Sequence[TaskCommit | None], batchId: int) -> None:  # noqa: N803
@@ -140,8 +142,10 @@ class BatchWriter(Writer, DataSourceArrowWriter):
         return batch_of(self._write_of)
 
     def plan(self) -> None:
-        """Run once before the tasks of a write without a writeId: log what that means, and commit what other such
-        writes have decided and left open, before it times out. Raises KafkaError."""
+        """Log a warning that explains what a write without a writeId means, and commit transactions that other such
+        writes have decided and left open, before they time out. Spark calls this method once, before the tasks. Raises
+        KafkaError.
+        """
         if self._write_of.write_id is not None or self._options.delivery is Delivery.AT_LEAST_ONCE:
             return
         logger.warning(
@@ -159,7 +163,7 @@ class BatchWriter(Writer, DataSourceArrowWriter):
         await finish_unnamed(await self.cluster())
 
     def commit(self, messages: Sequence[TaskCommit | None]) -> None:
-        """Raises SinkError, KafkaError."""
+        """Decide and commit the write. Raises SinkError, KafkaError."""
         self._decide(messages)
 
     async def _commit(self, told: Sequence[TaskMessage]) -> None:

@@ -1,9 +1,9 @@
-"""Bytes of keys and values as columns: JSON and Avro, alone or as Confluent's serializers frame them.
+"""Converts between bytes of keys and values and columns: JSON and Avro, alone or as Confluent's serializers frame them.
 
-format.py      (pure) the formats of keys and values
-wire.py        (pure) the schema id in front of a value
-avro_types.py  (pure) maps Avro schemas to Arrow types
-schemas.py     loads schemas by id
-avro.py        decodes and encodes columns of Avro values
-columns.py     (Spark) decodes and encodes columns of a table
+- `format.py` (pure) describes the formats of keys and values.
+- `wire.py` (pure) reads the schema id in front of a value.
+- `avro_types.py` (pure) maps Avro schemas to Arrow types.
+- `schemas.py` loads schemas by id.
+- `avro.py` decodes and encodes columns of Avro values.
+- `columns.py` (Spark) decodes and encodes columns of a table.
 """

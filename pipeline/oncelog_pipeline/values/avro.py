@@ -21,18 +21,21 @@ Places = Iterable[tuple[str, int, int]]
 
 @dataclass(frozen=True)
 class AvroDecoder:
-    """Holds plain values only, so that Spark can pickle it; schemas are parsed at first use."""
+    """Decodes columns of Avro values. The object contains only plain values, so that Spark can pickle it; schemas are
+    parsed at first use.
+    """
 
     format: ValueFormat
 
     @property
     def type(self) -> pa.DataType:
-        """Type of the decoded column. Raises SchemaError."""
+        """The Arrow type of the decoded column. Raises SchemaError."""
         return arrow_type(parsed(self.format.schema or ""))
 
     def column(self, values: Iterable[bytes | None], places: Callable[[], Places]) -> pa.Array:
-        """Decode a column; null stays null. Raises UnreachableSchemas, and InvalidValue unless invalid values are to
-        become null."""
+        """Decode a column of Avro values; a null remains null. Raises UnreachableSchemas, and InvalidValue unless
+        invalid values become null.
+        """
         reader = writer_of(self.format.schema or "")
         made = arrow_type(reader.schema)
         decoded: list[Any] = []
@@ -58,14 +61,16 @@ class AvroDecoder:
         stream = io.BytesIO(value)
         try:
             decoded = writer.read(stream, writer.schema, reader.schema)
-        except Exception as error:  # fastavro raises whatever the bytes lead it to
+        except Exception as error:  # fastavro may raise any exception for malformed bytes
             raise InvalidValue(f"is not of its schema: {type(error).__name__}: {error}") from error
         if stream.tell() != len(value):
             raise InvalidValue(f"has {len(value) - stream.tell()} bytes more than its schema says")
         return decoded
 
     def _array(self, decoded: list[Any], made: pa.DataType, places: Callable[[], Places]) -> pa.Array:
-        """Return an Arrow array. A value may exceed what a column can hold: for example, a time in the year 300,000."""
+        """Return an Arrow array of the decoded values. A value may exceed the range of a column's type: for example, a
+        time in the year 300,000.
+        """
         try:
             return pa.array(decoded, made)
         except (pa.ArrowException, OverflowError, TypeError) as error:
@@ -85,7 +90,9 @@ def _said(index: int, places: Places, error: Exception) -> str:
 
 
 def encoded(values: pa.Array, schema_text: str) -> pa.Array:
-    """Rows as Avro; null, a tombstone, for null. Raises SchemaError; InvalidValue for a row that the schema has not."""
+    """Encode rows as Avro; a null row becomes null, which is a tombstone. Raises SchemaError, and InvalidValue for a
+    row that does not match the schema.
+    """
     schema = parsed(schema_text)
     found: list[bytes | None] = []
     for row in values.to_pylist(maps_as_pydicts="strict"):

@@ -1,8 +1,8 @@
 """Maps Avro schemas to Arrow types. Pure.
 
-A union with null becomes a nullable column; int with long becomes a long, float with double a double; other unions are
-refused. Logical types that Spark has are kept: decimal, date and timestamps. A uuid becomes a string; times of day stay
-numbers.
+A union with null becomes a nullable column; a union of int and long becomes a long, one of float and double a double;
+other unions are refused. The logical types that Spark also has are kept: decimal, date and timestamps. A uuid becomes a
+string; times of day remain numbers.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import pyarrow as pa
 from fastavro.schema import SchemaParseException, UnknownType, parse_schema
 
 Schema = Any
-"""A schema as fastavro has it: a name, a list for a union, or a dict."""
+"""A schema in fastavro's form: a name, a list for a union, or a dict."""
 
 
 class SchemaError(ValueError):
-    """The text is not an Avro schema, or has no Spark type; the message says where."""
+    """The text is not an Avro schema, or the schema has no Spark type; the message says where."""
 
 
 PLAIN: Final[Mapping[str, pa.DataType]] = {
@@ -42,7 +42,7 @@ LOGICAL: Final[Mapping[str, pa.DataType]] = {
     "local-timestamp-micros": pa.timestamp("us"),
 }
 MAX_PRECISION: Final = 38
-"""Digits of a decimal in Spark."""
+"""The maximum number of digits of a decimal in Spark."""
 WIDENED: Final[Mapping[frozenset[str], pa.DataType]] = {
     frozenset({"int", "long"}): pa.int64(),
     frozenset({"float", "double"}): pa.float64(),
@@ -50,8 +50,9 @@ WIDENED: Final[Mapping[frozenset[str], pa.DataType]] = {
 
 
 def parsed(text: str, referred: Iterable[str] = (), named: dict[str, Any] | None = None) -> Schema:
-    """A schema, without logical types that have no column of their own. `referred` are the texts that it refers to,
-    `named` gets all named types. Raises SchemaError."""
+    """Return the parsed schema, without logical types that Spark does not have. `referred` are the texts of the schemas
+    to which the schema refers; `named` is filled with all named types. Raises SchemaError.
+    """
     named = {} if named is None else named
     try:
         others, read = [json.loads(each) for each in referred], json.loads(text)
@@ -66,16 +67,16 @@ def parsed(text: str, referred: Iterable[str] = (), named: dict[str, Any] | None
 
 
 def arrow_type(schema: Schema) -> pa.DataType:
-    """The type of the column that a parsed schema makes. Raises SchemaError."""
+    """Return the type of the column for a parsed schema. Raises SchemaError."""
     return _Types().of(schema, "the schema")
 
 
 class _Types:
-    """Named types are defined once, and referred to by name after that."""
+    """Converts schemas to types; a named type is defined once, and afterwards referred to by its name."""
 
     def __init__(self) -> None:
         self._named: dict[str, pa.DataType | None] = {}
-        """None: still being made, so that a reference is a recursion."""
+        """Name -> type; None while the type is being created, so that a reference to it shows a recursion."""
 
     def of(self, schema: Schema, where: str) -> pa.DataType:
         if isinstance(schema, list):

@@ -1,4 +1,4 @@
-"""Columns of a table of Spark decoded and encoded, as a ValueFormat says."""
+"""Decodes and encodes columns of a Spark table, as a ValueFormat says."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from oncelog_pipeline.values.format import ValueFormat
 from oncelog_pipeline.values.wire import HEADER
 
 CORRUPT: Final = "_oncelog_corrupt"
-"""Spark's column for corrupt records, temporarily beside the columns of a JSON schema."""
+"""The name of Spark's column for corrupt records, which is added temporarily to the columns of a JSON schema."""
 SHOWN: Final = 200
-"""Characters of an invalid text in a message."""
+"""The maximum number of characters of an invalid text that a message shows."""
 
 
 def decoded(table: DataFrame, column: str, form: ValueFormat) -> DataFrame:
-    """`table`, which has the columns of format("oncelog"), with this one decoded. Raises SchemaError."""
+    """Return `table`, which has the columns of format("oncelog"), with this column decoded. Raises SchemaError."""
     if form.format == "binary":
         return table
     return table.withColumn(column, _decoded(column, form))
@@ -40,7 +40,9 @@ def _decoded(column: str, form: ValueFormat) -> Column:
 
 
 def _from_json(text: Column, form: ValueFormat) -> Column:
-    """Parse JSON. An invalid text is reported with its topic, partition and offset, which FAILFAST would not do."""
+    """Parse JSON. Decode a column of JSON. The error for an invalid text contains its topic, partition and offset,
+    which FAILFAST would not report.
+    """
     schema = _json_schema(form.schema or "")
     if not form.fails_if_invalid:
         return F.from_json(text, schema)
@@ -74,7 +76,9 @@ def _from_avro(form: ValueFormat) -> Any:
 
 
 def as_value(table: DataFrame, form: ValueFormat, others: Collection[str]) -> DataFrame:
-    """A table of records: all columns but `others` (of a record: its key, for one) as `value`, in JSON or Avro."""
+    """Return a table of records: all columns except `others` are encoded together as `value`, in JSON or Avro. `others`
+    are the other fields of a record, such as its key.
+    """
     if form.format == "binary":
         return table
     kept = [name for name in table.columns if name in others]

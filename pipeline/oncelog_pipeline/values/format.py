@@ -1,4 +1,4 @@
-"""The formats of keys and values. Pure."""
+"""Describes the formats of keys and values. Pure."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class ValueFormat:
-    """How bytes become columns, and columns bytes.
+    """Describes how bytes are decoded to columns, and columns encoded to bytes.
 
-    `format` is binary, string, json or avro. `schema` is its text: Spark's DDL for json, Avro's JSON for avro. If it
-    `is_framed`, each value begins with the id of the schema that it was written with (`wire.py`). `registry` has the
-    schemas: a folder of NUMBER.avsc, or the address of a schema registry. Without a registry, all values are taken to
-    be of `schema`.
+    `format` is binary, string, json or avro. `schema` is the text of the schema: Spark's DDL for json, Avro's JSON for
+    avro. With `is_framed` each value begins with the id of the schema with which it was written (`wire.py`). `registry`
+    says where the schemas are: a folder of NUMBER.avsc, or the address of a schema registry. Without a registry, all
+    values are assumed to have the schema `schema`.
     """
 
     format: str = "binary"

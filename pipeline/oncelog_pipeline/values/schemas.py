@@ -1,6 +1,6 @@
-"""Loads schemas by id, from a folder of NUMBER.avsc or a schema registry, each once.
+"""Loads schemas by id, from a folder of NUMBER.avsc or a schema registry; each schema is loaded once.
 
-Spark sends only the place to its workers; each worker process caches the schemas.
+Spark sends only the place of the schemas to its workers; each worker process caches the schemas.
 """
 
 from __future__ import annotations
@@ -24,18 +24,20 @@ WEB: Final = ("http://", "https://")
 
 
 class UnreachableSchemas(Exception):
-    """A folder or a registry that does not answer: nothing can be said of values."""
+    """The folder or the registry of schemas cannot be reached, so the validity of values is unknown."""
 
 
 class Writer(NamedTuple):
-    """A schema that values were written with, and the function of fastavro that may read them (`avro_bounds`)."""
+    """A schema with which values were written, and the function of fastavro that may read such values
+    (`avro_bounds`).
+    """
 
     schema: Schema
     read: Callable[..., Any]
 
 
 def writer_of(text: str, referred: tuple[str, ...] = ()) -> Writer:
-    """Return the parsed schema; `referred` are the texts that it refers to. Raises SchemaError."""
+    """Return the parsed schema; `referred` are the texts of the schemas to which it refers. Raises SchemaError."""
     named: dict[str, Any] = {}
     schema = parsed(text, referred, named)
     try:
@@ -46,7 +48,9 @@ def writer_of(text: str, referred: tuple[str, ...] = ()) -> Writer:
 
 @lru_cache(maxsize=1000)
 def schema_of(place: str, number: int) -> Writer:
-    """Raises UnreachableSchemas; InvalidValue for a number that has no schema there, or no Avro one."""
+    """Return the schema with this number. Raises UnreachableSchemas, and InvalidValue if the place has no Avro schema
+    with this number.
+    """
     try:
         if place.startswith(WEB):
             return writer_of(*_from_registry(place, number))
@@ -67,7 +71,7 @@ def _from_folder(place: str, number: int) -> str:
 
 
 def _from_registry(place: str, number: int) -> tuple[str, tuple[str, ...]]:
-    """Return the text of a schema, and the texts that it refers to."""
+    """Return the text of a schema, and the texts of the schemas to which it refers."""
     try:
         return asyncio.run(_asked(place, number))
     except SchemaNotFound as error:

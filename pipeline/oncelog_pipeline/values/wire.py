@@ -1,4 +1,4 @@
-"""The schema id in front of a value, by the client's reader of the Confluent wire format. Pure."""
+"""Splits a value into schema id and payload, with the client's reader of the Confluent wire format. Pure."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["HEADER", "InvalidValue", "framed", "unframed"]
 
 
 class InvalidValue(ValueError):
-    """Bytes that are not of the format that they should have."""
+    """The bytes do not have the expected format."""
 
 
 def unframed(value: bytes) -> tuple[int, bytes]:
-    """The schema id and the payload. Raises InvalidValue."""
+    """Return the schema id and the payload of a value. Raises InvalidValue."""
     try:
         return wire.unframed(value)
     except SerializationError as error:

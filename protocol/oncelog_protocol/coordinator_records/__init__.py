@@ -1,6 +1,7 @@
-"""The records of the internal topics in which coordinators keep their state, in Kafka's format.
+"""The records of the internal topics in which coordinators store their state, in Kafka's format.
 
-`versioned` is the version prefix of each key and value, `consumer_offsets` the records of `__consumer_offsets` that are
-offsets and classic groups, `consumer_groups` those of groups of the consumer protocol, `share_groups` those of
-share groups, `transaction_state` those of `__transaction_state`, `share_group_state` those of `__share_group_state`.
+`versioned` is the version prefix of each key and value. `consumer_offsets` has the records of `__consumer_offsets` for
+offsets and classic groups, `consumer_groups` those for groups of the consumer protocol, `share_groups` those for share
+groups, and `streams_groups` those for streams groups. `transaction_state` has the records of `__transaction_state`, and
+`share_group_state` the records of `__share_group_state`.
 """

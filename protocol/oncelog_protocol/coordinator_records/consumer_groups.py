@@ -1,8 +1,9 @@
 """The records of `__consumer_offsets` that groups of the consumer protocol write (KIP-848).
 
-The key's version is the kind of the record. Groups have the kinds 3 (group epoch), 6 (assignment epoch), 4 (topics, by
-brokers before Kafka 4.1, only read here) and 16 (topics that match a regular expression). Members have 5 (their own
-metadata), 7 (target assignment) and 8 (current assignment). All values are version 0. A null value is a tombstone.
+The key's version is the type of the record. Records of groups have the types 3 (group epoch), 6 (assignment epoch), 4
+(topics, written by brokers before Kafka 4.1 and only read here) and 16 (topics that match a regular expression).
+Records of members have the types 5 (their own metadata), 7 (target assignment) and 8 (current assignment). All values
+have version 0. A null value is a tombstone.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ VALUE_VERSION: Final = 0
 
 @message(versions="3", flexible=None)
 class ConsumerGroupMetadataKey:
-    """A group: its epoch."""
+    """The key of a group's epoch."""
 
     group_id: str = string("3")
 
@@ -38,14 +39,14 @@ class ConsumerGroupMetadataValue:
 
 @message(versions="4", flexible=None)
 class ConsumerGroupPartitionMetadataKey:
-    """A group: the topics that it reads, as brokers before Kafka 4.1 kept them."""
+    """The key of a group's topics, as brokers before Kafka 4.1 stored them."""
 
     group_id: str = string("4")
 
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupPartitionMetadataValue:
-    """The topics that a group reads. Replaced by the hash of ConsumerGroupMetadataValue."""
+    """The topics that a group reads. The hash in ConsumerGroupMetadataValue has replaced this record."""
 
     topics: list[TopicMetadata] = array()
 
@@ -72,8 +73,9 @@ class ConsumerGroupMemberMetadataKey:
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupMemberMetadataValue:
-    """A member's own metadata, as it sent them; `classic_member_metadata` exists for members of the classic
-    protocol."""
+    """A member's own metadata, as the member sent them; `classic_member_metadata` exists for members of the classic
+    protocol.
+    """
 
     instance_id: str | None = string(nullable="0+")
     rack_id: str | None = string(nullable="0+")
@@ -98,14 +100,16 @@ class ConsumerGroupMemberMetadataValue:
 
 @message(versions="6", flexible=None)
 class ConsumerGroupTargetAssignmentMetadataKey:
-    """A group: the epoch of its target assignment."""
+    """The key of the epoch of a group's target assignment."""
 
     group_id: str = string("6")
 
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupTargetAssignmentMetadataValue:
-    """For which group epoch the target assignment was made, and when (wall time in ms, 0: unknown; Kafka 4.3)."""
+    """The group epoch for which the target assignment was computed, and the time of the computation (wall time in ms, 0
+    means unknown; Kafka 4.3).
+    """
 
     assignment_epoch: int = int32()
     assignment_timestamp: int = int64(tag=0, default=0)
@@ -143,8 +147,8 @@ class ConsumerGroupCurrentMemberAssignmentKey:
 class ConsumerGroupCurrentMemberAssignmentValue:
     """A member's current assignment, and the partitions that it must revoke.
 
-    `assignment_epochs` has the epoch in which each partition was assigned to the member (Kafka 4.3, KIP-1251); None: in
-    the member's epoch.
+    `assignment_epochs` has the epoch in which each partition was assigned to the member (Kafka 4.3, KIP-1251); None
+    means the member's epoch.
     """
 
     member_epoch: int = int32()
@@ -162,7 +166,7 @@ class ConsumerGroupCurrentMemberAssignmentValue:
 
 @message(versions="16", flexible=None)
 class ConsumerGroupRegularExpressionKey:
-    """A regular expression of a group."""
+    """The key of a regular expression of a group."""
 
     group_id: str = string("16")
     regular_expression: str = string("16")
@@ -170,7 +174,9 @@ class ConsumerGroupRegularExpressionKey:
 
 @message(versions="0", flexible="0+")
 class ConsumerGroupRegularExpressionValue:
-    """The topics that a regular expression stood for, at which version of the cluster's metadata, and when (ms)."""
+    """The topics that a regular expression matched, the version of the cluster's metadata, and the time of the match
+    (ms).
+    """
 
     topics: list[str] = array(of=string())
     version: int = int64()

@@ -1,8 +1,8 @@
-"""The records of `__consumer_offsets` that the classic protocol writes: committed offsets, and groups.
+"""The records of `__consumer_offsets` that the classic protocol writes: committed offsets and groups.
 
-Keys of type 0 and 1 are committed offsets, 2 are groups; from 3 on they belong to KIP-848 and later protocols. A
-tombstone (value None) removes the offset or group. Values are read in all versions, and written in the version that
-today's Kafka writes, which tools and brokers without tagged fields can read (KIP-915).
+Keys of type 0 and 1 are committed offsets, and keys of type 2 are groups; types from 3 on belong to KIP-848 and later
+protocols. A tombstone (value None) removes the offset or group. Values are read in all versions, and written in the
+version that current Kafka writes, which tools and brokers without tagged fields can read (KIP-915).
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ GROUP_METADATA_KEY_VERSION: Final = 2
 
 OFFSET_COMMIT_VALUE_VERSION: Final = 3
 OFFSET_COMMIT_VALUE_WITH_EXPIRY_VERSION: Final = 1
-"""The only version that carries an expire timestamp; it has no leader epoch."""
+"""The only version that has an expire timestamp; it has no leader epoch."""
 GROUP_METADATA_VALUE_VERSION: Final = 3
 
 
 @message(versions="0-1", flexible=None)
 class OffsetCommitKey:
-    """One offset of one group. Both versions are the same."""
+    """The key of one committed offset of a group. Both versions have the same fields."""
 
     group: str = string("0-1")
     topic: str = string("0-1")
@@ -34,9 +34,8 @@ class OffsetCommitKey:
 class OffsetCommitValue:
     """A committed offset.
 
-    v1: expire_timestamp, there only (since KIP-211 the group decides).
-    v3: leader_epoch (KIP-320).
-    v4: flexible.
+    v1: expire_timestamp, in this version only (since KIP-211 the group decides). v3: leader_epoch (KIP-320). v4:
+    flexible.
     """
 
     offset: int = int64()
@@ -55,18 +54,18 @@ class GroupMetadataKey:
 
 @message(versions="0-4", flexible="4+")
 class GroupMetadataValue:
-    """A generation of a group that has its assignments, or an empty group.
+    """A generation of a group after its assignments are known, or an empty group.
 
     v1: rebalance_timeout of the members.
-    v2: current_state_timestamp: since when the group is in its state (KIP-211).
+    v2: current_state_timestamp: the time at which the group entered its state (KIP-211).
     v3: group_instance_id of the members (KIP-345).
     v4: flexible.
     """
 
     protocol_type: str = string()
     generation: int = int32()
-    protocol: str | None = string(nullable="0+")  # None: no members
-    leader: str | None = string(nullable="0+")  # a member id
+    protocol: str | None = string(nullable="0+")  # None without members
+    leader: str | None = string(nullable="0+")  # the leader's member id
     current_state_timestamp: int = int64("2+", default=-1)
     members: list[MemberMetadata] = array()
 
@@ -78,5 +77,5 @@ class GroupMetadataValue:
         client_host: str = string()
         rebalance_timeout: int = int32("1+", default=-1)
         session_timeout: int = int32()
-        subscription: bytes = bytes_()  # the member's metadata for the protocol that was chosen
+        subscription: bytes = bytes_()  # the member's metadata for the chosen protocol
         assignment: bytes = bytes_()

@@ -1,6 +1,6 @@
 """The records of `__share_group_state`: the state of share partitions (KIP-932).
 
-A snapshot is all of the state of a share partition, an update a change to its newest snapshot. A null snapshot is a
+A snapshot is the entire state of a share partition; an update is a change to its newest snapshot. A null snapshot is a
 tombstone: the state was deleted.
 """
 
@@ -17,7 +17,7 @@ VALUE_VERSION: Final = 0
 
 @message(versions="0", flexible=None)
 class ShareSnapshotKey:
-    """A share partition: its snapshot."""
+    """The key of a share partition's snapshot."""
 
     group_id: str = string("0")
     topic_id: bytes = uuid("0")
@@ -26,13 +26,13 @@ class ShareSnapshotKey:
 
 @message(versions="0", flexible="0+")
 class ShareSnapshotValue:
-    """All of the state. Records beyond the batches, and between them, are available or not known yet."""
+    """The entire state of a share partition. Records outside the batches are available or not known yet."""
 
-    snapshot_epoch: int = int32()  # counts the snapshots of a share partition
-    state_epoch: int = int32()  # raised where the state begins anew
-    leader_epoch: int = int32()  # of the newest leader of the partition that has read the state
-    start_offset: int = int64()  # -1: not set yet
-    # how many records from the start offset on are acknowledged or archived (Kafka 4.2); -1: not known
+    snapshot_epoch: int = int32()  # number of snapshots of the share partition
+    state_epoch: int = int32()  # raised when the state is restarted
+    leader_epoch: int = int32()  # epoch of the newest leader that has read the state
+    start_offset: int = int64()  # -1 if not set yet
+    # number of records from the start offset on that are acknowledged or archived (Kafka 4.2); -1: unknown
     delivery_complete_count: int = int32(tag=0, default=-1)
     create_timestamp: int = int64()
     write_timestamp: int = int64()
@@ -42,13 +42,13 @@ class ShareSnapshotValue:
     class StateBatch:
         first_offset: int = int64()
         last_offset: int = int64()
-        delivery_state: int = int8()  # 0 available, 2 acknowledged, 4 archived
+        delivery_state: int = int8()  # 0: available, 2: acknowledged, 4: archived
         delivery_count: int = int16()
 
 
 @message(versions="1", flexible=None)
 class ShareUpdateKey:
-    """A share partition: a change to its newest snapshot."""
+    """The key of a change to a share partition's newest snapshot."""
 
     group_id: str = string("1")
     topic_id: bytes = uuid("1")
@@ -57,11 +57,11 @@ class ShareUpdateKey:
 
 @message(versions="0", flexible="0+")
 class ShareUpdateValue:
-    """A change: the batches whose state is another one now."""
+    """A change: the batches whose state has changed."""
 
-    snapshot_epoch: int = int32()  # of the snapshot that is changed
+    snapshot_epoch: int = int32()  # of the snapshot that the update changes
     leader_epoch: int = int32()
-    start_offset: int = int64()  # -1: as before
+    start_offset: int = int64()  # -1: unchanged
     delivery_complete_count: int = int32(tag=0, default=-1)
     state_batches: list[StateBatch] = array()
 

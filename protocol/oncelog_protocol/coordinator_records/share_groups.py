@@ -1,8 +1,8 @@
 """The records of `__consumer_offsets` that share groups write (KIP-932).
 
-The key's version is the kind of the record. Groups have the kinds 11 (group epoch), 12 (assignment epoch) and 15 (the
-share partitions whose state was begun). Members have 10 (their own metadata), 13 (target assignment) and 14 (current
-assignment). All values are version 0. A null value is a tombstone.
+The key's version is the type of the record. Records of groups have the types 11 (group epoch), 12 (assignment epoch)
+and 15 (the share partitions whose state was initialised). Records of members have the types 10 (their own metadata), 13
+(target assignment) and 14 (current assignment). All values have version 0. A null value is a tombstone.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class ShareGroupMemberMetadataValue:
 
 @message(versions="11", flexible=None)
 class ShareGroupMetadataKey:
-    """A group: its epoch."""
+    """The key of a group's epoch."""
 
     group_id: str = string("11")
 
@@ -55,14 +55,16 @@ class ShareGroupMetadataValue:
 
 @message(versions="12", flexible=None)
 class ShareGroupTargetAssignmentMetadataKey:
-    """A group: the epoch of its target assignment."""
+    """The key of the epoch of a group's target assignment."""
 
     group_id: str = string("12")
 
 
 @message(versions="0", flexible="0+")
 class ShareGroupTargetAssignmentMetadataValue:
-    """For which group epoch the target assignment was made, and when (wall time in ms, 0: unknown; Kafka 4.3)."""
+    """The group epoch for which the target assignment was computed, and the time of the computation (wall time in ms, 0
+    means unknown; Kafka 4.3).
+    """
 
     assignment_epoch: int = int32()
     assignment_timestamp: int = int64(tag=0, default=0)
@@ -102,7 +104,7 @@ class ShareGroupCurrentMemberAssignmentValue:
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()
-    state: int = int8()  # 0: stable, the only one of a share group
+    state: int = int8()  # 0: stable, the only state in a share group
     assigned_partitions: list[TopicPartitions] = array()
 
     @struct
@@ -113,14 +115,14 @@ class ShareGroupCurrentMemberAssignmentValue:
 
 @message(versions="15", flexible=None)
 class ShareGroupStatePartitionMetadataKey:
-    """A group: the share partitions that it has state of."""
+    """The key of the share partitions for which a group has state."""
 
     group_id: str = string("15")
 
 
 @message(versions="0", flexible="0+")
 class ShareGroupStatePartitionMetadataValue:
-    """The share partitions whose state is being begun, was begun, or is being deleted."""
+    """The share partitions whose state is being initialised, is initialised, or is being deleted."""
 
     initializing_topics: list[TopicPartitionsInfo] = array()
     initialized_topics: list[TopicPartitionsInfo] = array()

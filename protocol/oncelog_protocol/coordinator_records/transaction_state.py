@@ -1,5 +1,6 @@
-"""The records of `__transaction_state`: the newest record of a transactional id is its state, a tombstone removes it
-(S32)."""
+"""The records of `__transaction_state`: the newest record of a transactional id is its state, and a tombstone removes
+the state (S32).
+"""
 
 from __future__ import annotations
 
@@ -9,12 +10,13 @@ from oncelog_protocol.schema import array, int8, int16, int32, int64, message, s
 
 TRANSACTION_LOG_KEY_VERSION: Final = 0
 TRANSACTION_LOG_VALUE_VERSION: Final = 1
-"""The version that we write, like Kafka from `transaction.version` 1 on; v0 does not have the fields of KIP-890."""
+"""The version that oncelog writes, like Kafka from `transaction.version` 1 on; v0 does not have the fields of KIP-890.
+"""
 
 
 @message(versions="0", flexible=None)
 class TransactionLogKey:
-    """A transactional id."""
+    """The key of a transactional id's state."""
 
     transactional_id: str = string("0")
 
@@ -23,21 +25,22 @@ class TransactionLogKey:
 class TransactionLogValue:
     """The coordinator's state of one transactional id.
 
-    v1: flexible; the producer ids before and after an exhausted epoch, the version that the client works by, and the
-    owner that has taken an open transaction over.
+    v1: flexible; adds the producer ids before and after an exhausted epoch, the transaction version of the client, and
+    the owner that has taken over an open transaction.
     """
 
     producer_id: int = int64()
-    previous_producer_id: int = int64("1+", tag=0, default=-1)  # the producer id of the last transaction
+    previous_producer_id: int = int64("1+", tag=0, default=-1)  # producer id of the last transaction
     next_producer_id: int = int64("1+", tag=1, default=-1)  # already sent to the producer, used after this transaction
     producer_epoch: int = int16()
     transaction_timeout_ms: int = int32()
     transaction_status: int = int8()  # a TransactionState
     transaction_partitions: list[PartitionsSchema] | None = array(nullable="0+")
     transaction_last_update_timestamp_ms: int = int64()
-    transaction_start_timestamp_ms: int = int64()  # -1: none was started
+    transaction_start_timestamp_ms: int = int64()  # -1: no transaction was started
     client_transaction_version: int = int16("1+", tag=2, default=0)
-    # with next_producer_id, the owner that may end the open transaction (KIP-939); -1: its own producer may
+    # Together with next_producer_id, the owner that may end the open transaction (KIP-939); -1: the transaction's own
+    # producer may end it.
     next_producer_epoch: int = int16("1+", tag=3, default=-1)
 
     @struct

@@ -1,7 +1,7 @@
-"""Keys and values of coordinator records: an int16, then a message of that version.
+"""Keys and values of coordinator records: an int16, followed by a message of that version.
 
-In a key the int16 is the record type (the oldest types had several versions of one key, which is why OffsetCommitKey is
-both 0 and 1). In a value it is the version of the value's message.
+In a key, the int16 is the record type. The oldest types had several versions of one key, so OffsetCommitKey is both 0
+and 1. In a value, the int16 is the version of the value's message.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ VERSION: Final = Struct(">h")
 
 
 def encode_versioned(message: object, version: int) -> bytes:
-    """The int16 and the message. Raises UnencodableMessage for values that do not fit."""
+    """Return the int16 followed by the message. Raises UnencodableMessage for values that do not fit."""
     return VERSION.pack(version) + codec(type(message), version).encode(message)
 
 
 def read_version(data: Buffer) -> int:
-    """The int16 prefix. Raises MalformedMessage."""
+    """Return the int16 prefix. Raises MalformedMessage."""
     if len(data) < VERSION.size:
         raise MalformedMessage(f"{len(data)} bytes are too short for a coordinator record")
     version: int = VERSION.unpack_from(data)[0]
@@ -33,7 +33,7 @@ def read_version(data: Buffer) -> int:
 
 
 def decode_versioned(cls: type[M], data: Buffer) -> M:
-    """The message after the int16. Raises MalformedMessage, also for an unknown version."""
+    """Return the message after the int16. Raises MalformedMessage, also for an unknown version."""
     version = read_version(data)
     known = _codecs.get((cls, version))
     if known is None:
@@ -45,4 +45,4 @@ def decode_versioned(cls: type[M], data: Buffer) -> M:
 
 
 _codecs: dict[tuple[object, int], MessageCodec[Any]] = {}
-"""Cached, since a coordinator decodes its whole log while it loads."""
+"""The codecs are cached, because a coordinator decodes its entire log while it loads."""

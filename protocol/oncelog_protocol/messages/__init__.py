@@ -1,1 +1,3 @@
-"""The messages of the protocol: one module for each API, named as Kafka names it; `headers` precedes them all."""
+"""The messages of the protocol: one module for each API, with Kafka's name; `headers` has the headers that precede all
+messages.
+"""

@@ -9,7 +9,7 @@ from oncelog_protocol.schema import Request, int16, int32, int64, message, strin
 class AddOffsetsToTxnRequest(Request["AddOffsetsToTxnResponse"]):
     """Add the group's partition of __consumer_offsets to the transaction.
 
-    The offsets themselves go to the group coordinator after it, with TxnOffsetCommit.
+    The offsets themselves are sent to the group coordinator afterwards, with TxnOffsetCommit.
 
     v2: the client understands PRODUCER_FENCED (KIP-588).
     v3: flexible.
@@ -24,10 +24,10 @@ class AddOffsetsToTxnRequest(Request["AddOffsetsToTxnResponse"]):
 
 @message(api_key=25, versions="0-4", flexible="3+")
 class AddOffsetsToTxnResponse:
-    """Whether the partition was added.
+    """The result of adding the partition.
 
-    v1: on a quota violation the answer comes first, the throttling after.
-    v2: PRODUCER_FENCED possible, INVALID_PRODUCER_EPOCH before (T8).
+    v1: on a quota violation, the broker responds first and then throttles.
+    v2: PRODUCER_FENCED replaces INVALID_PRODUCER_EPOCH (T8).
     v3: flexible.
     v4: TRANSACTION_ABORTABLE possible (KIP-890).
 

@@ -9,13 +9,14 @@ from oncelog_protocol.schema import Request, array, boolean, int16, int32, int64
 class AddPartitionsToTxnRequest(Request["AddPartitionsToTxnResponse"]):
     """Add partitions to a transaction (S36).
 
-    Clients send v0-3, with one transaction in the fields v3_and_below_*. Brokers send v4+ on behalf of their producers,
-    with many transactions (KIP-890).
+    Clients send v0-3, which have one transaction in the fields v3_and_below_*. Brokers send v4 and later on behalf of
+    their producers, with many transactions (KIP-890).
 
     v2: the client understands PRODUCER_FENCED (KIP-588).
     v3: flexible.
-    v4: transactions; verify_only asks whether the partitions are in the transaction, and adds nothing.
-    v5: the asker understands TRANSACTION_ABORTABLE (KIP-890).
+    v4: transactions; with verify_only, the request checks whether the partitions are in the transaction, and adds
+    nothing.
+    v5: the sender understands TRANSACTION_ABORTABLE (KIP-890).
     """
 
     transactions: list[AddPartitionsToTxnTransaction] = array("4+", default_factory=list)
@@ -41,12 +42,12 @@ class AddPartitionsToTxnTopic:
 
 @message(api_key=24, versions="0-5", flexible="3+")
 class AddPartitionsToTxnResponse:
-    """One result per partition, for one transaction (v0-3) or several (v4+).
+    """The response has one result per partition, for one transaction (v0-3) or several (v4+).
 
-    v1: on a quota violation the answer comes first, the throttling after.
-    v2: PRODUCER_FENCED possible, INVALID_PRODUCER_EPOCH before (T8).
+    v1: on a quota violation, the broker responds first and then throttles.
+    v2: PRODUCER_FENCED replaces INVALID_PRODUCER_EPOCH (T8).
     v3: flexible.
-    v4: results_by_transaction, and an error of the whole request.
+    v4: results_by_transaction, and an error of the entire request.
     v5: TRANSACTION_ABORTABLE possible (KIP-890).
 
     Errors of a partition: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,

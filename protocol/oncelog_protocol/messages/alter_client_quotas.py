@@ -1,4 +1,4 @@
-"""AlterClientQuotas (49): set or remove quotas of users and client ids (KIP-546)."""
+"""AlterClientQuotas (49): sets and removes quotas of users and client ids (KIP-546)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class AlterClientQuotasRequest(Request["AlterClientQuotasResponse"]):
         @struct
         class EntityData:
             entity_type: str = string()
-            entity_name: str | None = string(nullable="0+")  # null: the default
+            entity_name: str | None = string(nullable="0+")  # null: the default entity
 
         @struct
         class OpData:
@@ -34,7 +34,7 @@ class AlterClientQuotasRequest(Request["AlterClientQuotasResponse"]):
 
 @message(api_key=49, versions="0-1", flexible="1+")
 class AlterClientQuotasResponse:
-    """One result per entity, in the order of the request.
+    """The response has one result per entity, in the order of the request.
 
     Errors: CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST, REQUEST_TIMED_OUT.
     """

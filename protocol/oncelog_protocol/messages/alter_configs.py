@@ -1,4 +1,4 @@
-"""AlterConfigs (33): replace the configuration of topics or brokers as a whole."""
+"""AlterConfigs (33): replaces the entire configuration of topics or brokers."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ from oncelog_protocol.schema import Request, array, boolean, int8, int16, int32,
 
 @message(api_key=33, versions="0-2", flexible="2+")
 class AlterConfigsRequest(Request["AlterConfigsResponse"]):
-    """Set the keys given and *reset every other key* of the resource: hence IncrementalAlterConfigs (KIP-339).
+    """Set the given keys and *reset every other key* of the resource; IncrementalAlterConfigs changes only the given
+    keys (KIP-339).
 
     v2: flexible.
     """
 
     resources: list[AlterConfigsResource] = array()
-    validate_only: bool = boolean()  # True: change nothing
+    validate_only: bool = boolean()  # True: only validate
 
     @struct
     class AlterConfigsResource:
@@ -29,9 +30,9 @@ class AlterConfigsRequest(Request["AlterConfigsResponse"]):
 
 @message(api_key=33, versions="0-2", flexible="2+")
 class AlterConfigsResponse:
-    """One result per resource.
+    """The response has one result per resource.
 
-    v1: on a quota violation the answer comes first, the throttling after.
+    v1: on a quota violation, the broker responds first and then throttles.
     v2: flexible.
 
     Errors of a resource: INVALID_CONFIG, INVALID_REQUEST, UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION, NOT_CONTROLLER,

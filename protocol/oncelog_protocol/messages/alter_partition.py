@@ -1,4 +1,4 @@
-"""AlterPartition (56): a leader asks the controller for another ISR (KIP-497). Among brokers only."""
+"""AlterPartition (56): a leader requests a new ISR from the controller (KIP-497). Only brokers send this request."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ from oncelog_protocol.schema import (
 
 @message(api_key=56, versions="0-3", flexible="0+")
 class AlterPartitionRequest(Request["AlterPartitionResponse"]):
-    """The ISR that the leader proposes for each partition, with its leader and partition epoch.
+    """The ISR that the leader proposes for each partition, with the leader epoch and partition epoch that the leader
+    knows.
 
     v1: recovery after an unclean election (KIP-704).
     v2: topics by id (KIP-841).
-    v3: the broker epoch of each replica, as its fetches told it (KIP-903).
+    v3: the broker epoch of each replica, as its fetches reported it (KIP-903).
     """
 
     broker_id: int = int32()
@@ -45,25 +46,26 @@ class AlterPartitionRequest(Request["AlterPartitionResponse"]):
             new_isr: list[int] = array("0-2", of=int32(), default_factory=list)
             new_isr_with_epochs: list[BrokerState] = array("3+", default_factory=list)
             leader_recovery_state: int = int8("1+", default=0)  # 1: recovering from an unclean election
-            partition_epoch: int = int32()  # version of the state that the proposal is a change of
-            # ours: the leader, the only in-sync replica, cannot open its log or has lost it: no replica should lead
+            partition_epoch: int = int32()  # version of the state that the proposal changes
+            # own field: the leader, the only in-sync replica, cannot open its log or has lost it, so no replica should
+            # lead
             is_log_offline: bool = boolean("2+", default=False, tag=OWN_TAGS)
-            # ours: no ISR is proposed, but a leader epoch above this one is asked for, the last of the sender's log. A
-            # controller that does not know the field sees the ISR as it is
+            # own field: no ISR is proposed. The sender requests a leader epoch above this epoch, the last epoch of its
+            # log. A controller that does not know the field sees an unchanged ISR
             log_epoch: int = int32("2+", default=-1, tag=OWN_TAGS + 1)
 
             @struct
             class BrokerState:
                 broker_id: int = int32("3+")
-                broker_epoch: int = int64("3+", default=-1)  # -1: not known, and not compared
+                broker_epoch: int = int64("3+", default=-1)  # -1: unknown and not compared
 
 
 @message(api_key=56, versions="0-3", flexible="0+")
 class AlterPartitionResponse:
-    """The new state of each partition, or why it was not changed.
+    """The new state of each partition, or the error that prevented the change.
 
     Top-level errors: NOT_CONTROLLER, STALE_BROKER_EPOCH, CLUSTER_AUTHORIZATION_FAILED, and REQUEST_TIMED_OUT, after
-    which it is unknown what has been changed. Errors of a partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
+    which the changes made so far are unknown. Errors of a partition: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION,
     FENCED_LEADER_EPOCH, INVALID_UPDATE_VERSION, INVALID_REQUEST, INELIGIBLE_REPLICA, NEW_LEADER_ELECTED (the change is
     made, and another broker leads now), NOT_CONTROLLER (the sender knows more than this controller).
     """

@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45): move replicas to other brokers (KIP-455). Served by the controller."""
+"""AlterPartitionReassignments (45): moves replicas to other brokers (KIP-455). The controller serves this request."""
 
 from __future__ import annotations
 
@@ -24,17 +24,18 @@ class AlterPartitionReassignmentsRequest(Request["AlterPartitionReassignmentsRes
         @struct
         class ReassignablePartition:
             partition_index: int = int32()
-            # the preferred leader first; None: cancel the ongoing reassignment
+            # the preferred leader first; None cancels the ongoing reassignment
             replicas: list[int] | None = array(of=int32(), nullable="0+", default=None)
 
 
 @message(api_key=45, versions="0-1", flexible="0+")
 class AlterPartitionReassignmentsResponse:
-    """One result per partition: the reassignment has started, not ended.
+    """The response has one result per partition; success means that the reassignment has started, not that it has
+    ended.
 
-    Errors of the whole: NOT_CONTROLLER, CLUSTER_AUTHORIZATION_FAILED, REQUEST_TIMED_OUT. Errors of a partition:
-    UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR (v1, if that must not change),
-    NO_REASSIGNMENT_IN_PROGRESS (nothing to cancel), INVALID_REQUEST (a partition is named twice).
+    Errors of the entire request: NOT_CONTROLLER, CLUSTER_AUTHORIZATION_FAILED, REQUEST_TIMED_OUT. Errors of a
+    partition: UNKNOWN_TOPIC_OR_PARTITION, INVALID_REPLICA_ASSIGNMENT, INVALID_REPLICATION_FACTOR (v1, if the factor
+    must not change), NO_REASSIGNMENT_IN_PROGRESS (nothing to cancel), INVALID_REQUEST (a partition is named twice).
     """
 
     throttle_time_ms: int = int32(default=0)

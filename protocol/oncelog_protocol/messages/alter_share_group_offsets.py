@@ -1,4 +1,4 @@
-"""AlterShareGroupOffsets (91): set the start offsets of share partitions of a group without members (KIP-932)."""
+"""AlterShareGroupOffsets (91): sets the start offsets of share partitions of a group without members (KIP-932)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, int64, message
 
 @message(api_key=91, versions="0", flexible="0+")
 class AlterShareGroupOffsetsRequest(Request["AlterShareGroupOffsetsResponse"]):
-    """Begin the state of share partitions anew at these offsets."""
+    """Restart the state of share partitions at these offsets."""
 
     group_id: str = string()
     topics: list[AlterShareGroupOffsetsRequestTopic] = array()

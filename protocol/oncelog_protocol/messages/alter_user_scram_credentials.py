@@ -1,4 +1,5 @@
-"""AlterUserScramCredentials (51): create, change and delete SCRAM credentials (KIP-554). Passwords are sent salted."""
+"""AlterUserScramCredentials (51): creates, changes and deletes SCRAM credentials (KIP-554). Passwords are sent
+salted."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ class AlterUserScramCredentialsRequest(Request["AlterUserScramCredentialsRespons
     @struct
     class ScramCredentialDeletion:
         name: str = string()
-        mechanism: int = int8()  # 1 SCRAM-SHA-256, 2 SCRAM-SHA-512
+        mechanism: int = int8()  # 1: SCRAM-SHA-256, 2: SCRAM-SHA-512
 
     @struct
     class ScramCredentialUpsertion:
@@ -28,7 +29,7 @@ class AlterUserScramCredentialsRequest(Request["AlterUserScramCredentialsRespons
 
 @message(api_key=51, versions="0", flexible="0+")
 class AlterUserScramCredentialsResponse:
-    """One result per user.
+    """The response has one result per user.
 
     Errors of a user: UNACCEPTABLE_CREDENTIAL, UNSUPPORTED_SASL_MECHANISM, RESOURCE_NOT_FOUND (nothing to delete),
     DUPLICATE_RESOURCE (changed twice), CLUSTER_AUTHORIZATION_FAILED.

@@ -1,4 +1,4 @@
-"""ApiVersions (18): which APIs the broker serves, and in which versions. The first request of a connection."""
+"""ApiVersions (18): the APIs and versions that the broker serves. ApiVersions is the first request of a connection."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class ApiVersionsRequest(Request["ApiVersionsResponse"]):
     lowest version is 0 (KAFKA-17011).
     """
 
-    client_software_name: str = string("3+", default="")  # [a-zA-Z0-9] with -. inside, else INVALID_REQUEST
+    client_software_name: str = string("3+", default="")  # [a-zA-Z0-9], inside also - and ., otherwise INVALID_REQUEST
     client_software_version: str = string("3+", default="")
 
 
@@ -21,14 +21,14 @@ class ApiVersionsRequest(Request["ApiVersionsResponse"]):
 class ApiVersionsResponse:
     """The version range of each API, and the cluster's features.
 
-    The header of this response is v0 in every version: a client that sent a version which the broker does not know must
-    still be able to read the answer (T1). That response is a v0 body with UNSUPPORTED_VERSION and the version range of
-    this API, from which the client chooses its next attempt (KIP-511, T2).
+    The header of this response has v0 in every version, because a client whose request has a version that the broker
+    does not know must still be able to read the response (T1). In that case the response is a v0 body with
+    UNSUPPORTED_VERSION and the version range of this API, from which the client chooses its next attempt (KIP-511, T2).
 
     v1: throttle_time_ms.
-    v2: on a quota violation the broker answers first and mutes the connection after.
+    v2: on a quota violation, the broker responds first and then mutes the connection.
     v3: flexible; features as tagged fields (KIP-584).
-    v4: supported_features may have min_version 0; leave such features out below v4.
+    v4: supported_features may have min_version 0; below v4, such features are left out.
 
     Errors: UNSUPPORTED_VERSION, INVALID_REQUEST.
     """
@@ -37,8 +37,8 @@ class ApiVersionsResponse:
     api_keys: list[ApiVersion] = array()
     throttle_time_ms: int = int32("1+", default=0)
     supported_features: list[SupportedFeatureKey] = array("3+", tag=0, default_factory=list)
-    finalized_features_epoch: int = int64("3+", tag=1, default=-1)  # -1: finalized_features are unknown
-    # Transactions V2 is switched on for clients by "transaction.version" at level 2 or above (T6).
+    finalized_features_epoch: int = int64("3+", tag=1, default=-1)  # -1: finalized_features is unknown
+    # "transaction.version" at level 2 or above switches transactions V2 on for clients (T6).
     finalized_features: list[FinalizedFeatureKey] = array("3+", tag=2, default_factory=list)
     zk_migration_ready: bool = boolean("3+", tag=3, default=False)
 

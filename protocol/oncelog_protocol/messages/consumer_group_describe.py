@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (69): state and members of groups of the consumer protocol (KIP-848)."""
+"""ConsumerGroupDescribe (69): describes state and members of groups of the consumer protocol (KIP-848)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CONSUMER_MEMBER: Final = 1
 
 @message(api_key=69, versions="0-1", flexible="0+")
 class ConsumerGroupDescribeRequest(Request["ConsumerGroupDescribeResponse"]):
-    """Describe groups by their ids. Both versions are the same."""
+    """Describe groups by their ids. Both versions have the same fields."""
 
     group_ids: list[str] = array(of=string())
     include_authorized_operations: bool = boolean()
@@ -21,7 +21,7 @@ class ConsumerGroupDescribeRequest(Request["ConsumerGroupDescribeResponse"]):
 
 @message(api_key=69, versions="0-1", flexible="0+")
 class ConsumerGroupDescribeResponse:
-    """One entry per group.
+    """The response has one entry per group.
 
     v1: member_type (KIP-1099).
 

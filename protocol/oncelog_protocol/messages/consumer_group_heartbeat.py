@@ -1,4 +1,6 @@
-"""ConsumerGroupHeartbeat (68): a member of a consumer group joins, stays, and gets its assignment (KIP-848)."""
+"""ConsumerGroupHeartbeat (68): a member of a consumer group joins, stays in the group, and gets its assignment
+(KIP-848).
+"""
 
 from __future__ import annotations
 
@@ -7,22 +9,22 @@ from oncelog_protocol.schema import Request, array, int16, int32, message, neste
 
 @message(api_key=68, versions="0-1", flexible="0+")
 class ConsumerGroupHeartbeatRequest(Request["ConsumerGroupHeartbeatResponse"]):
-    """Join with epoch 0, stay with the epoch of the last response, leave with -1, or with -2 to return later (static
-    members). None, and -1 of the timeout, say that a field has not changed since the last heartbeat.
+    """Join with epoch 0, stay with the epoch of the last response, leave with -1, or leave temporarily with -2 (static
+    members). None (for the timeout, -1) means that a field has not changed since the last heartbeat.
 
-    v1: subscribed_topic_regex; the client makes the member id.
+    v1: subscribed_topic_regex; the client generates the member id.
     """
 
     group_id: str = string()
-    member_id: str = string()  # kept for the whole life of the member
+    member_id: str = string()  # kept during the entire life of the member
     member_epoch: int = int32()
     instance_id: str | None = string(nullable="0+", default=None)
     rack_id: str | None = string(nullable="0+", default=None)
-    rebalance_timeout_ms: int = int32(default=-1)  # how long the member may take to give partitions up
+    rebalance_timeout_ms: int = int32(default=-1)  # time that the member may take to revoke partitions
     subscribed_topic_names: list[str] | None = array(of=string(), nullable="0+", default=None)
-    subscribed_topic_regex: str | None = string("1+", nullable="1+", default=None)  # RE2, for the whole name; "": none
+    subscribed_topic_regex: str | None = string("1+", nullable="1+", default=None)  # RE2, for the full name; "": none
     server_assignor: str | None = string(nullable="0+", default=None)
-    topic_partitions: list[TopicPartitions] | None = array(nullable="0+", default=None)  # owned by the member
+    topic_partitions: list[TopicPartitions] | None = array(nullable="0+", default=None)  # the member owns these
 
     @struct
     class TopicPartitions:
@@ -32,7 +34,7 @@ class ConsumerGroupHeartbeatRequest(Request["ConsumerGroupHeartbeatResponse"]):
 
 @message(api_key=68, versions="0-1", flexible="0+")
 class ConsumerGroupHeartbeatResponse:
-    """The member's epoch and, where it has changed or was asked for, its assignment.
+    """The member's epoch, and its assignment if the assignment has changed or was requested.
 
     Errors: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, GROUP_AUTHORIZATION_FAILED,
     TOPIC_AUTHORIZATION_FAILED, INVALID_REQUEST, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID,
@@ -46,7 +48,7 @@ class ConsumerGroupHeartbeatResponse:
     member_id: str | None = string(nullable="0+", default=None)
     member_epoch: int = int32(default=0)
     heartbeat_interval_ms: int = int32(default=0)
-    assignment: Assignment | None = nested(nullable="0+", default=None)  # None: as before
+    assignment: Assignment | None = nested(nullable="0+", default=None)  # None: unchanged
 
     @struct
     class Assignment:

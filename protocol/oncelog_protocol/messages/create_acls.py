@@ -1,4 +1,4 @@
-"""CreateAcls (30): add ACLs (KIP-140). The numbers are those of `oncelog_protocol/acls.py`."""
+"""CreateAcls (30): adds ACLs (KIP-140). The numbers are defined in `oncelog_protocol/acls.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int8, int16, int32, message,
 
 @message(api_key=30, versions="1-3", flexible="2+")
 class CreateAclsRequest(Request["CreateAclsResponse"]):
-    """The ACLs to create; an existing one is no error.
+    """The ACLs to create; an ACL that already exists is no error.
 
     v2: flexible. v3: ACLs of users.
     """
@@ -27,7 +27,7 @@ class CreateAclsRequest(Request["CreateAclsResponse"]):
 
 @message(api_key=30, versions="1-3", flexible="2+")
 class CreateAclsResponse:
-    """One result per ACL, in the order of the request.
+    """The response has one result per ACL, in the order of the request.
 
     Errors: CLUSTER_AUTHORIZATION_FAILED, SECURITY_DISABLED, INVALID_REQUEST, REQUEST_TIMED_OUT.
     """

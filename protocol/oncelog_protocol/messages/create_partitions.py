@@ -1,4 +1,4 @@
-"""CreatePartitions (37): give topics more partitions. Served by the controller."""
+"""CreatePartitions (37): increases the number of partitions of topics. The controller serves this request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, boolean, int16, int32, messa
 
 @message(api_key=37, versions="0-3", flexible="2+")
 class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
-    """Increase the number of partitions; it cannot decrease.
+    """Increase the number of partitions; a decrease is not possible.
 
     v2: flexible.
     v3: the client understands THROTTLING_QUOTA_EXCEEDED (KIP-599).
@@ -15,13 +15,13 @@ class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
 
     topics: list[CreatePartitionsTopic] = array()
     timeout_ms: int = int32()
-    validate_only: bool = boolean()  # True: create nothing
+    validate_only: bool = boolean()  # True: only validate
 
     @struct
     class CreatePartitionsTopic:
         name: str = string()
         count: int = int32()  # the new total, not the increase
-        # of the new partitions only; None: the broker assigns
+        # only of the new partitions; None: the broker assigns
         assignments: list[CreatePartitionsAssignment] | None = array(nullable="0+", default=None)
 
         @struct
@@ -31,14 +31,15 @@ class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
 
 @message(api_key=37, versions="0-3", flexible="2+")
 class CreatePartitionsResponse:
-    """One result per topic.
+    """The response has one result per topic.
 
-    v1: on a quota violation the answer comes first, the throttling after.
+    v1: on a quota violation, the broker responds first and then throttles.
     v2: flexible.
     v3: THROTTLING_QUOTA_EXCEEDED possible (KIP-599).
 
-    Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS (not more than now), INVALID_REPLICA_ASSIGNMENT,
-    INVALID_REQUEST, REASSIGNMENT_IN_PROGRESS, NOT_CONTROLLER, TOPIC_AUTHORIZATION_FAILED, THROTTLING_QUOTA_EXCEEDED.
+    Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS (not above the present number),
+    INVALID_REPLICA_ASSIGNMENT, INVALID_REQUEST, REASSIGNMENT_IN_PROGRESS, NOT_CONTROLLER, TOPIC_AUTHORIZATION_FAILED,
+    THROTTLING_QUOTA_EXCEEDED.
     """
 
     throttle_time_ms: int = int32(default=0)

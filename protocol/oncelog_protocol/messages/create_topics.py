@@ -1,4 +1,4 @@
-"""CreateTopics (19): create topics. Served by the controller."""
+"""CreateTopics (19): creates topics. The controller serves this request."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from oncelog_protocol.schema import (
 class CreateTopicsRequest(Request["CreateTopicsResponse"]):
     """Create topics, or only validate the request.
 
-    v4: num_partitions and replication_factor may be -1: the defaults of the broker (KIP-464).
+    v4: num_partitions and replication_factor may be -1 for the broker's defaults (KIP-464).
     v5: flexible.
     v6: the client understands THROTTLING_QUOTA_EXCEEDED (KIP-599).
     """
 
     topics: list[CreatableTopic] = array()
     timeout_ms: int = int32(default=60000)
-    validate_only: bool = boolean("1+", default=False)  # True: create nothing
+    validate_only: bool = boolean("1+", default=False)  # True: only validate
 
     @struct
     class CreatableTopic:
         name: str = string()
-        num_partitions: int = int32()  # -1: the default, or as assigned below
-        replication_factor: int = int16()  # -1: the default, or as assigned below
-        # where given, one entry per partition, and both numbers above are -1
+        num_partitions: int = int32()  # -1: the default, or the size of the assignments
+        replication_factor: int = int16()  # -1: the default, or the number of assignments
+        # if given, one entry per partition, and both numbers above are -1
         assignments: list[CreatableReplicaAssignment] = array()
         configs: list[CreatableTopicConfig] = array()
 
         @struct
         class CreatableReplicaAssignment:
             partition_index: int = int32()
-            broker_ids: list[int] = array(of=int32())  # the first one is the preferred leader
+            broker_ids: list[int] = array(of=int32())  # the first broker is the preferred leader
 
         @struct
         class CreatableTopicConfig:
@@ -52,17 +52,18 @@ class CreateTopicsRequest(Request["CreateTopicsResponse"]):
 
 @message(api_key=19, versions="2-7", flexible="5+")
 class CreateTopicsResponse:
-    """One result per topic.
+    """The response has one result per topic.
 
     v2: throttle_time_ms.
-    v3: on a quota violation the answer comes first, the throttling after.
+    v3: on a quota violation, the broker responds first and then throttles.
     v5: flexible; partitions, replication factor and configuration of the new topic (KIP-525).
     v6: THROTTLING_QUOTA_EXCEEDED possible (KIP-599).
     v7: topic_id (KIP-516).
 
     Errors of a topic: TOPIC_ALREADY_EXISTS, INVALID_TOPIC_EXCEPTION, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
-    INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (named twice), POLICY_VIOLATION, NOT_CONTROLLER,
-    REQUEST_TIMED_OUT, TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, THROTTLING_QUOTA_EXCEEDED.
+    INVALID_REPLICA_ASSIGNMENT, INVALID_CONFIG, INVALID_REQUEST (a topic is named twice), POLICY_VIOLATION,
+    NOT_CONTROLLER, REQUEST_TIMED_OUT, TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED,
+    THROTTLING_QUOTA_EXCEEDED.
     """
 
     throttle_time_ms: int = int32("2+", default=0)
@@ -74,17 +75,17 @@ class CreateTopicsResponse:
         topic_id: bytes = uuid("7+", default=ZERO_UUID)
         error_code: int = int16()
         error_message: str | None = string("1+", nullable="0+", default=None)
-        # why the configuration is omitted: TOPIC_AUTHORIZATION_FAILED
+        # reason why the configuration is omitted: TOPIC_AUTHORIZATION_FAILED
         topic_config_error_code: int = int16("5+", tag=0, default=0)
         num_partitions: int = int32("5+", default=-1)
         replication_factor: int = int16("5+", default=-1)
-        # None where the caller may not see it
+        # None if the caller may not see the configuration
         configs: list[CreatableTopicConfigs] | None = array("5+", nullable="5+", default_factory=list)
 
         @struct
         class CreatableTopicConfigs:
             name: str = string("5+")
-            value: str | None = string("5+", nullable="5+")  # None where is_sensitive
+            value: str | None = string("5+", nullable="5+")  # None if is_sensitive
             read_only: bool = boolean("5+")
             config_source: int = int8("5+", default=-1)  # a ConfigSource (describe_configs.py)
             is_sensitive: bool = boolean("5+")

@@ -1,4 +1,6 @@
-"""DeleteAcls (31): delete the ACLs that filters match (KIP-140). Numbers as in `oncelog_protocol/acls.py`."""
+"""DeleteAcls (31): deletes the ACLs that filters match (KIP-140). The numbers are defined in
+`oncelog_protocol/acls.py`.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class DeleteAclsRequest(Request["DeleteAclsResponse"]):
 
 @message(api_key=31, versions="1-3", flexible="2+")
 class DeleteAclsResponse:
-    """The ACLs that each filter deleted, in the order of the request.
+    """The deleted ACLs of each filter, in the order of the request.
 
     Errors: CLUSTER_AUTHORIZATION_FAILED, SECURITY_DISABLED, INVALID_REQUEST, REQUEST_TIMED_OUT.
     """

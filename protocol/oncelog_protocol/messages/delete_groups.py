@@ -1,4 +1,4 @@
-"""DeleteGroups (42): delete groups without members, with their offsets (KIP-229)."""
+"""DeleteGroups (42): deletes groups without members, with their offsets (KIP-229)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class DeleteGroupsRequest(Request["DeleteGroupsResponse"]):
 
 @message(api_key=42, versions="0-2", flexible="2+")
 class DeleteGroupsResponse:
-    """One result per group.
+    """The response has one result per group.
 
-    v1: on a quota violation the answer comes first, the throttling after.
+    v1: on a quota violation, the broker responds first and then throttles.
     v2: flexible.
 
     Errors of a group: NON_EMPTY_GROUP, GROUP_ID_NOT_FOUND, INVALID_GROUP_ID, NOT_COORDINATOR,

@@ -1,4 +1,4 @@
-"""DeleteRecords (21): raise the log start offset (KIP-107)."""
+"""DeleteRecords (21): raises the log start offset (KIP-107)."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class DeleteRecordsRequest(Request["DeleteRecordsResponse"]):
 class DeleteRecordsResponse:
     """The new low watermark of each partition: the lowest log start offset of its live replicas.
 
-    v1: on a quota violation the answer comes first, the throttling after.
+    v1: on a quota violation, the broker responds first and then throttles.
     v2: flexible.
 
     Errors of a partition: OFFSET_OUT_OF_RANGE (above the high watermark), UNKNOWN_TOPIC_OR_PARTITION,

@@ -1,4 +1,4 @@
-"""DeleteShareGroupOffsets (92): delete the state that a share group without members has of topics (KIP-932)."""
+"""DeleteShareGroupOffsets (92): deletes the state of a share group without members for topics (KIP-932)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeleteShareGroupState (86): a group coordinator has the state of share partitions deleted (KIP-932)."""
+"""DeleteShareGroupState (86): a group coordinator requests the deletion of the state of share partitions (KIP-932)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class DeleteShareGroupStateRequest(Request["DeleteShareGroupStateResponse"]):
 
 @message(api_key=86, versions="0", flexible="0+")
 class DeleteShareGroupStateResponse:
-    """The outcome for each share partition; NONE where there was no state.
+    """The outcome for each share partition; NONE also if there was no state.
 
     Errors: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, INVALID_REQUEST.
     """

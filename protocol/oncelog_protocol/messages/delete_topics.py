@@ -1,4 +1,4 @@
-"""DeleteTopics (20): delete topics. Served by the controller."""
+"""DeleteTopics (20): deletes topics. The controller serves this request."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog_protocol.schema import ZERO_UUID, Request, array, int16, int32, mes
 
 @message(api_key=20, versions="1-6", flexible="4+")
 class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
-    """Delete topics by name, from v6 also by id.
+    """Delete topics by name; from v6 on also by id.
 
     v4: flexible.
     v5: the client understands THROTTLING_QUOTA_EXCEEDED (KIP-599).
@@ -20,7 +20,7 @@ class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
 
     @struct
     class DeleteTopicState:
-        """Name or id: exactly one of them."""
+        """A topic, given either by name or by id."""
 
         name: str | None = string("6+", nullable="6+", default=None)
         topic_id: bytes = uuid("6+")
@@ -28,14 +28,14 @@ class DeleteTopicsRequest(Request["DeleteTopicsResponse"]):
 
 @message(api_key=20, versions="1-6", flexible="4+")
 class DeleteTopicsResponse:
-    """One result per topic.
+    """The response has one result per topic.
 
     v1: throttle_time_ms.
-    v2: on a quota violation the answer comes first, the throttling after.
-    v3: TOPIC_DELETION_DISABLED possible, INVALID_REQUEST before.
+    v2: on a quota violation, the broker responds first and then throttles.
+    v3: TOPIC_DELETION_DISABLED replaces INVALID_REQUEST.
     v4: flexible.
     v5: error_message; THROTTLING_QUOTA_EXCEEDED possible (KIP-599).
-    v6: topic_id; name is None where the id is not known, or not to be seen by the caller.
+    v6: topic_id; name is None if the id is unknown or the caller may not see the topic.
 
     Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, TOPIC_DELETION_DISABLED, NOT_CONTROLLER,
     REQUEST_TIMED_OUT, TOPIC_AUTHORIZATION_FAILED, INVALID_REQUEST, THROTTLING_QUOTA_EXCEEDED.

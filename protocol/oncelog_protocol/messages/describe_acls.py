@@ -1,4 +1,6 @@
-"""DescribeAcls (29): the ACLs that a filter matches (KIP-140). The numbers are those of `oncelog_protocol/acls.py`."""
+"""DescribeAcls (29): returns the ACLs that a filter matches (KIP-140). The numbers are defined in
+`oncelog_protocol/acls.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DescribeClientQuotas (48): the quotas that were set for users and client ids (KIP-546)."""
+"""DescribeClientQuotas (48): returns the configured quotas of users and client ids (KIP-546)."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from oncelog_protocol.schema import Request, array, boolean, float64, int8, int1
 
 @message(api_key=48, versions="0-1", flexible="1+")
 class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"]):
-    """The entities to describe: all components must match.
+    """The entities to describe; an entity must match all components.
 
     v1: flexible.
     """
 
     components: list[ComponentData] = array()
-    strict: bool = boolean()  # leaves out entities that have parts which no component names
+    strict: bool = boolean()  # excludes entities that have a part which no component names
 
     @struct
     class ComponentData:
         entity_type: str = string()
-        match_type: int = int8()  # 0 the name, 1 the default, 2 any
+        match_type: int = int8()  # 0: the name, 1: the default, 2: any
         match: str | None = string(nullable="0+")
 
 
@@ -42,7 +42,7 @@ class DescribeClientQuotasResponse:
         @struct
         class EntityData:
             entity_type: str = string()
-            entity_name: str | None = string(nullable="0+")  # null: the default
+            entity_name: str | None = string(nullable="0+")  # null: the default entity
 
         @struct
         class ValueData:

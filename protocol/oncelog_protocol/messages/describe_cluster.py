@@ -1,4 +1,4 @@
-"""DescribeCluster (60): brokers and controller, without the topics (KIP-700)."""
+"""DescribeCluster (60): describes brokers and controller, without topics (KIP-700)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class DescribeClusterRequest(Request["DescribeClusterResponse"]):
 
 @message(api_key=60, versions="0-2", flexible="0+")
 class DescribeClusterResponse:
-    """The brokers, which of them is the controller, and the operations that the caller may do.
+    """The brokers, the id of the controller, and the operations that the caller may perform.
 
     v1: endpoint_type; MISMATCHED_ENDPOINT_TYPE and UNSUPPORTED_ENDPOINT_TYPE possible (KIP-919).
     v2: is_fenced (KIP-1073).
@@ -30,9 +30,9 @@ class DescribeClusterResponse:
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
-    endpoint_type: int = int8("1+", default=1)  # as in the request
+    endpoint_type: int = int8("1+", default=1)  # same value as in the request
     cluster_id: str = string()
-    controller_id: int = int32(default=-1)  # -1: none known
+    controller_id: int = int32(default=-1)  # -1: no known controller
     brokers: list[DescribeClusterBroker] = array()
     cluster_authorized_operations: int = int32(default=AUTHORIZED_OPERATIONS_OMITTED)
 

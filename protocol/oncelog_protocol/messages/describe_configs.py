@@ -1,4 +1,4 @@
-"""DescribeConfigs (32): the configuration of topics, brokers and groups."""
+"""DescribeConfigs (32): describes the configuration of topics, brokers and groups."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from oncelog_protocol.schema import Request, array, boolean, int8, int16, int32,
 
 
 class ResourceType(IntEnum):
-    """The resource of a configuration. Brokers are named by id; "" is the default for all brokers."""
+    """The type of the resource of a configuration. A broker is named by its id; "" stands for the defaults of all
+    brokers.
+    """
 
     UNKNOWN = 0
     TOPIC = 2
@@ -49,7 +51,7 @@ class ConfigType(IntEnum):
 
 @message(api_key=32, versions="1-4", flexible="4+")
 class DescribeConfigsRequest(Request["DescribeConfigsResponse"]):
-    """Describe resources, with all keys or some.
+    """Describe resources, with all keys or the named keys.
 
     v1: include_synonyms (KIP-226).
     v3: include_documentation (KIP-569).
@@ -69,10 +71,10 @@ class DescribeConfigsRequest(Request["DescribeConfigsResponse"]):
 
 @message(api_key=32, versions="1-4", flexible="4+")
 class DescribeConfigsResponse:
-    """All requested keys, including those with their default (T23).
+    """All requested keys, including keys that have their default (T23).
 
-    v1: config_source and synonyms in place of "is it the default" (KIP-226).
-    v2: on a quota violation the answer comes first, the throttling after.
+    v1: config_source and synonyms replace is_default (KIP-226).
+    v2: on a quota violation, the broker responds first and then throttles.
     v3: config_type and documentation (KIP-569).
     v4: flexible.
 
@@ -94,11 +96,11 @@ class DescribeConfigsResponse:
         @struct
         class DescribeConfigsResourceResult:
             name: str = string()
-            value: str | None = string(nullable="0+")  # None where is_sensitive, or not set
+            value: str | None = string(nullable="0+")  # None if is_sensitive or not set
             read_only: bool = boolean()  # cannot be changed while the broker runs
             config_source: int = int8("1+", default=-1)  # a ConfigSource
             is_sensitive: bool = boolean()
-            # every place that sets this key, the strongest first
+            # all levels that set this key, by descending precedence
             synonyms: list[DescribeConfigsSynonym] = array("1+")
             config_type: int = int8("3+", default=0)  # a ConfigType
             documentation: str | None = string("3+", nullable="0+", default=None)

@@ -1,4 +1,4 @@
-"""DescribeGroups (15): state and members of classic groups."""
+"""DescribeGroups (15): describes state and members of classic groups."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ class DescribeGroupsRequest(Request["DescribeGroupsResponse"]):
 
 @message(api_key=15, versions="0-6", flexible="5+")
 class DescribeGroupsResponse:
-    """One entry per group.
+    """The response has one entry per group.
 
     v1: throttle_time_ms.
-    v2: on a quota violation the answer comes first, the throttling after.
+    v2: on a quota violation, the broker responds first and then throttles.
     v3: authorized_operations (KIP-430).
     v4: group_instance_id (KIP-345).
     v5: flexible.
-    v6: error_message; an unknown group is GROUP_ID_NOT_FOUND, before it a group in state "Dead" (KIP-1043).
+    v6: error_message; for an unknown group, the error GROUP_ID_NOT_FOUND replaces the state "Dead" (KIP-1043).
 
     Errors: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND,
     GROUP_AUTHORIZATION_FAILED.
@@ -43,7 +43,7 @@ class DescribeGroupsResponse:
         group_id: str = string()
         group_state: str = string()  # PreparingRebalance, CompletingRebalance, Stable, Empty, Dead; "" on error
         protocol_type: str = string()
-        protocol_data: str = string()  # the protocol chosen, while Stable
+        protocol_data: str = string()  # the chosen protocol, while Stable
         members: list[DescribedGroupMember] = array()
         authorized_operations: int = int32("3+", default=AUTHORIZED_OPERATIONS_OMITTED)
 

@@ -1,4 +1,4 @@
-"""DescribeLogDirs (35): log directories, and the size of the partitions in them (KIP-113)."""
+"""DescribeLogDirs (35): describes log directories, and the size of the partitions in them (KIP-113)."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ class DescribeLogDirsRequest(Request["DescribeLogDirsResponse"]):
 
 @message(api_key=35, versions="1-5", flexible="2+")
 class DescribeLogDirsResponse:
-    """One entry per log directory.
+    """The response has one entry per log directory.
 
-    v1: on a quota violation the answer comes first, the throttling after.
+    v1: on a quota violation, the broker responds first and then throttles.
     v2: flexible.
-    v3: an error of the whole request.
+    v3: an error of the entire request.
     v4: total_bytes and usable_bytes of the volume (KIP-827).
-    v5: is_cordoned: takes no new partitions (KIP-1066).
+    v5: is_cordoned: the directory accepts no new partitions (KIP-1066).
 
     Errors: CLUSTER_AUTHORIZATION_FAILED; of a directory: KAFKA_STORAGE_ERROR.
     """
@@ -55,5 +55,5 @@ class DescribeLogDirsResponse:
             class DescribeLogDirsPartition:
                 partition_index: int = int32()
                 partition_size: int = int64()  # bytes of the segments
-                offset_lag: int = int64()  # behind the high watermark; behind the current log for a future one
+                offset_lag: int = int64()  # records behind the high watermark; a future log: behind the current log
                 is_future_key: bool = boolean()  # a copy that will replace the log of another directory

@@ -1,4 +1,4 @@
-"""DescribeProducers (61): the producer state of partitions (KIP-664), to find hanging transactions."""
+"""DescribeProducers (61): describes the producer state of partitions (KIP-664), to find hanging transactions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, int64, message
 
 @message(api_key=61, versions="0", flexible="0+")
 class DescribeProducersRequest(Request["DescribeProducersResponse"]):
-    """Describe the producer state of partitions, asking their leader."""
+    """Describe the producer state of partitions; the request goes to their leader."""
 
     topics: list[TopicRequest] = array()
 
@@ -45,6 +45,6 @@ class DescribeProducersResponse:
                 producer_id: int = int64()
                 producer_epoch: int = int32()
                 last_sequence: int = int32(default=-1)  # -1: none
-                last_timestamp: int = int64(default=-1)  # ms; -1: none
-                coordinator_epoch: int = int32()  # the coordinator epoch of the last marker; -1: none
+                last_timestamp: int = int64(default=-1)  # in ms; -1: none
+                coordinator_epoch: int = int32()  # coordinator epoch of the last marker; -1: none
                 current_txn_start_offset: int = int64(default=-1)  # -1: no open transaction

@@ -1,4 +1,6 @@
-"""DescribeShareGroupOffsets (90): the start offsets of share partitions, and how many records are left (KIP-932)."""
+"""DescribeShareGroupOffsets (90): returns the start offsets of share partitions, and the number of remaining records
+(KIP-932).
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,9 @@ from oncelog_protocol.schema import Request, array, int16, int32, int64, message
 
 @message(api_key=90, versions="0-1", flexible="0+")
 class DescribeShareGroupOffsetsRequest(Request["DescribeShareGroupOffsetsResponse"]):
-    """Ask for partitions, or with None for all topics that the group has state of. Both versions are the same."""
+    """Describe the given partitions; None means all topics for which the group has state. Both versions have the same
+    fields.
+    """
 
     groups: list[DescribeShareGroupOffsetsRequestGroup] = array()
 
@@ -24,9 +28,9 @@ class DescribeShareGroupOffsetsRequest(Request["DescribeShareGroupOffsetsRespons
 
 @message(api_key=90, versions="0-1", flexible="0+")
 class DescribeShareGroupOffsetsResponse:
-    """The start offset of each partition; -1 where the group has none.
+    """The start offset of each partition; -1 if the group has no start offset.
 
-    v1: lag, how many records wait for delivery or acknowledgement (KIP-1226).
+    v1: lag, the number of records that wait for delivery or acknowledgement (KIP-1226).
 
     Errors: GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
     COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST.

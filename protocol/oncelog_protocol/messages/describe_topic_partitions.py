@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions (75): topics page by page (KIP-966)."""
+"""DescribeTopicPartitions (75): describes topics page by page (KIP-966)."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from oncelog_protocol.schema import Request, array, boolean, int16, int32, messa
 
 @message(api_key=75, versions="0", flexible="0+")
 class DescribeTopicPartitionsRequest(Request["DescribeTopicPartitionsResponse"]):
-    """Describe topics, sorted by name, from a cursor on. An empty list asks for all topics."""
+    """Describe topics, sorted by name, from a cursor on. An empty list stands for all topics."""
 
     topics: list[TopicRequest] = array()
-    response_partition_limit: int = int32(default=2000)  # partitions per page; the broker has a limit of its own
+    response_partition_limit: int = int32(default=2000)  # partitions per page; the broker has its own limit
     cursor: Cursor | None = nested(nullable="0+", default=None)  # None: from the beginning
 
     @struct
@@ -28,10 +28,10 @@ class DescribeTopicPartitionsRequest(Request["DescribeTopicPartitionsResponse"])
 
 @message(api_key=75, versions="0", flexible="0+")
 class DescribeTopicPartitionsResponse:
-    """One page, and where the next one starts.
+    """One page of the description, and the start of the next page.
 
     Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED. Errors of a
-    partition: LEADER_NOT_AVAILABLE. INVALID_REQUEST for a cursor that no page ended with.
+    partition: LEADER_NOT_AVAILABLE. INVALID_REQUEST is the error for a cursor with which no page ended.
     """
 
     throttle_time_ms: int = int32(default=0)
@@ -55,9 +55,9 @@ class DescribeTopicPartitionsResponse:
             leader_epoch: int = int32(default=-1)
             replica_nodes: list[int] = array(of=int32())
             isr_nodes: list[int] = array(of=int32())
-            # outside the ISR, but with all committed records
+            # replicas outside the ISR that have all committed records
             eligible_leader_replicas: list[int] | None = array(of=int32(), nullable="0+", default=None)
-            # for an operator who must choose an unclean leader
+            # replicas for an operator who must choose an unclean leader
             last_known_elr: list[int] | None = array(of=int32(), nullable="0+", default=None)
             offline_replicas: list[int] = array(of=int32())
 

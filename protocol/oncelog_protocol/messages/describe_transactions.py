@@ -1,4 +1,4 @@
-"""DescribeTransactions (65): the state of transactional ids (KIP-664)."""
+"""DescribeTransactions (65): describes the state of transactional ids (KIP-664)."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from oncelog_protocol.schema import OWN_TAGS, Request, array, int16, int32, int6
 
 @message(api_key=65, versions="0", flexible="0+")
 class DescribeTransactionsRequest(Request["DescribeTransactionsResponse"]):
-    """Describe transactional ids, asking their coordinator."""
+    """Describe transactional ids; the request goes to their coordinator."""
 
     transactional_ids: list[str] = array(of=string())
 
 
 @message(api_key=65, versions="0", flexible="0+")
 class DescribeTransactionsResponse:
-    """One entry per transactional id.
+    """The response has one entry per transactional id.
 
     Errors of an id: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS,
     TRANSACTIONAL_ID_NOT_FOUND, TRANSACTIONAL_ID_AUTHORIZATION_FAILED. Topics that the caller may not describe are
     omitted.
 
-    Ours: client_id and client_host, which Kafka's brokers do not tell.
+    client_id and client_host are own fields, which Kafka's brokers do not report.
     """
 
     throttle_time_ms: int = int32(default=0)
@@ -30,14 +30,14 @@ class DescribeTransactionsResponse:
     class TransactionState:
         error_code: int = int16()
         transactional_id: str = string()
-        # by name (S33): Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort
+        # name of the state (S33): Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort
         transaction_state: str = string()
         transaction_timeout_ms: int = int32()
         transaction_start_time_ms: int = int64()  # -1: no transaction
         producer_id: int = int64()
         producer_epoch: int = int16()
         topics: list[TopicData] = array()  # the partitions to which the open transaction has written
-        # the last client that took the transactional id over or ended a transaction of it; None: none since this
+        # the last client that took over the transactional id or ended a transaction of it; None: none since this
         # coordinator started
         client_id: str | None = string(nullable="0+", default=None, tag=OWN_TAGS)
         client_host: str | None = string(nullable="0+", default=None, tag=OWN_TAGS + 1)

@@ -1,4 +1,4 @@
-"""DescribeUserScramCredentials (50): which SCRAM credentials users have (KIP-554). None of their secrets."""
+"""DescribeUserScramCredentials (50): describes the SCRAM credentials of users (KIP-554). Secrets are not returned."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int8, int16, int32, message,
 
 @message(api_key=50, versions="0", flexible="0+")
 class DescribeUserScramCredentialsRequest(Request["DescribeUserScramCredentialsResponse"]):
-    """Describe these users; all users if none are named."""
+    """Describe these users; without names, all users."""
 
     users: list[UserName] | None = array(nullable="0+")
 
@@ -18,9 +18,9 @@ class DescribeUserScramCredentialsRequest(Request["DescribeUserScramCredentialsR
 
 @message(api_key=50, versions="0", flexible="0+")
 class DescribeUserScramCredentialsResponse:
-    """One result per user.
+    """The response has one result per user.
 
-    Errors of a user: RESOURCE_NOT_FOUND (it has no credentials), DUPLICATE_RESOURCE (named twice),
+    Errors of a user: RESOURCE_NOT_FOUND (the user has no credentials), DUPLICATE_RESOURCE (the user is named twice),
     CLUSTER_AUTHORIZATION_FAILED.
     """
 
@@ -38,5 +38,5 @@ class DescribeUserScramCredentialsResponse:
 
         @struct
         class CredentialInfo:
-            mechanism: int = int8()  # 1 SCRAM-SHA-256, 2 SCRAM-SHA-512
+            mechanism: int = int8()  # 1: SCRAM-SHA-256, 2: SCRAM-SHA-512
             iterations: int = int32()

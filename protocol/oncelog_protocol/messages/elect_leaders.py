@@ -1,4 +1,5 @@
-"""ElectLeaders (43): elect preferred leaders, or out-of-sync ones (unclean election). Served by the controller."""
+"""ElectLeaders (43): elects preferred leaders, or out-of-sync leaders (unclean election). The controller serves this
+request."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ class ElectLeadersRequest(Request["ElectLeadersResponse"]):
     v2: flexible.
     """
 
-    election_type: int = int8("1+", default=0)  # an ElectionType: preferred
+    election_type: int = int8("1+", default=0)  # an ElectionType; the default is preferred
     topic_partitions: list[TopicPartitions] | None = array(nullable="0+")  # None: all
     timeout_ms: int = int32(default=60000)
 
@@ -25,14 +26,15 @@ class ElectLeadersRequest(Request["ElectLeadersResponse"]):
 
 @message(api_key=43, versions="0-2", flexible="2+")
 class ElectLeadersResponse:
-    """One result per partition; if all were requested, only those that needed an election.
+    """The response has one result per partition; if all partitions were requested, only partitions that needed an
+    election are included.
 
-    v1: an error of the whole.
+    v1: an error of the entire request.
     v2: flexible.
 
-    Errors of the whole: NOT_CONTROLLER, CLUSTER_AUTHORIZATION_FAILED. Errors of a partition: ELECTION_NOT_NEEDED,
-    PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION, REQUEST_TIMED_OUT,
-    NOT_CONTROLLER.
+    Errors of the entire request: NOT_CONTROLLER, CLUSTER_AUTHORIZATION_FAILED. Errors of a partition:
+    ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE, ELIGIBLE_LEADERS_NOT_AVAILABLE, UNKNOWN_TOPIC_OR_PARTITION,
+    REQUEST_TIMED_OUT, NOT_CONTROLLER.
     """
 
     throttle_time_ms: int = int32(default=0)

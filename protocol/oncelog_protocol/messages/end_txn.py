@@ -1,4 +1,4 @@
-"""EndTxn (26): commit or abort a transaction (S38)."""
+"""EndTxn (26): commits or aborts a transaction (S38)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class EndTxnRequest(Request["EndTxnResponse"]):
     v2: the client understands PRODUCER_FENCED (KIP-588).
     v3: flexible.
     v4: the client understands TRANSACTION_ABORTABLE (KIP-890).
-    v5: transactions V2: every end bumps the epoch, and an empty transaction may be aborted (KIP-890, T7).
+    v5: transactions V2: every end raises the epoch, and an empty transaction may be aborted (KIP-890, T7).
     """
 
     transactional_id: str = string()
@@ -23,13 +23,13 @@ class EndTxnRequest(Request["EndTxnResponse"]):
 
 @message(api_key=26, versions="0-5", flexible="3+")
 class EndTxnResponse:
-    """The decision is in the coordinator's log; the markers may not be written yet.
+    """Success means that the decision is in the coordinator's log; the markers may not be written yet.
 
-    v1: on a quota violation the answer comes first, the throttling after.
-    v2: PRODUCER_FENCED possible, INVALID_PRODUCER_EPOCH before (T8).
+    v1: on a quota violation, the broker responds first and then throttles.
+    v2: PRODUCER_FENCED replaces INVALID_PRODUCER_EPOCH (T8).
     v3: flexible.
     v4: TRANSACTION_ABORTABLE possible (KIP-890).
-    v5: the producer id and epoch to go on with, sequences starting at 0 again (KIP-890, T7).
+    v5: the producer id and epoch for the next transaction, with sequences starting at 0 again (KIP-890, T7).
 
     Errors: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_PRODUCER_ID_MAPPING,
     PRODUCER_FENCED, INVALID_TXN_STATE, CONCURRENT_TRANSACTIONS (try again), TRANSACTIONAL_ID_AUTHORIZATION_FAILED.

@@ -16,7 +16,7 @@ class EnvelopeRequest(Request["EnvelopeResponse"]):
 
 @message(api_key=58, versions="0", flexible="0+")
 class EnvelopeResponse:
-    """The response to the request, with its header; none if the envelope itself has an error.
+    """The response to the request, with its header; empty if the envelope itself has an error.
 
     Errors: CLUSTER_AUTHORIZATION_FAILED, INVALID_REQUEST (the API is not for the controller), UNSUPPORTED_VERSION.
     """

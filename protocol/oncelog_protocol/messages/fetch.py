@@ -1,4 +1,4 @@
-"""Fetch (1): read record batches. Consumers and followers alike."""
+"""Fetch (1): reads record batches. Consumers and followers use the same API."""
 
 from __future__ import annotations
 
@@ -23,45 +23,45 @@ from oncelog_protocol.schema import (
 
 
 class IsolationLevel(IntEnum):
-    """Which records of transactions a reader gets."""
+    """The records of transactions that a reader gets."""
 
     READ_UNCOMMITTED = 0
-    """Everything below the high watermark."""
+    """The reader gets all records below the high watermark."""
     READ_COMMITTED = 1
-    """Everything below the last stable offset, with the list of aborted transactions (S50, S52)."""
+    """The reader gets all records below the last stable offset, and the list of aborted transactions (S50, S52)."""
 
 
 @message(api_key=1, versions="4-18", flexible="12+")
 class FetchRequest(Request["FetchResponse"]):
-    """Fetch from an offset on; wait up to max_wait_ms for min_bytes.
+    """Fetch records from an offset on; the broker waits up to max_wait_ms for min_bytes.
 
     v4: isolation_level; batches of format v2.
     v5: log_start_offset, which followers report.
-    v7: fetch sessions (KIP-227): session id 0 with epoch -1 is no session, with epoch 0 asks for a new one.
+    v7: fetch sessions (KIP-227): session id 0 with epoch -1 means no session, with epoch 0 it requests a new session.
     v9: current_leader_epoch, by which leader and client fence each other (KIP-320).
     v10: the client reads zstd (KIP-110, T19).
     v11: rack_id, to read from the nearest replica (KIP-392).
     v12: flexible; last_fetched_epoch lets the leader find where the reader diverged (KIP-595).
-    v13: topic ids in place of names (KIP-516).
+    v13: topic ids replace names (KIP-516).
     v14: the client understands OFFSET_MOVED_TO_TIERED_STORAGE (KIP-405).
-    v15: a follower names itself in replica_state, with its broker epoch, and no more in replica_id (KIP-903).
-    v16: the client understands hints at new leaders (KIP-951).
+    v15: a follower gives its id and broker epoch in replica_state instead of replica_id (KIP-903).
+    v16: the client understands current_leader (KIP-951).
     v17: replica_directory_id (KIP-853).
-    v18: high_watermark, which the follower knows already (KIP-1166).
+    v18: high_watermark, the one that the follower already knows (KIP-1166).
     """
 
     cluster_id: str | None = string("12+", nullable="12+", tag=0, default=None)
-    # -1: a consumer; otherwise the broker id of a follower, not to be believed from clients
+    # -1: a consumer; otherwise the broker id of a follower, which must not be trusted from clients
     replica_id: int = int32("0-14", default=-1)
     replica_state: ReplicaState | None = nested("15+", tag=1, default=None)
     max_wait_ms: int = int32()
     min_bytes: int = int32()
-    max_bytes: int = int32("3+", default=2**31 - 1)  # the most bytes of the response; its first batch may exceed it
+    max_bytes: int = int32("3+", default=2**31 - 1)  # maximum bytes of the response; its first batch may exceed it
     isolation_level: int = int8("4+", default=0)  # an IsolationLevel
     session_id: int = int32("7+", default=0)
     session_epoch: int = int32("7+", default=-1)
     topics: list[FetchTopic] = array()  # served in this order (T11)
-    forgotten_topics_data: list[ForgottenTopic] = array("7+", default_factory=list)  # to be dropped from the session
+    forgotten_topics_data: list[ForgottenTopic] = array("7+", default_factory=list)  # partitions to drop
     rack_id: str = string("11+", default="")
 
     @struct
@@ -81,10 +81,10 @@ class FetchRequest(Request["FetchResponse"]):
             current_leader_epoch: int = int32("9+", default=-1)  # -1: no check
             fetch_offset: int = int64()
             last_fetched_epoch: int = int32("12+", default=-1)  # -1: no check
-            log_start_offset: int = int64("5+", default=-1)  # the follower's high watermark; -1 from consumers
+            log_start_offset: int = int64("5+", default=-1)  # log start offset of the follower; -1 from consumers
             partition_max_bytes: int = int32()  # the first batch of the response may exceed it
             replica_directory_id: bytes = uuid("17+", tag=0, default=ZERO_UUID)
-            # known to the follower; the default asks for no early answer
+            # the high watermark that the follower knows; with the default, the follower requests no early response
             high_watermark: int = int64("18+", tag=1, default=2**63 - 1)
 
     @struct
@@ -96,17 +96,18 @@ class FetchRequest(Request["FetchResponse"]):
 
 @message(api_key=1, versions="4-18", flexible="12+")
 class FetchResponse:
-    """Whole batches from the one that contains the requested offset (T11): it may start below that offset.
+    """Entire batches, starting with the batch that contains the requested offset (T11); that batch may start below the
+    offset.
 
     v4: last_stable_offset and aborted_transactions.
     v5: log_start_offset.
     v6: KAFKA_STORAGE_ERROR possible.
-    v7: fetch sessions (KIP-227); an error of the whole response.
-    v8: on a quota violation the answer comes first, the throttling after.
+    v7: fetch sessions (KIP-227); an error of the entire response.
+    v8: on a quota violation, the broker responds first and then throttles.
     v10: records may be compressed with zstd; an older reader gets UNSUPPORTED_COMPRESSION_TYPE (KIP-110).
     v11: preferred_read_replica (KIP-392).
     v12: flexible; diverging_epoch and current_leader (KIP-595).
-    v13: topic ids in place of names; UNKNOWN_TOPIC_ID and INCONSISTENT_TOPIC_ID possible (T9).
+    v13: topic ids replace names; UNKNOWN_TOPIC_ID and INCONSISTENT_TOPIC_ID possible (T9).
     v14: OFFSET_MOVED_TO_TIERED_STORAGE possible (KIP-405).
     v16: node_endpoints (KIP-951).
 
@@ -117,7 +118,7 @@ class FetchResponse:
 
     throttle_time_ms: int = int32("1+", default=0)
     error_code: int = int16("7+", default=0)
-    session_id: int = int32("7+", default=0)  # 0: no session was made
+    session_id: int = int32("7+", default=0)  # 0: no session was created
     responses: list[FetchableTopicResponse] = array()
     # addresses of the brokers named in current_leader
     node_endpoints: list[NodeEndpoint] = array("16+", tag=0, default_factory=list)
@@ -133,16 +134,17 @@ class FetchResponse:
             partition_index: int = int32()
             error_code: int = int16()
             high_watermark: int = int64()
-            last_stable_offset: int = int64("4+", default=-1)  # every transaction below it is decided (S50)
+            last_stable_offset: int = int64("4+", default=-1)  # all transactions below it are decided (S50)
             log_start_offset: int = int64("5+", default=-1)
-            # where the reader's log diverges from the leader's: it must truncate to there
+            # The point where the reader's log diverges from the leader's log; the reader must truncate its log to this
+            # point.
             diverging_epoch: EpochEndOffset | None = nested("12+", tag=0, default=None)
             current_leader: LeaderIdAndEpoch | None = nested("12+", tag=1, default=None)
-            # read this snapshot in place of the log (KRaft)
+            # the snapshot to read instead of the log (KRaft)
             snapshot_id: SnapshotId | None = nested("12+", tag=2, default=None)
             # None for read_uncommitted (S52)
             aborted_transactions: list[AbortedTransaction] | None = array("4+", nullable="4+", default=None)
-            preferred_read_replica: int = int32("11+", default=-1)  # -1: stay here
+            preferred_read_replica: int = int32("11+", default=-1)  # -1: stay with this replica
             records: Records = records(nullable="0+", default=None)
 
             @struct

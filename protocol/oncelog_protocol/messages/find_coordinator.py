@@ -1,4 +1,4 @@
-"""FindCoordinator (10): which broker coordinates a group or a transactional id."""
+"""FindCoordinator (10): finds the broker that coordinates a group or a transactional id."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from oncelog_protocol.schema import Request, array, int8, int16, int32, message,
 
 
 class CoordinatorType(IntEnum):
-    """The kind of a key."""
+    """The type of a key."""
 
     GROUP = 0
     TRANSACTION = 1
     SHARE = 2
-    """v6+, keys are "groupId:topicId:partition" (KIP-932)."""
+    """From v6 on; keys have the form "groupId:topicId:partition" (KIP-932)."""
 
 
 @message(api_key=10, versions="0-6", flexible="3+")
 class FindCoordinatorRequest(Request["FindCoordinatorResponse"]):
-    """Find the coordinator of one key, from v4 on of several.
+    """Find the coordinator of one key; from v4 on, of several keys.
 
-    v1: key_type; before it keys are groups.
+    v1: key_type; in v0 keys are groups.
     v3: flexible.
-    v4: coordinator_keys in place of key (KIP-699, T16).
+    v4: coordinator_keys replace key (KIP-699, T16).
     v5: the client understands TRANSACTION_ABORTABLE (KIP-890).
     v6: share groups (KIP-932).
     """
@@ -34,12 +34,12 @@ class FindCoordinatorRequest(Request["FindCoordinatorResponse"]):
 
 @message(api_key=10, versions="0-6", flexible="3+")
 class FindCoordinatorResponse:
-    """The leader of the internal partition that the key hashes to (S30).
+    """The coordinator: the leader of the internal partition that the key hashes to (S30).
 
     v1: throttle_time_ms, error_message.
-    v2: on a quota violation the answer comes first, the throttling after.
+    v2: on a quota violation, the broker responds first and then throttles.
     v3: flexible.
-    v4: one entry per key in `coordinators`; the fields of the single answer are gone (KIP-699).
+    v4: one entry per key in `coordinators`; the fields of a single coordinator are removed (KIP-699).
     v5: TRANSACTION_ABORTABLE possible (KIP-890).
 
     Errors: COORDINATOR_NOT_AVAILABLE (try again), GROUP_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED,

@@ -1,4 +1,6 @@
-"""What precedes the body of every request and response. `api.request_header_version` says which version to use."""
+"""The headers that precede the body of every request and response. `api.request_header_version` returns the version to
+use.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ class RequestHeader:
     request_api_key: int = int16()
     request_api_version: int = int16()
     correlation_id: int = int32()
-    # Not compact in v2 either: a broker must be able to read the header of an ApiVersions request that is newer than
-    # itself.
+    # The length is not compact in v2 either, because a broker must be able to read the header of an ApiVersions request
+    # whose version it does not know.
     client_id: str | None = string("1+", nullable="1+", flexible=None, default=None)
 
 
@@ -25,7 +27,7 @@ class RequestHeader:
 class ResponseHeader:
     """The correlation id of the request.
 
-    v1: flexible: tagged fields. ApiVersions stays at v0 (T1).
+    v1: flexible: tagged fields. For ApiVersions, the header stays at v0 (T1).
     """
 
     correlation_id: int = int32()

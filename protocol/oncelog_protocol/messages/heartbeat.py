@@ -1,4 +1,4 @@
-"""Heartbeat (12): a member of a classic group is alive."""
+"""Heartbeat (12): a member of a classic group reports that it is alive."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from oncelog_protocol.schema import Request, int16, int32, message, string
 class HeartbeatRequest(Request["HeartbeatResponse"]):
     """Keep the session of a member alive.
 
-    v3: group_instance_id: static members, who keep their identity over restarts (KIP-345).
+    v3: group_instance_id: static members, which keep their identity across restarts (KIP-345).
     v4: flexible.
     """
 
@@ -21,10 +21,10 @@ class HeartbeatRequest(Request["HeartbeatResponse"]):
 
 @message(api_key=12, versions="0-4", flexible="4+")
 class HeartbeatResponse:
-    """Whether the generation is still current.
+    """Says whether the generation is still current.
 
     v1: throttle_time_ms.
-    v2: on a quota violation the answer comes first, the throttling after.
+    v2: on a quota violation, the broker responds first and then throttles.
     v3: FENCED_INSTANCE_ID possible (KIP-345).
     v4: flexible.
 

@@ -1,4 +1,4 @@
-"""IncrementalAlterConfigs (44): change single keys of a configuration (KIP-339)."""
+"""IncrementalAlterConfigs (44): changes single keys of a configuration (KIP-339)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from oncelog_protocol.schema import Request, array, boolean, int8, int16, int32,
 
 
 class ConfigOperation(IntEnum):
-    """The operation on a key. APPEND and SUBTRACT are for lists; adding present items or removing absent ones is no
-    error."""
+    """The operation on a key. APPEND and SUBTRACT are for lists; adding items that are present, or removing items that
+    are absent, is no error.
+    """
 
     SET = 0
     DELETE = 1
@@ -19,13 +20,14 @@ class ConfigOperation(IntEnum):
 
 @message(api_key=44, versions="0-1", flexible="1+")
 class IncrementalAlterConfigsRequest(Request["IncrementalAlterConfigsResponse"]):
-    """Apply operations to single keys; other keys stay unchanged. All operations on a resource apply, or none.
+    """Apply operations to single keys; other keys stay unchanged. Either all operations on a resource are applied, or
+    none.
 
     v1: flexible.
     """
 
     resources: list[AlterConfigsResource] = array()
-    validate_only: bool = boolean()  # True: change nothing
+    validate_only: bool = boolean()  # True: only validate
 
     @struct
     class AlterConfigsResource:
@@ -43,12 +45,12 @@ class IncrementalAlterConfigsRequest(Request["IncrementalAlterConfigsResponse"])
 
 @message(api_key=44, versions="0-1", flexible="1+")
 class IncrementalAlterConfigsResponse:
-    """One result per resource.
+    """The response has one result per resource.
 
     v1: flexible.
 
-    Errors of a resource: INVALID_CONFIG, INVALID_REQUEST (a key twice, a null value, an operation that does not fit),
-    UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION, NOT_CONTROLLER, TOPIC_AUTHORIZATION_FAILED,
+    Errors of a resource: INVALID_CONFIG, INVALID_REQUEST (a key named twice, a null value, an operation that does not
+    suit the key), UNKNOWN_TOPIC_OR_PARTITION, POLICY_VIOLATION, NOT_CONTROLLER, TOPIC_AUTHORIZATION_FAILED,
     CLUSTER_AUTHORIZATION_FAILED.
     """
 

@@ -1,4 +1,4 @@
-"""InitProducerId (22): a producer id and epoch; for a transactional id it also fences older producers."""
+"""InitProducerId (22): returns a producer id and epoch; for a transactional id it also fences older producers."""
 
 from __future__ import annotations
 
@@ -7,33 +7,34 @@ from oncelog_protocol.schema import Request, boolean, int16, int32, int64, messa
 
 @message(api_key=22, versions="0-6", flexible="2+")
 class InitProducerIdRequest(Request["InitProducerIdResponse"]):
-    """Get a producer id (S5), or initialise a transactional id (S34).
+    """Request a producer id (S5), or initialise a transactional id (S34).
 
     v2: flexible.
-    v3: producer_id and producer_epoch, both or neither: bump the epoch and go on after an error (KIP-360, T21).
+    v3: producer_id and producer_epoch, both or neither, to raise the epoch and continue after an error (KIP-360, T21).
     v4: the client understands PRODUCER_FENCED (KIP-588).
     v5: the client understands TRANSACTION_ABORTABLE (KIP-890).
-    v6: two-phase commit by an outside coordinator (KIP-939); Kafka 4.3 has it behind unstable.api.versions.enable.
+    v6: two-phase commit by an outside coordinator (KIP-939); Kafka 4.3 serves v6 only with
+    unstable.api.versions.enable.
     """
 
-    transactional_id: str | None = string(nullable="0+", default=None)  # None: idempotent only
+    transactional_id: str | None = string(nullable="0+", default=None)  # None: idempotence only
     # at most transaction.max.timeout.ms (S42); not used without a transactional id
     transaction_timeout_ms: int = int32()
-    producer_id: int = int64("3+", default=-1)  # -1: a new one
+    producer_id: int = int64("3+", default=-1)  # -1: request a new one
     producer_epoch: int = int16("3+", default=-1)
     enable2_pc: bool = boolean("6+", default=False)  # transactions have no timeout
-    keep_prepared_txn: bool = boolean("6+", default=False)  # do not abort the open transaction: the new owner ends it
+    keep_prepared_txn: bool = boolean("6+", default=False)  # keep the open transaction, which the new owner ends
 
 
 @message(api_key=22, versions="0-6", flexible="2+")
 class InitProducerIdResponse:
     """The producer id and epoch to use.
 
-    v1: on a quota violation the answer comes first, the throttling after.
+    v1: on a quota violation, the broker responds first and then throttles.
     v2: flexible.
-    v4: PRODUCER_FENCED possible, INVALID_PRODUCER_EPOCH before (T8).
+    v4: PRODUCER_FENCED replaces INVALID_PRODUCER_EPOCH (T8).
     v5: TRANSACTION_ABORTABLE possible (KIP-890).
-    v6: the producer id and epoch of the transaction that was kept open (KIP-939), -1 where none was.
+    v6: the producer id and epoch of the transaction that was kept open (KIP-939), -1 if no transaction was kept open.
 
     Errors: CONCURRENT_TRANSACTIONS (try again), NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
     COORDINATOR_LOAD_IN_PROGRESS, INVALID_TRANSACTION_TIMEOUT, INVALID_REQUEST (an empty transactional id),

@@ -1,4 +1,4 @@
-"""InitializeShareGroupState (83): a group coordinator has the state of share partitions begun (KIP-932)."""
+"""InitializeShareGroupState (83): a group coordinator initialises the state of share partitions (KIP-932)."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from oncelog_protocol.schema import Request, array, int16, int32, int64, message
 
 @message(api_key=83, versions="0", flexible="0+")
 class InitializeShareGroupStateRequest(Request["InitializeShareGroupStateResponse"]):
-    """Begin the state of share partitions anew, in a state epoch. A start offset of -1: by the group's
-    share.auto.offset.reset, when the partition's leader first uses the state."""
+    """Restart the state of share partitions, with a state epoch. A start offset of -1 means that the group's
+    share.auto.offset.reset decides when the partition's leader first uses the state.
+    """
 
     group_id: str = string()
     topics: list[InitializeStateData] = array()

@@ -1,4 +1,4 @@
-"""JoinGroup (11): join a classic consumer group, or its next generation."""
+"""JoinGroup (11): a member joins a classic consumer group, or its next generation."""
 
 from __future__ import annotations
 
@@ -9,42 +9,42 @@ from oncelog_protocol.schema import Request, array, boolean, bytes_, int16, int3
 class JoinGroupRequest(Request["JoinGroupResponse"]):
     """Join with the protocols that the member supports. The response waits until the other members have joined.
 
-    v1: rebalance_timeout_ms; before it session_timeout_ms serves for both.
-    v4: a new member is sent away with MEMBER_ID_REQUIRED and an id to join again with (KIP-394, T14).
-    v5: group_instance_id: static members, who keep their identity over restarts (KIP-345).
+    v1: rebalance_timeout_ms; in v0, session_timeout_ms is used for both timeouts.
+    v4: a new member gets MEMBER_ID_REQUIRED and an id with which it must join again (KIP-394, T14).
+    v5: group_instance_id: static members, which keep their identity across restarts (KIP-345).
     v6: flexible.
     v8: reason, for the log of the coordinator (KIP-800).
 
-    v0 must stay served: old librdkafka looks for exactly that to know that the broker has groups (T5).
+    v0 must be served, because old librdkafka checks exactly for v0 to find out whether the broker supports groups (T5).
     """
 
     group_id: str = string()
-    session_timeout_ms: int = int32()  # without a heartbeat for so long, the member is out
-    rebalance_timeout_ms: int = int32("1+", default=-1)  # how long the other members wait for this member to rejoin
+    session_timeout_ms: int = int32()  # without a heartbeat for this long, the member is removed
+    rebalance_timeout_ms: int = int32("1+", default=-1)  # time that the other members wait for this member to rejoin
     member_id: str = string()  # "": a new member
     group_instance_id: str | None = string("5+", nullable="5+", default=None)
     protocol_type: str = string()  # "consumer" for consumers, "connect" for Kafka Connect
-    protocols: list[JoinGroupRequestProtocol] = array()  # the most wanted first
+    protocols: list[JoinGroupRequestProtocol] = array()  # in order of preference, the preferred one first
     reason: str | None = string("8+", nullable="8+", default=None)
 
     @struct
     class JoinGroupRequestProtocol:
         name: str = string()
-        # read by the leader only: a ConsumerProtocolSubscription where the type is "consumer"
+        # Only the leader reads the metadata: a ConsumerProtocolSubscription if the type is "consumer".
         metadata: bytes = bytes_()
 
 
 @message(api_key=11, versions="0-9", flexible="6+")
 class JoinGroupResponse:
-    """The new generation. Only the leader gets the members; it sends their assignments with SyncGroup.
+    """The new generation. Only the leader gets the list of members; it sends their assignments with SyncGroup.
 
     v2: throttle_time_ms.
-    v3: on a quota violation the answer comes first, the throttling after.
+    v3: on a quota violation, the broker responds first and then throttles.
     v4: MEMBER_ID_REQUIRED possible (KIP-394).
     v5: group_instance_id of the members; FENCED_INSTANCE_ID possible (KIP-345).
     v6: flexible.
-    v7: protocol_type; protocol_name is None where there is no generation (KIP-559).
-    v9: skip_assignment: a static leader came back and the assignment stands (KIP-814).
+    v7: protocol_type; protocol_name is None if there is no generation (KIP-559).
+    v9: skip_assignment: a static leader has rejoined, and the assignment is kept (KIP-814).
 
     Errors: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID,
     UNKNOWN_MEMBER_ID, MEMBER_ID_REQUIRED, INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS,
@@ -56,10 +56,10 @@ class JoinGroupResponse:
     generation_id: int = int32(default=-1)  # -1 on error
     protocol_type: str | None = string("7+", nullable="7+", default=None)
     protocol_name: str | None = string(nullable="7+")  # a protocol that all members support
-    leader: str = string()  # a member id
+    leader: str = string()  # the leader's member id
     skip_assignment: bool = boolean("9+", default=False)
     member_id: str = string()
-    members: list[JoinGroupResponseMember] = array()  # empty for all but the leader
+    members: list[JoinGroupResponseMember] = array()  # only the leader gets members
 
     @struct
     class JoinGroupResponseMember:

@@ -7,9 +7,9 @@ from oncelog_protocol.schema import Request, array, int16, int32, message, strin
 
 @message(api_key=13, versions="0-5", flexible="4+")
 class LeaveGroupRequest(Request["LeaveGroupResponse"]):
-    """Leave, or remove members: by member id, static ones by instance id too.
+    """Leave the group, or remove members: by member id, static members also by instance id.
 
-    v3: many members at once (KIP-345).
+    v3: many members in one request (KIP-345).
     v4: flexible.
     v5: reason (KIP-800).
     """
@@ -27,10 +27,10 @@ class LeaveGroupRequest(Request["LeaveGroupResponse"]):
 
 @message(api_key=13, versions="0-5", flexible="4+")
 class LeaveGroupResponse:
-    """From v3 one result per member.
+    """From v3 on, the response has one result per member.
 
     v1: throttle_time_ms.
-    v2: on a quota violation the answer comes first, the throttling after.
+    v2: on a quota violation, the broker responds first and then throttles.
     v3: members (KIP-345).
     v4: flexible.
 

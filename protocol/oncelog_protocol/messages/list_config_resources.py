@@ -1,4 +1,4 @@
-"""ListConfigResources (74): which resources have, or may have, a configuration (KIP-714, KIP-1142)."""
+"""ListConfigResources (74): lists the resources that have, or may have, a configuration (KIP-714, KIP-1142)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 from oncelog_protocol.schema import Request, array, int8, int16, int32, message, string, struct
 
 CLIENT_METRICS: Final = 16
-"""The type of all resources of a v0 answer: a `ResourceType` of DescribeConfigs."""
+"""The type of all resources in a v0 response, a `ResourceType` of DescribeConfigs."""
 
 
 @message(api_key=74, versions="0-1", flexible="0+")

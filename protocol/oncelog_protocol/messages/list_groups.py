@@ -1,4 +1,4 @@
-"""ListGroups (16): the groups that this broker coordinates."""
+"""ListGroups (16): lists the groups that this broker coordinates."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, message, strin
 
 @message(api_key=16, versions="0-5", flexible="3+")
 class ListGroupsRequest(Request["ListGroupsResponse"]):
-    """List groups. An empty filter matches all.
+    """List groups. List groups; an empty filter matches all groups.
 
     v3: flexible.
     v4: states_filter (KIP-518).
@@ -20,10 +20,10 @@ class ListGroupsRequest(Request["ListGroupsResponse"]):
 
 @message(api_key=16, versions="0-5", flexible="3+")
 class ListGroupsResponse:
-    """The groups of this broker; ask every broker for all groups.
+    """The groups of this broker; send the request to every broker to list all groups.
 
     v1: throttle_time_ms.
-    v2: on a quota violation the answer comes first, the throttling after.
+    v2: on a quota violation, the broker responds first and then throttles.
     v3: flexible.
     v4: group_state (KIP-518).
     v5: group_type (KIP-848).

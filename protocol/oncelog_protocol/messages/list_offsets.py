@@ -1,4 +1,4 @@
-"""ListOffsets (2): the offset of a timestamp, or of one end of the log."""
+"""ListOffsets (2): finds the offset of a timestamp, or of one end of the log."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ LATEST_TIMESTAMP: Final = -1
 EARLIEST_TIMESTAMP: Final = -2
 """The log start offset."""
 MAX_TIMESTAMP: Final = -3
-"""The record with the largest timestamp (v7+)."""
+"""The record with the largest timestamp (v7 and later)."""
 EARLIEST_LOCAL_TIMESTAMP: Final = -4
-"""The first offset that is on local disk (v8+)."""
+"""The first offset that is on local disk (v8 and later)."""
 LATEST_TIERED_TIMESTAMP: Final = -5
-"""The last offset in remote storage (v9+)."""
+"""The last offset in remote storage (v9 and later)."""
 EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
-"""The first offset that is not in remote storage yet (v11+)."""
+"""The first offset that is not in remote storage yet (v11 and later)."""
 
 
 @message(api_key=2, versions="1-11", flexible="6+")
 class ListOffsetsRequest(Request["ListOffsetsResponse"]):
-    """Find an offset per partition: for a timestamp in ms, or for one of the negative values above (T12).
+    """Find an offset per partition, for a timestamp in ms or for one of the negative values above (T12).
 
     v1: one offset per partition, with its timestamp.
     v2: isolation_level.
@@ -54,11 +54,12 @@ class ListOffsetsRequest(Request["ListOffsetsResponse"]):
 
 @message(api_key=2, versions="1-11", flexible="6+")
 class ListOffsetsResponse:
-    """The offset and timestamp of the first record at or after the requested timestamp; -1 and -1 if there is none.
+    """The offset and timestamp of the first record at or after the requested timestamp; both are -1 if there is no such
+    record.
 
     v2: throttle_time_ms.
-    v3: on a quota violation the answer comes first, the throttling after.
-    v4: leader_epoch of the record found (KIP-320).
+    v3: on a quota violation, the broker responds first and then throttles.
+    v4: leader_epoch of the found record (KIP-320).
     v5: OFFSET_NOT_AVAILABLE possible: the high watermark lags behind after an election.
     v6: flexible.
 
@@ -81,4 +82,4 @@ class ListOffsetsResponse:
             error_code: int = int16()
             timestamp: int = int64("1+", default=-1)
             offset: int = int64("1+", default=-1)
-            leader_epoch: int = int32("4+", default=-1)  # -1: not known
+            leader_epoch: int = int32("4+", default=-1)  # -1: unknown

@@ -1,5 +1,5 @@
-"""ListPartitionReassignments (46): which partitions are on their way to other brokers (KIP-455). Served by the
-controller."""
+"""ListPartitionReassignments (46): lists the partitions that are being reassigned (KIP-455). The controller serves
+this request."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, message, strin
 
 @message(api_key=46, versions="0", flexible="0+")
 class ListPartitionReassignmentsRequest(Request["ListPartitionReassignmentsResponse"]):
-    """The partitions to list, or all."""
+    """The partitions to list; None means all."""
 
     timeout_ms: int = int32(default=60_000)
     topics: list[ListPartitionReassignmentsTopics] | None = array(nullable="0+", default=None)  # None: all
@@ -21,7 +21,7 @@ class ListPartitionReassignmentsRequest(Request["ListPartitionReassignmentsRespo
 
 @message(api_key=46, versions="0", flexible="0+")
 class ListPartitionReassignmentsResponse:
-    """The ongoing reassignments; partitions without one are left out.
+    """The ongoing reassignments; partitions without a reassignment are omitted.
 
     Errors: NOT_CONTROLLER, CLUSTER_AUTHORIZATION_FAILED.
     """

@@ -1,4 +1,4 @@
-"""ListTransactions (66): the transactional ids that this broker coordinates (KIP-664)."""
+"""ListTransactions (66): lists the transactional ids that this broker coordinates (KIP-664)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, int64, message
 
 @message(api_key=66, versions="0-2", flexible="0+")
 class ListTransactionsRequest(Request["ListTransactionsResponse"]):
-    """List transactional ids. An empty filter matches all.
+    """List transactional ids. An empty filter matches all transactional ids.
 
     v1: duration_filter (KIP-994).
     v2: transactional_id_pattern (KIP-1152).
@@ -15,14 +15,14 @@ class ListTransactionsRequest(Request["ListTransactionsResponse"]):
 
     state_filters: list[str] = array(of=string())  # names of states, as in DescribeTransactions
     producer_id_filters: list[int] = array(of=int64())
-    duration_filter: int = int64("1+", default=-1)  # ms; only transactions open for longer; below 0: no filter
-    # a regular expression (RE2) for the whole id; None or "": no filter
+    duration_filter: int = int64("1+", default=-1)  # minimum age in ms; below 0: no filter
+    # a regular expression (RE2) for the entire id; None or "": no filter
     transactional_id_pattern: str | None = string("2+", nullable="2+", default=None)
 
 
 @message(api_key=66, versions="0-2", flexible="0+")
 class ListTransactionsResponse:
-    """The transactional ids of this broker; ask every broker for all.
+    """The transactional ids of this broker; send the request to every broker to list all ids.
 
     Errors: COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, INVALID_REGULAR_EXPRESSION (v2).
     """

@@ -1,4 +1,4 @@
-"""Metadata (3): brokers, topics, partitions and their leaders."""
+"""Metadata (3): describes brokers, topics, partitions and their leaders."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ from oncelog_protocol.schema import ZERO_UUID, Request, array, boolean, int16, i
 
 @message(api_key=3, versions="0-13", flexible="9+")
 class MetadataRequest(Request["MetadataResponse"]):
-    """Describe some topics, or all.
+    """Describe some topics, or all topics.
 
-    v0: an empty list asks for all topics; v1+: None asks for all, an empty list for none (T10).
-    v4: allow_auto_topic_creation (before it the broker creates wherever its configuration allows).
-    v8: the operations that the caller may perform, on demand (KIP-430).
+    v0: an empty list means all topics; from v1 on, None means all and an empty list none (T10).
+    v4: allow_auto_topic_creation (before v4, the broker creates topics whenever its configuration allows).
+    v8: the operations that the caller may perform, if requested (KIP-430).
     v9: flexible.
-    v10: topic ids in the declaration only: v10-11 must neither ask by id nor send a null name (T9).
+    v10: topic ids exist in the declaration only; v10-11 must not request topics by id or send a null name (T9).
     v11: the cluster's operations moved to DescribeCluster (KIP-700).
-    v12: ask by topic id, with name None (KIP-516).
+    v12: topics may be requested by id, with name None (KIP-516).
     v13: the response has an error of its own (KIP-1102).
     """
 
@@ -39,24 +39,24 @@ class MetadataResponse:
     v2: cluster_id.
     v3: throttle_time_ms.
     v5: offline_replicas (KIP-112).
-    v6: on a quota violation the answer comes first, the throttling after.
+    v6: on a quota violation, the broker responds first and then throttles.
     v7: leader_epoch (KIP-320).
     v8: authorized operations (KIP-430).
     v9: flexible.
     v10: topic_id.
-    v11: no more cluster_authorized_operations.
-    v12: name is None where a topic asked by id is not known.
-    v13: error_code: REBOOTSTRAP_REQUIRED tells the client to start over from its bootstrap servers (KIP-1102).
+    v11: cluster_authorized_operations is removed.
+    v12: name is None if a topic requested by id is unknown.
+    v13: error_code: REBOOTSTRAP_REQUIRED makes the client restart from its bootstrap servers (KIP-1102).
 
     Errors of a topic: UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, INVALID_TOPIC_EXCEPTION,
-    TOPIC_AUTHORIZATION_FAILED, LEADER_NOT_AVAILABLE (just created). Errors of a partition: LEADER_NOT_AVAILABLE,
-    LISTENER_NOT_FOUND.
+    TOPIC_AUTHORIZATION_FAILED, LEADER_NOT_AVAILABLE (the topic was just created). Errors of a partition:
+    LEADER_NOT_AVAILABLE, LISTENER_NOT_FOUND.
     """
 
     throttle_time_ms: int = int32("3+", default=0)
     brokers: list[MetadataResponseBroker] = array()
     cluster_id: str | None = string("2+", nullable="2+", default=None)
-    controller_id: int = int32("1+", default=-1)  # -1: none known
+    controller_id: int = int32("1+", default=-1)  # -1: no known controller
     topics: list[MetadataResponseTopic] = array()
     cluster_authorized_operations: int = int32("8-10", default=AUTHORIZED_OPERATIONS_OMITTED)
     error_code: int = int16("13+", default=0)

@@ -1,4 +1,4 @@
-"""OffsetCommit (8): store the committed offsets of a group."""
+"""OffsetCommit (8): stores the committed offsets of a group."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ from oncelog_protocol.schema import ZERO_UUID, Request, array, int16, int32, int
 
 @message(api_key=8, versions="2-10", flexible="8+")
 class OffsetCommitRequest(Request["OffsetCommitResponse"]):
-    """Commit offsets. Without group membership (generation -1, no member id) nothing is checked.
+    """Commit offsets. Store offsets; without group membership (generation -1, no member id), membership is not checked.
 
     v2: retention_time_ms.
-    v5: no more retention_time_ms: offsets live by the broker's configuration (KIP-211).
+    v5: retention_time_ms is removed; the broker's configuration decides (KIP-211).
     v6: committed_leader_epoch (KIP-320).
-    v7: group_instance_id: static members, who keep their identity over restarts (KIP-345).
+    v7: group_instance_id: static members, which keep their identity across restarts (KIP-345).
     v8: flexible.
-    v9: members of KIP-848 groups, who give their member epoch.
-    v10: topic ids in place of names (KIP-848).
+    v9: members of KIP-848 groups send their member epoch.
+    v10: topic ids replace names (KIP-848).
     """
 
     group_id: str = string()
     generation_id_or_member_epoch: int = int32("1+", default=-1)
     member_id: str = string("1+")
     group_instance_id: str | None = string("7+", nullable="7+", default=None)
-    retention_time_ms: int = int64("2-4", default=-1)  # -1: by configuration (T15)
+    retention_time_ms: int = int64("2-4", default=-1)  # -1: the broker's configuration (T15)
     topics: list[OffsetCommitRequestTopic] = array()
 
     @struct
@@ -42,14 +42,14 @@ class OffsetCommitRequest(Request["OffsetCommitResponse"]):
 
 @message(api_key=8, versions="2-10", flexible="8+")
 class OffsetCommitResponse:
-    """One result per partition.
+    """The response has one result per partition.
 
     v3: throttle_time_ms.
-    v4: on a quota violation the answer comes first, the throttling after.
+    v4: on a quota violation, the broker responds first and then throttles.
     v7: FENCED_INSTANCE_ID possible (KIP-345).
     v8: flexible.
     v9: STALE_MEMBER_EPOCH and GROUP_ID_NOT_FOUND possible (KIP-848).
-    v10: topic ids in place of names; UNKNOWN_TOPIC_ID possible.
+    v10: topic ids replace names; UNKNOWN_TOPIC_ID possible.
 
     Errors of a partition: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, ILLEGAL_GENERATION,
     UNKNOWN_MEMBER_ID, REBALANCE_IN_PROGRESS, FENCED_INSTANCE_ID, OFFSET_METADATA_TOO_LARGE, INVALID_COMMIT_OFFSET_SIZE,

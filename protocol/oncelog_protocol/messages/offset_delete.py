@@ -1,4 +1,4 @@
-"""OffsetDelete (47): delete committed offsets of a group (KIP-496). Never becomes flexible (T13)."""
+"""OffsetDelete (47): deletes committed offsets of a group (KIP-496). The API never becomes flexible (T13)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, message, strin
 
 @message(api_key=47, versions="0", flexible=None)
 class OffsetDeleteRequest(Request["OffsetDeleteResponse"]):
-    """Delete the offsets of some partitions, of a topic that the group no longer subscribes to."""
+    """Delete the offsets of partitions whose topic the group no longer subscribes to."""
 
     group_id: str = string()
     topics: list[OffsetDeleteRequestTopic] = array()
@@ -24,7 +24,7 @@ class OffsetDeleteRequest(Request["OffsetDeleteResponse"]):
 
 @message(api_key=47, versions="0", flexible=None)
 class OffsetDeleteResponse:
-    """One result per partition.
+    """The response has one result per partition.
 
     Errors: GROUP_ID_NOT_FOUND, INVALID_GROUP_ID, NON_EMPTY_GROUP (not a consumer group), NOT_COORDINATOR,
     COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, GROUP_AUTHORIZATION_FAILED. Errors of a partition:

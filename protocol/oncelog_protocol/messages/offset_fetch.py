@@ -1,4 +1,4 @@
-"""OffsetFetch (9): the committed offsets of groups."""
+"""OffsetFetch (9): returns the committed offsets of groups."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from oncelog_protocol.schema import (
 
 @message(api_key=9, versions="1-10", flexible="6+")
 class OffsetFetchRequest(Request["OffsetFetchResponse"]):
-    """Fetch committed offsets, of one group, from v8 on of several.
+    """Fetch committed offsets of one group; from v8 on, of several groups.
 
-    v2: topics None: all topics.
+    v2: topics may be None, for all topics.
     v6: flexible.
-    v7: require_stable: offsets of an open transaction are an error, not the older offset (KIP-447, S37).
-    v8: groups in place of group_id and topics (KIP-709).
+    v7: require_stable: if an open transaction has a pending offset, the response has an error instead of the older
+    offset (KIP-447, S37).
+    v8: groups replace group_id and topics (KIP-709).
     v9: member_id and member_epoch (KIP-848).
-    v10: topic ids in place of names (KIP-848).
+    v10: topic ids replace names (KIP-848).
     """
 
     group_id: str = string("0-7", default="")
@@ -57,15 +58,15 @@ class OffsetFetchRequest(Request["OffsetFetchResponse"]):
 class OffsetFetchResponse:
     """A committed offset per partition; -1 if there is none, which is not an error.
 
-    v2: an error of the whole group.
+    v2: an error of the entire group.
     v3: throttle_time_ms.
-    v4: on a quota violation the answer comes first, the throttling after.
+    v4: on a quota violation, the broker responds first and then throttles.
     v5: committed_leader_epoch (KIP-320).
     v6: flexible.
     v7: UNSTABLE_OFFSET_COMMIT possible (KIP-447).
-    v8: groups in place of topics (KIP-709).
+    v8: groups replace topics (KIP-709).
     v9: STALE_MEMBER_EPOCH and UNKNOWN_MEMBER_ID possible (KIP-848).
-    v10: topic ids in place of names; UNKNOWN_TOPIC_ID possible.
+    v10: topic ids replace names; UNKNOWN_TOPIC_ID possible.
 
     Errors: COORDINATOR_NOT_AVAILABLE, NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND,
     UNSTABLE_OFFSET_COMMIT, UNKNOWN_TOPIC_OR_PARTITION, GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED.

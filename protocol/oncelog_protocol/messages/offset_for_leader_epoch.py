@@ -1,4 +1,6 @@
-"""OffsetForLeaderEpoch (23): the end offset of a leader epoch, with which a reader finds where its log diverges."""
+"""OffsetForLeaderEpoch (23): returns the end offset of a leader epoch, with which a reader finds where its log
+diverges.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +12,13 @@ class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
     """Request the end offset of an epoch (KIP-101, KIP-320).
 
     v2: current_leader_epoch, for fencing.
-    v3: replica_id: its default -2 is a consumer that may look past the high watermark.
+    v3: replica_id: the default -2 stands for a consumer that may read past the high watermark.
     v4: flexible.
     """
 
     replica_id: int = int32("3+", default=-2)
     topics: list[OffsetForLeaderTopic] = array()
-    # ours: a controller asks for the log ends of this broker, whichever broker leads; `leader_epoch` is ignored
+    # own field: a controller requests the log ends of this broker, whichever broker leads; `leader_epoch` is ignored
     asks_for_log_ends: bool = boolean("4+", default=False, tag=OWN_TAGS)
 
     @struct
@@ -33,7 +35,7 @@ class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
 
 @message(api_key=23, versions="2-4", flexible="4+")
 class OffsetForLeaderEpochResponse:
-    """The largest epoch not above the requested one, and its end offset.
+    """The largest epoch that is not above the requested epoch, and its end offset.
 
     v2: throttle_time_ms.
     v4: flexible.
@@ -44,7 +46,7 @@ class OffsetForLeaderEpochResponse:
 
     throttle_time_ms: int = int32("2+", default=0)
     topics: list[OffsetForLeaderTopicResult] = array()
-    # ours: last epoch and end of the logs that are here; KAFKA_STORAGE_ERROR where one is offline
+    # own field: last epochs and ends of this broker's logs; KAFKA_STORAGE_ERROR for an offline log
     are_log_ends: bool = boolean("4+", default=False, tag=OWN_TAGS)
 
     @struct
@@ -57,5 +59,5 @@ class OffsetForLeaderEpochResponse:
             error_code: int = int16()
             partition: int = int32()
             leader_epoch: int = int32("1+", default=-1)  # -1: no such epoch
-            # -1: not known; otherwise where the next epoch starts, or the end of the log
+            # -1: unknown; otherwise the start of the next epoch, or the end of the log
             end_offset: int = int64(default=-1)

@@ -1,4 +1,4 @@
-"""Produce (0): append record batches to partitions."""
+"""Produce (0): appends record batches to partitions."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ class ProduceRequest(Request["ProduceResponse"]):
 
     v3: transactional_id; batches of format v2 only.
     v4: the client understands KAFKA_STORAGE_ERROR.
-    v7: zstd may be used, before it UNSUPPORTED_COMPRESSION_TYPE (KIP-110, T19).
+    v7: zstd may be used; before v7 it is refused with UNSUPPORTED_COMPRESSION_TYPE (KIP-110, T19).
     v8: the client understands errors of single records (KIP-467).
     v9: flexible.
-    v10: the client understands hints at new leaders (KIP-951).
+    v10: the client understands current_leader (KIP-951).
     v11: the client understands TRANSACTION_ABORTABLE (KIP-890).
-    v12: a transactional write enrols its partition in the transaction by itself (transactions V2, T7).
-    v13: topic ids in place of names (KIP-516).
+    v12: a transactional write also adds its partition to the transaction (transactions V2, T7).
+    v13: topic ids replace names (KIP-516).
 
-    v0-2 are advertised and refused (T4).
+    v0-2 are advertised but refused (T4).
     """
 
     transactional_id: str | None = string("3+", nullable="3+", default=None)  # None: no transaction
     acks: int = int16()  # 0: no response at all (T17), 1: the leader, -1: all in-sync replicas
-    timeout_ms: int = int32()  # how long to wait for the replicas
+    timeout_ms: int = int32()  # time to wait for the replicas
     topic_data: list[TopicProduceData] = array()
 
     @struct
@@ -55,16 +55,16 @@ class ProduceRequest(Request["ProduceResponse"]):
 
 @message(api_key=0, versions="3-13", flexible="9+")
 class ProduceResponse:
-    """The offset of each batch. A request with acks=0 has no response.
+    """The base offset of each batch. A request with acks=0 has no response.
 
     v2: log_append_time_ms.
     v4: KAFKA_STORAGE_ERROR possible.
-    v5: log_start_offset, by which an idempotent client tells retention from loss (S28).
+    v5: log_start_offset, by which an idempotent client distinguishes retention from loss (S28).
     v8: record_errors and error_message (KIP-467).
     v9: flexible.
-    v10: current_leader and node_endpoints spare the client a Metadata request (KIP-951).
-    v11: TRANSACTION_ABORTABLE possible, INVALID_TXN_STATE before (T8).
-    v13: topic ids in place of names; UNKNOWN_TOPIC_ID possible.
+    v10: current_leader and node_endpoints save the client a Metadata request (KIP-951).
+    v11: TRANSACTION_ABORTABLE replaces INVALID_TXN_STATE (T8).
+    v13: topic ids replace names; UNKNOWN_TOPIC_ID possible.
 
     Errors of a partition: CORRUPT_MESSAGE, MESSAGE_TOO_LARGE, RECORD_LIST_TOO_LARGE, INVALID_RECORD, INVALID_TIMESTAMP,
     UNSUPPORTED_COMPRESSION_TYPE, UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, INVALID_REQUIRED_ACKS,
@@ -88,10 +88,10 @@ class ProduceResponse:
         class PartitionProduceResponse:
             index: int = int32()
             error_code: int = int16()
-            base_offset: int = int64()  # base offset of the batch (S8: of the original one); -1: error
+            base_offset: int = int64()  # base offset of the batch (S8: of the original batch); -1: error
             log_append_time_ms: int = int64("2+", default=-1)  # -1 unless the topic stamps LogAppendTime
             log_start_offset: int = int64("5+", default=-1)
-            # the records for which the whole batch was refused
+            # the invalid records that caused the refusal of the entire batch
             record_errors: list[BatchIndexAndErrorMessage] = array("8+", default_factory=list)
             error_message: str | None = string("8+", nullable="8+", default=None)
             # with NOT_LEADER_OR_FOLLOWER

@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int8, int16, int32, int64, m
 
 @message(api_key=84, versions="0", flexible="0+")
 class ReadShareGroupStateRequest(Request["ReadShareGroupStateResponse"]):
-    """Read the state of share partitions. A newer leader epoch is noted, which fences the writes of older leaders."""
+    """Read the state of share partitions. A newer leader epoch is stored, which fences the writes of older leaders."""
 
     group_id: str = string()
     topics: list[ReadStateData] = array()
@@ -28,7 +28,7 @@ class ReadShareGroupStateResponse:
     """The state of each share partition.
 
     Errors: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND,
-    UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, INVALID_REQUEST (also where the state was not begun).
+    UNKNOWN_TOPIC_OR_PARTITION, FENCED_LEADER_EPOCH, INVALID_REQUEST (also if the state was not initialised).
     """
 
     results: list[ReadStateResult] = array()
@@ -44,12 +44,12 @@ class ReadShareGroupStateResponse:
             error_code: int = int16(default=0)
             error_message: str | None = string(nullable="0+", default=None)
             state_epoch: int = int32(default=0)
-            start_offset: int = int64(default=0)  # -1: not set yet
+            start_offset: int = int64(default=0)  # -1 if not set yet
             state_batches: list[StateBatch] = array(default_factory=list)
 
             @struct
             class StateBatch:
                 first_offset: int = int64()
                 last_offset: int = int64()
-                delivery_state: int = int8()  # 0 available, 2 acknowledged, 4 archived
+                delivery_state: int = int8()  # 0: available, 2: acknowledged, 4: archived
                 delivery_count: int = int16()

@@ -1,4 +1,4 @@
-"""ReadShareGroupStateSummary (87): how far share partitions are, without their records (KIP-932)."""
+"""ReadShareGroupStateSummary (87): reads the progress of share partitions, without the states of records (KIP-932)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, int64, message
 
 @message(api_key=87, versions="0-1", flexible="0+")
 class ReadShareGroupStateSummaryRequest(Request["ReadShareGroupStateSummaryResponse"]):
-    """Read the start offsets of share partitions. Both versions are the same."""
+    """Read the start offsets of share partitions. Both versions have the same fields."""
 
     group_id: str = string()
     topics: list[ReadStateSummaryData] = array()
@@ -47,6 +47,6 @@ class ReadShareGroupStateSummaryResponse:
             error_message: str | None = string(nullable="0+", default=None)
             state_epoch: int = int32(default=0)
             leader_epoch: int = int32(default=0)
-            start_offset: int = int64(default=0)  # -1: not set yet, or no state
-            # how many records from the start offset on are acknowledged or archived; -1: not known
+            start_offset: int = int64(default=0)  # -1: not set yet, or no state exists
+            # number of records from the start offset on that are acknowledged or archived; -1: unknown
             delivery_complete_count: int = int32("1+", default=-1)

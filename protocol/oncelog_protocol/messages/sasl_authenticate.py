@@ -1,4 +1,4 @@
-"""SaslAuthenticate (36): the tokens of a SASL exchange, one round trip each (KIP-152)."""
+"""SaslAuthenticate (36): carries the tokens of a SASL exchange, one round trip each (KIP-152)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class SaslAuthenticateRequest(Request["SaslAuthenticateResponse"]):
 
 @message(api_key=36, versions="0-2", flexible="2+")
 class SaslAuthenticateResponse:
-    """The answer of the server.
+    """The server's token.
 
-    v1: session_lifetime_ms: the client must authenticate again within it (KIP-368, T22).
+    v1: session_lifetime_ms: the client must authenticate again within this time (KIP-368, T22).
     v2: flexible.
 
-    Errors: SASL_AUTHENTICATION_FAILED (the connection closes), ILLEGAL_SASL_STATE.
+    Errors: SASL_AUTHENTICATION_FAILED (the broker closes the connection), ILLEGAL_SASL_STATE.
     """
 
     error_code: int = int16()

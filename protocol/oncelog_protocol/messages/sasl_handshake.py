@@ -1,4 +1,4 @@
-"""SaslHandshake (17): agree on a SASL mechanism. Never becomes flexible (T13)."""
+"""SaslHandshake (17): chooses a SASL mechanism. The API never becomes flexible (T13)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from oncelog_protocol.schema import Request, array, int16, message, string
 
 @message(api_key=17, versions="0-1", flexible=None)
 class SaslHandshakeRequest(Request["SaslHandshakeResponse"]):
-    """Choose a mechanism, before anything but ApiVersions.
+    """Choose a mechanism, before any request except ApiVersions.
 
-    v0: the tokens follow raw, each behind an int32 size.
+    v0: the tokens follow without a request header, each after an int32 size.
     v1: the tokens follow in SaslAuthenticate requests (KIP-152, T22).
     """
 
@@ -18,7 +18,7 @@ class SaslHandshakeRequest(Request["SaslHandshakeResponse"]):
 
 @message(api_key=17, versions="0-1", flexible=None)
 class SaslHandshakeResponse:
-    """Whether the mechanism is enabled.
+    """Says whether the mechanism is enabled.
 
     Errors: UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE.
     """

@@ -1,4 +1,4 @@
-"""ShareAcknowledge (79): acknowledge records that were acquired with ShareFetch (KIP-932)."""
+"""ShareAcknowledge (79): acknowledges records that were acquired with ShareFetch (KIP-932)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from oncelog_protocol.schema import (
 
 @message(api_key=79, versions="1-2", flexible="0+")
 class ShareAcknowledgeRequest(Request["ShareAcknowledgeResponse"]):
-    """Acknowledge batches of records. An array of acknowledge types has one entry for the whole batch, or one for each
+    """Acknowledge batches of records. An array of acknowledge types has one entry for the entire batch, or one for each
     offset.
 
     v2: is_renew_ack (KIP-1222).
@@ -28,7 +28,7 @@ class ShareAcknowledgeRequest(Request["ShareAcknowledgeResponse"]):
 
     group_id: str | None = string(nullable="0+", default=None)
     member_id: str | None = string(nullable="0+")
-    share_session_epoch: int = int32()  # that of the last request and one more, or -1 to close the session
+    share_session_epoch: int = int32()  # epoch of the last request plus one, or -1 to close the session
     is_renew_ack: bool = boolean("2+", default=False)
     topics: list[AcknowledgeTopic] = array()
 
@@ -65,7 +65,7 @@ class ShareAcknowledgeResponse:
     error_message: str | None = string(nullable="0+", default=None)
     acquisition_lock_timeout_ms: int = int32("2+", default=0)
     responses: list[ShareAcknowledgeTopicResponse] = array()
-    # of the brokers named in current_leader
+    # addresses of the brokers named in current_leader
     node_endpoints: list[NodeEndpoint] = array(default_factory=list)
 
     @struct
@@ -82,7 +82,7 @@ class ShareAcknowledgeResponse:
 
             @struct
             class LeaderIdAndEpoch:
-                leader_id: int = int32(default=0)  # -1: not known
+                leader_id: int = int32(default=0)  # -1: unknown
                 leader_epoch: int = int32(default=0)
 
     @struct

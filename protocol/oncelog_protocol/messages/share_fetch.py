@@ -1,4 +1,5 @@
-"""ShareFetch (78): acquire records of share partitions, and acknowledge records that were acquired before (KIP-932)."""
+"""ShareFetch (78): acquires records of share partitions, and acknowledges records that were acquired before
+(KIP-932)."""
 
 from __future__ import annotations
 
@@ -29,50 +30,50 @@ CLOSE_SESSION: Final = -1
 
 
 class AcknowledgeType(IntEnum):
-    """What a member says of a record that it acquired."""
+    """A member's acknowledgement of a record that it acquired."""
 
     GAP = 0
-    """No record has this offset: it was compacted away, or is a marker."""
+    """No record has this offset, because the record was compacted away or is a marker."""
     ACCEPT = 1
     RELEASE = 2
     """The record may be delivered again."""
     REJECT = 3
     """The record is not delivered again."""
     RENEW = 4
-    """The member still works on the record: its acquisition lock begins anew (v2)."""
+    """The member still processes the record, and its acquisition lock restarts (v2)."""
 
 
 class AcquireMode(IntEnum):
-    """How `max_records` is meant (v2)."""
+    """The meaning of `max_records` (v2)."""
 
     BATCH_OPTIMIZED = 0
-    """Whole batches are acquired: the limit may be exceeded by the rest of a batch."""
+    """Entire batches are acquired, so the rest of a batch may exceed the limit."""
     RECORD_LIMIT = 1
-    """The limit is not exceeded: a batch may be acquired in part."""
+    """The limit is never exceeded, so only a part of a batch may be acquired."""
 
 
 @message(api_key=78, versions="1-2", flexible="0+")
 class ShareFetchRequest(Request["ShareFetchResponse"]):
-    """Acquire records of the partitions of the session, and acknowledge records first.
+    """Acknowledge records, and then acquire records of the partitions of the session.
 
-    Partitions in `topics` join the session. An array of acknowledge types has one entry for the whole batch, or one for
-    each offset.
+    Partitions in `topics` are added to the session. An array of acknowledge types has one entry for the entire batch,
+    or one for each offset.
 
     v2: share_acquire_mode (KIP-1206), is_renew_ack (KIP-1222).
     """
 
     group_id: str | None = string(nullable="0+", default=None)
     member_id: str | None = string(nullable="0+")
-    share_session_epoch: int = int32()  # OPEN_SESSION, CLOSE_SESSION, or that of the last request and one more
+    share_session_epoch: int = int32()  # OPEN_SESSION, CLOSE_SESSION, or the epoch of the last request plus one
     max_wait_ms: int = int32()
     min_bytes: int = int32()
     max_bytes: int = int32(default=2**31 - 1)  # the first batch of the response may exceed it
     max_records: int = int32("1+")
-    batch_size: int = int32("1+")  # about how many records one entry of acquired_records should have
+    batch_size: int = int32("1+")  # approximate number of records per entry of acquired_records
     share_acquire_mode: int = int8("2+", default=0)  # an AcquireMode
-    is_renew_ack: bool = boolean("2+", default=False)  # with it nothing is fetched
+    is_renew_ack: bool = boolean("2+", default=False)  # if True, no records are fetched
     topics: list[FetchTopic] = array()
-    forgotten_topics_data: list[ForgottenTopic] = array()  # to be removed from the session
+    forgotten_topics_data: list[ForgottenTopic] = array()  # partitions to remove from the session
 
     @struct
     class FetchTopic:
@@ -98,14 +99,14 @@ class ShareFetchRequest(Request["ShareFetchResponse"]):
 
 @message(api_key=78, versions="1-2", flexible="0+")
 class ShareFetchResponse:
-    """Whole batches; only the offsets in `acquired_records` are the member's.
+    """Entire batches; only the offsets in `acquired_records` are acquired by the member.
 
-    v2: no other fields.
+    v2 has no other fields.
 
     Errors of the response: GROUP_AUTHORIZATION_FAILED, SHARE_SESSION_NOT_FOUND, INVALID_SHARE_SESSION_EPOCH,
     SHARE_SESSION_LIMIT_REACHED, INVALID_REQUEST. Errors of a partition: TOPIC_AUTHORIZATION_FAILED,
     UNKNOWN_TOPIC_OR_PARTITION, UNKNOWN_TOPIC_ID, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE,
-    COORDINATOR_NOT_AVAILABLE. Errors of acknowledgements: INVALID_RECORD_STATE, INVALID_REQUEST, and those of a
+    COORDINATOR_NOT_AVAILABLE. Errors of acknowledgements: INVALID_RECORD_STATE, INVALID_REQUEST, and the errors of a
     partition.
     """
 
@@ -114,7 +115,7 @@ class ShareFetchResponse:
     error_message: str | None = string(nullable="0+", default=None)
     acquisition_lock_timeout_ms: int = int32("1+", default=0)
     responses: list[ShareFetchableTopicResponse] = array()
-    # of the brokers named in current_leader
+    # addresses of the brokers named in current_leader
     node_endpoints: list[NodeEndpoint] = array(default_factory=list)
 
     @struct
@@ -135,7 +136,7 @@ class ShareFetchResponse:
 
             @struct
             class LeaderIdAndEpoch:
-                leader_id: int = int32(default=0)  # -1: not known
+                leader_id: int = int32(default=0)  # -1: unknown
                 leader_epoch: int = int32(default=0)
 
             @struct

@@ -1,4 +1,4 @@
-"""ShareGroupDescribe (77): state and members of share groups (KIP-932)."""
+"""ShareGroupDescribe (77): describes state and members of share groups (KIP-932)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ShareGroupDescribeRequest(Request["ShareGroupDescribeResponse"]):
 
 @message(api_key=77, versions="1", flexible="0+")
 class ShareGroupDescribeResponse:
-    """One entry per group.
+    """The response has one entry per group.
 
     Errors: GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
     COORDINATOR_LOAD_IN_PROGRESS, INVALID_GROUP_ID, GROUP_ID_NOT_FOUND (also for a group of another type).

@@ -1,4 +1,4 @@
-"""SyncGroup (14): distribute the assignments of a generation."""
+"""SyncGroup (14): distributes the assignments of a generation."""
 
 from __future__ import annotations
 
@@ -7,11 +7,12 @@ from oncelog_protocol.schema import Request, array, bytes_, int16, int32, messag
 
 @message(api_key=14, versions="0-5", flexible="4+")
 class SyncGroupRequest(Request["SyncGroupResponse"]):
-    """The leader sends the assignments of all members, the others none; each waits for its own.
+    """The leader sends the assignments of all members, and the other members send none; each member waits for its own
+    assignment.
 
-    v3: group_instance_id: static members, who keep their identity over restarts (KIP-345).
+    v3: group_instance_id: static members, which keep their identity across restarts (KIP-345).
     v4: flexible.
-    v5: protocol_type and protocol_name, for the coordinator to check (KIP-559, T14).
+    v5: protocol_type and protocol_name, which the coordinator checks (KIP-559, T14).
     """
 
     group_id: str = string()
@@ -20,20 +21,20 @@ class SyncGroupRequest(Request["SyncGroupResponse"]):
     group_instance_id: str | None = string("3+", nullable="3+", default=None)
     protocol_type: str | None = string("5+", nullable="5+", default=None)
     protocol_name: str | None = string("5+", nullable="5+", default=None)
-    assignments: list[SyncGroupRequestAssignment] = array()  # empty except from the leader
+    assignments: list[SyncGroupRequestAssignment] = array()  # only the leader sends assignments
 
     @struct
     class SyncGroupRequestAssignment:
         member_id: str = string()
-        assignment: bytes = bytes_()  # opaque: a ConsumerProtocolAssignment where the type is "consumer"
+        assignment: bytes = bytes_()  # a ConsumerProtocolAssignment if the type is "consumer"
 
 
 @message(api_key=14, versions="0-5", flexible="4+")
 class SyncGroupResponse:
-    """The complete assignment of this member: a truncated one crashes clients (T14).
+    """The complete assignment of this member; a truncated assignment crashes clients (T14).
 
     v1: throttle_time_ms.
-    v2: on a quota violation the answer comes first, the throttling after.
+    v2: on a quota violation, the broker responds first and then throttles.
     v3: FENCED_INSTANCE_ID possible (KIP-345).
     v4: flexible.
     v5: protocol_type and protocol_name (KIP-559).

@@ -1,4 +1,4 @@
-"""TxnOffsetCommit (28): offsets of a group that take effect when the transaction commits (S37)."""
+"""TxnOffsetCommit (28): stores offsets of a group that take effect when the transaction commits (S37)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"]):
     """Send the offsets to the group coordinator, after AddOffsetsToTxn.
 
     v2: committed_leader_epoch (KIP-320).
-    v3: flexible; generation and member, by which zombies are fenced (KIP-447, S46).
+    v3: flexible; generation and member, by which outdated members are fenced (KIP-447, S46).
     v4: the client understands TRANSACTION_ABORTABLE (KIP-890).
     v5: transactions V2: no AddOffsetsToTxn before it (KIP-890, T7).
     """
@@ -39,9 +39,9 @@ class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"]):
 
 @message(api_key=28, versions="0-5", flexible="3+")
 class TxnOffsetCommitResponse:
-    """One result per partition.
+    """The response has one result per partition.
 
-    v1: on a quota violation the answer comes first, the throttling after.
+    v1: on a quota violation, the broker responds first and then throttles.
     v3: flexible; ILLEGAL_GENERATION, UNKNOWN_MEMBER_ID and FENCED_INSTANCE_ID possible (KIP-447).
     v4: TRANSACTION_ABORTABLE possible (KIP-890).
 

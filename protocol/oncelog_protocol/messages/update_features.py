@@ -1,4 +1,4 @@
-"""UpdateFeatures (57): change the levels of features that the cluster has finalised (KIP-584, KIP-1022)."""
+"""UpdateFeatures (57): changes the levels of features that the cluster has finalised (KIP-584, KIP-1022)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from oncelog_protocol.schema import Request, array, boolean, int8, int16, int32,
 
 
 class UpgradeType(IntEnum):
-    """What a change may do."""
+    """The kinds of changes that are allowed."""
 
     UNKNOWN = 0
     UPGRADE = 1
@@ -22,7 +22,7 @@ class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"]):
     """Change the levels of these features.
 
     v1: upgrade_type instead of allow_downgrade; validate_only.
-    v2: no results for each feature in the response.
+    v2: the response has no results per feature.
     """
 
     timeout_ms: int = int32(default=60_000)
@@ -39,9 +39,9 @@ class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"]):
 
 @message(api_key=57, versions="0-2", flexible="0+")
 class UpdateFeaturesResponse:
-    """Whether the levels were changed.
+    """Says whether the levels were changed.
 
-    error_code has the first error. v0 and v1: the features, if all were accepted.
+    error_code has the first error. v0 and v1 list the features if all were accepted.
 
     Errors: CLUSTER_AUTHORIZATION_FAILED, INVALID_UPDATE_VERSION, INVALID_REQUEST.
     """

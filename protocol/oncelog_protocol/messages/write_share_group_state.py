@@ -1,4 +1,4 @@
-"""WriteShareGroupState (85): the leader of a partition writes changes of the state of a share partition (KIP-932)."""
+"""WriteShareGroupState (85): the leader of a partition writes changes to the state of a share partition (KIP-932)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class WriteShareGroupStateRequest(Request["WriteShareGroupStateResponse"]):
             partition: int = int32()
             state_epoch: int = int32()
             leader_epoch: int = int32()
-            start_offset: int = int64()  # -1: as before
+            start_offset: int = int64()  # -1: unchanged
             delivery_complete_count: int = int32("1+", default=-1)
             state_batches: list[StateBatch] = array()
 
@@ -33,7 +33,7 @@ class WriteShareGroupStateRequest(Request["WriteShareGroupStateResponse"]):
             class StateBatch:
                 first_offset: int = int64()
                 last_offset: int = int64()
-                delivery_state: int = int8()  # 0 available, 2 acknowledged, 4 archived
+                delivery_state: int = int8()  # 0: available, 2: acknowledged, 4: archived
                 delivery_count: int = int16()
 
 
@@ -42,8 +42,8 @@ class WriteShareGroupStateResponse:
     """The outcome for each share partition.
 
     Errors: NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, GROUP_ID_NOT_FOUND,
-    UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH, INVALID_REQUEST (also where the state was not
-    begun).
+    UNKNOWN_TOPIC_OR_PARTITION, FENCED_STATE_EPOCH, FENCED_LEADER_EPOCH, INVALID_REQUEST (also if the state was not
+    initialised).
     """
 
     results: list[WriteStateResult] = array()

@@ -1,4 +1,6 @@
-"""WriteTxnMarkers (27): a coordinator has markers appended to the partitions of a transaction (S39). Brokers only."""
+"""WriteTxnMarkers (27): a coordinator requests that markers are appended to the partitions of a transaction (S39).
+Brokers only.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ class WriteTxnMarkersRequest(Request["WriteTxnMarkersResponse"]):
     """Append a control batch to each partition.
 
     v1: flexible.
-    v2: transaction_version, by which the leader knows how to check the epoch (KIP-1228).
+    v2: transaction_version, which determines how the leader checks the epoch (KIP-1228).
     """
 
     markers: list[WritableTxnMarker] = array()
@@ -21,7 +23,7 @@ class WriteTxnMarkersRequest(Request["WriteTxnMarkersResponse"]):
         producer_epoch: int = int16()
         transaction_result: bool = boolean()  # True: commit, False: abort
         topics: list[WritableTxnMarkerTopic] = array()
-        coordinator_epoch: int = int32()  # a smaller one than the leader has seen is fenced (S40)
+        coordinator_epoch: int = int32()  # an epoch below the highest that the leader has seen is fenced (S40)
         transaction_version: int = int8("2+", default=0)
 
         @struct
@@ -32,7 +34,7 @@ class WriteTxnMarkersRequest(Request["WriteTxnMarkersResponse"]):
 
 @message(api_key=27, versions="1-2", flexible="1+")
 class WriteTxnMarkersResponse:
-    """One result per marker and partition.
+    """The response has one result per marker and partition.
 
     v1: flexible.
 

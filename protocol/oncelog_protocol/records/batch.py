@@ -1,7 +1,7 @@
 """The 61-byte header of a v2 record batch, read and patched in place.
 
-The broker treats a batch as opaque bytes: it looks at this header, checks the CRC over the rest, and writes the two
-fields that lie outside the CRC (base offset, partition leader epoch). Nothing here touches single records.
+The broker treats a batch as opaque bytes: it reads this header, checks the CRC over the rest, and writes the two fields
+that lie outside the CRC (base offset, partition leader epoch). This module never reads single records.
 
     0  base_offset            int64   assigned by the leader            ┐ outside the CRC
     8  batch_length           int32   bytes after this field            │
@@ -11,15 +11,15 @@ fields that lie outside the CRC (base offset, partition leader epoch). Nothing h
    21  attributes             int16   bits 0-2 compression, 3 timestamp type, 4 transactional, 5 control,
                                       6 delete horizon set
    23  last_offset_delta      int32
-   27  base_timestamp         int64   ms since the epoch (the delete horizon where bit 6 is set)
+   27  base_timestamp         int64   ms since the epoch (the delete horizon if bit 6 is set)
    35  max_timestamp          int64
    43  producer_id            int64   -1: none
    51  producer_epoch         int16   -1: none
    53  base_sequence          int32   -1: none
    57  records_count          int32
-   61  the records, compressed together if attributes say so
+   61  the records, compressed together if the attributes name a codec
 
-Source: Kafka's DefaultRecordBatch; T18.
+The source is Kafka's DefaultRecordBatch; see also T18.
 """
 
 from __future__ import annotations
@@ -34,20 +34,20 @@ Buffer = bytes | bytearray | memoryview
 
 MAGIC_V2: Final = 2
 LOG_OVERHEAD: Final = 12
-"""Bytes of base_offset and batch_length, which batch_length does not count."""
+"""Number of bytes of base_offset and batch_length, which batch_length does not include."""
 HEADER_SIZE: Final = 61
 CRC_START: Final = 21
-"""The CRC covers the bytes from here to the end of the batch."""
+"""Position in a batch from which the CRC covers all bytes."""
 MIN_BATCH_LENGTH: Final = HEADER_SIZE - LOG_OVERHEAD
 
 HEADER: Final = Struct(">qiibIhiqqqhii")
-"""All 13 fields, in the order above."""
+"""Format of all 13 header fields, in the order above."""
 BASE_OFFSET: Final = Struct(">q")
 BATCH_LENGTH: Final = Struct(">i")
 LEADER_EPOCH: Final = Struct(">i")
 LAST_OFFSET_DELTA: Final = Struct(">i")
 PRODUCER: Final = Struct(">qh")
-"""Producer id and producer epoch."""
+"""Format of the producer id and producer epoch."""
 BASE_SEQUENCE: Final = Struct(">i")
 
 MAGIC_AT: Final = 16
@@ -56,7 +56,7 @@ LEADER_EPOCH_AT: Final = 12
 CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
 ATTRIBUTES_LOW_BYTE_AT: Final = 22
-"""All attributes that are defined are in this byte."""
+"""Position of the byte that contains all defined attributes."""
 LAST_OFFSET_DELTA_AT: Final = 23
 MAX_TIMESTAMP_AT: Final = 35
 PRODUCER_AT: Final = 43
@@ -76,13 +76,14 @@ NO_PARTITION_LEADER_EPOCH: Final = -1
 
 
 class CorruptBatch(ValueError):
-    """The bytes are not a whole, valid v2 batch. The message says which check failed."""
+    """The bytes are not a complete, valid v2 batch. The message says which check failed."""
 
 
 class RecordBatch:
-    """A view of one whole batch inside a buffer: cold-path access by name (the hot path unpacks `HEADER` itself).
+    """A view of one complete batch inside a buffer, with access by name for code that is not time-critical (the hot
+    path unpacks `HEADER` itself).
 
-    Invariant: `buffer[start:start + size]` is a whole batch with magic 2; its CRC is checked only by `crc_is_valid`.
+    Invariant: `buffer[start:start + size]` is a complete batch with magic 2; only `crc_is_valid` checks its CRC.
     """
 
     __slots__ = (
@@ -115,7 +116,7 @@ class RecordBatch:
     records_count: int
 
     def __init__(self, buffer: Buffer, start: int = 0) -> None:
-        """Raises CorruptBatch if no whole v2 batch lies at `start`."""
+        """Raises CorruptBatch if no complete v2 batch lies at `start`."""
         available = len(buffer) - start
         if available < HEADER_SIZE:
             raise CorruptBatch(f"a batch header has {HEADER_SIZE} bytes, but only {available} are left")
@@ -154,7 +155,7 @@ class RecordBatch:
 
     @property
     def compression(self) -> int:
-        """Codec id, see `compression.Compression`."""
+        """The codec id, a `compression.Compression`."""
         return self.attributes & COMPRESSION_MASK
 
     @property
@@ -175,18 +176,19 @@ class RecordBatch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When tombstones and markers of this batch may be removed (the delete horizon, KIP-534); None if no cleaner
-        has set it."""
+        """The time (ms) from which tombstones and markers of this batch may be removed (the delete horizon, KIP-534);
+        None if no cleaner has set it.
+        """
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property
     def payload(self) -> memoryview:
-        """The records, still compressed."""
+        """The bytes of the records, still compressed."""
         return memoryview(self.buffer)[self.start + HEADER_SIZE : self.start + self.size]
 
     @property
     def view(self) -> memoryview:
-        """The whole batch."""
+        """The bytes of the entire batch."""
         return memoryview(self.buffer)[self.start : self.start + self.size]
 
     def crc_is_valid(self) -> bool:
@@ -200,15 +202,15 @@ class RecordBatch:
 
 
 def batch_crc(batch: Buffer) -> int:
-    """CRC-32C over attributes..end of the batch that fills `batch`."""
+    """Return the CRC-32C over the bytes from the attributes to the end of the batch that fills `batch`."""
     return int(crc32c(memoryview(batch)[CRC_START:]))
 
 
 def batches(buffer: Buffer) -> Iterator[RecordBatch]:
-    """The complete batches of `buffer`, in order.
+    """Yield the complete batches of `buffer`, in order.
 
-    Raises CorruptBatch at the first that is not whole: callers which expect a cut last batch (a Fetch answer) stop at
-    that exception by checking `whole_batches_size` first.
+    Raises CorruptBatch at the first incomplete batch. Callers that expect an incomplete last batch (a Fetch response)
+    avoid the exception by calling `whole_batches_size` first.
     """
     position = 0
     while position < len(buffer):
@@ -218,7 +220,7 @@ def batches(buffer: Buffer) -> Iterator[RecordBatch]:
 
 
 def whole_batches_size(buffer: Buffer) -> int:
-    """Bytes of `buffer` in complete batches, by their length fields alone."""
+    """Return the number of bytes of `buffer` that complete batches occupy, judged by their length fields alone."""
     position, end = 0, len(buffer)
     while end - position >= LOG_OVERHEAD:
         (batch_length,) = BATCH_LENGTH.unpack_from(buffer, position + BATCH_LENGTH_AT)

@@ -1,7 +1,8 @@
 """Writes record batches: the builder of a producer's accumulator, and `build_batch` for a known list of records.
 
-Records are encoded once, as they are added, after space for the header. `close` compresses them. `build` writes the
-header with producer id, epoch, sequence and CRC, so changing them rewrites only a header (S21, S26, S27).
+Records are encoded once, when they are added, after a gap for the header. `close` compresses the records. `build`
+writes the header with producer id, epoch, sequence and CRC, so a change of these values rewrites only the header (S21,
+S26, S27).
 """
 
 from __future__ import annotations
@@ -33,20 +34,21 @@ from oncelog_protocol.records.varint import encode_varint, encode_varlong
 HeaderSequence = Sequence[tuple[str, Buffer | None]]
 
 MAX_RECORD_OVERHEAD: Final = 36
-"""The most bytes of a record apart from key, value and headers: five varints, one varlong, the attributes."""
+"""Maximum bytes of a record besides key, value and headers: five varints, one varlong, the attributes."""
 MAX_VARINT: Final = 5
 
 MAX_BATCH_SIZE: Final = 2**31 - 1 + LOG_OVERHEAD
-"""The limit of the int32 batch_length."""
+"""Maximum bytes of a batch, given by the int32 batch_length."""
 
 SMALL: Final = 512
 SMALL_VARINTS: Final = tuple(encode_varint(value) for value in range(SMALL))
-"""Precomputed varints, of which nearly all records are composed."""
+"""Precomputed varints; nearly all records consist of these."""
 
 
 def record_size_upper_bound(key: Buffer | None, value: Buffer | None, headers: HeaderSequence = ()) -> int:
-    """The most bytes of a batch with this record alone, before compression: for an early check of
-    `max.request.size`."""
+    """Return the maximum bytes of a batch with only this record, before compression, for an early check of
+    `max.request.size`.
+    """
     size = HEADER_SIZE + MAX_RECORD_OVERHEAD
     for data in (key, value):
         size += len(data) if data is not None else 0
@@ -62,7 +64,7 @@ def encode_record(
     value: Buffer | None,
     headers: HeaderSequence = (),
 ) -> bytes:
-    """One encoded record with its length prefix. Raises ValueError if a number does not fit."""
+    """Return one encoded record with its length prefix. Raises ValueError if a number is out of range."""
     small = SMALL_VARINTS
     offset_part = small[offset_delta] if 0 <= offset_delta < SMALL else encode_varint(offset_delta)
     timestamp_part = small[timestamp_delta] if 0 <= timestamp_delta < SMALL else encode_varlong(timestamp_delta)
@@ -89,7 +91,7 @@ def encode_record(
 
 
 def encode_headers(headers: HeaderSequence) -> bytes:
-    """The end of a record: the number of headers, and each header."""
+    """Return the encoded end of a record: the number of headers, and each header."""
     small = SMALL_VARINTS
     parts: list[Buffer] = [encode_varint(len(headers))]
     for name, value in headers:
@@ -105,10 +107,12 @@ def encode_headers(headers: HeaderSequence) -> bytes:
 
 
 class RecordBatchBuilder:
-    """A batch under construction: `append` until it returns None, `close` once, `build` for each producer stamp.
+    """A batch under construction. Call `append` until it returns None, `close` once, and `build` for each producer
+    identity and sequence.
 
-    Invariant: `_buffer` starts with HEADER_SIZE bytes for the header, followed by the records; after `close` it never
-    grows, and a buffer that `build` returned is never written again (a transport may still hold it).
+    Invariant: `_buffer` starts with HEADER_SIZE bytes for the header, followed by the records. After `close`, the
+    buffer never grows, and a buffer that `build` returned is never written again, because a transport may still hold
+    it.
     """
 
     __slots__ = (
@@ -123,7 +127,9 @@ class RecordBatchBuilder:
     )
 
     def __init__(self, size_limit: int) -> None:
-        """`size_limit` (`batch.size`) counts header and records before compression. The first record may exceed it."""
+        """`size_limit` (`batch.size`) is the maximum bytes of header and records before compression. The first record
+        may exceed the limit.
+        """
         self._size_limit = size_limit
         self._buffer = bytearray(HEADER_SIZE)
         self._compression = Compression.NONE
@@ -135,7 +141,8 @@ class RecordBatchBuilder:
 
     @property
     def size(self) -> int:
-        """Bytes of header and records: before compression until `close`, the final size of the batch after it."""
+        """Bytes of header and records: before `close` without compression, after `close` the final size of the
+        batch."""
         return len(self._buffer)
 
     @property
@@ -145,7 +152,7 @@ class RecordBatchBuilder:
     def append(
         self, timestamp: int, key: Buffer | None, value: Buffer | None, headers: HeaderSequence = ()
     ) -> int | None:
-        """Add a record (`timestamp` in ms) and return its offset delta, or None if the batch is full."""
+        """Add a record (`timestamp` in ms), and return its offset delta; None if the batch is full."""
         assert not self._is_closed, "a closed batch takes no records"
         offset_delta = self.records_count
         if not offset_delta:
@@ -161,8 +168,9 @@ class RecordBatchBuilder:
         return offset_delta
 
     def extend(self, timestamp: int, keys: Sequence[bytes] | None, values: Sequence[bytes]) -> int:
-        """Add records of one timestamp without headers to a batch that has records. Returns their number, 0 if the
-        batch is full. `keys` and `values` have the same length."""
+        """Add records with one timestamp and without headers to a batch that already has records. Returns the number of
+        added records, 0 if the batch is full. `keys` and `values` have the same length.
+        """
         assert not self._is_closed, "a closed batch takes no records"
         assert self.records_count, "the first record may be larger than the batch: append it"
         room = self._size_limit - len(self._buffer)
@@ -174,11 +182,11 @@ class RecordBatchBuilder:
         return count
 
     def extend_packed(self, pack_more: Callable[[int, int, int], Packed]) -> Sequence[int]:
-        """Add records encoded by the caller to a batch that has records. Returns their timestamps, none if the batch is
-        full.
+        """Add records that the caller encodes to a batch that already has records. Returns the timestamps of the added
+        records; empty if the batch is full.
 
-        `pack_more` gets the offset delta of the first record, the batch's base timestamp (ms) and the free bytes, and
-        encodes as many records as fit.
+        `pack_more` is called with the offset delta of the first record, the batch's base timestamp (ms) and the number
+        of free bytes, and encodes as many records as fit.
         """
         assert not self._is_closed, "a closed batch takes no records"
         assert self.records_count, "the first record may be larger than the batch: append it"
@@ -190,7 +198,9 @@ class RecordBatchBuilder:
         return packed.timestamps_ms
 
     def close(self, compression: Compression = Compression.NONE, level: int | None = None) -> None:
-        """Accept no more records, and compress them. Needs no event loop: may run in a worker thread."""
+        """Accept no more records, and compress the records. The method needs no event loop, so it may run in a worker
+        thread.
+        """
         assert not self._is_closed, "a batch is closed once"
         self._is_closed = True
         self._compression = compression
@@ -210,7 +220,7 @@ class RecordBatchBuilder:
         base_offset: int = 0,
         partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
     ) -> bytearray:
-        """The batch with this stamp and its CRC. Each call returns a new buffer."""
+        """Return the batch with this producer identity and sequence, and its CRC. Each call returns a new buffer."""
         assert self._is_closed, "close the batch before building it"
         batch = bytearray(self._buffer) if self._handed_out else self._buffer
         self._buffer, self._handed_out = batch, True
@@ -249,7 +259,7 @@ def build_batch(
     base_offset: int = 0,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytearray:
-    """All `records` in one batch, at consecutive offsets from `base_offset` (their own offsets are ignored)."""
+    """Return all `records` in one batch, at consecutive offsets from `base_offset` (their own offsets are ignored)."""
     builder = RecordBatchBuilder(size_limit=MAX_BATCH_SIZE)
     for record in records:
         offset_delta = builder.append(record.timestamp, record.key, record.value, record.headers)

@@ -1,10 +1,11 @@
-"""The records of a batch as columns: one list for each field. Consumers, and tables, make their rows from columns.
+"""Decodes the records of a batch to columns: one list for each field. Consumers and tables build their rows from
+columns.
 
-Two ways through the bytes give the same result. The general one decodes field by field, straight-line, with one- and
-two-byte varints in place: a function call for each field would double its time. But producers often write runs of
-records that differ in content only: the same lengths, consecutive offsets. Such a run is a matrix with a row per
-record, so one strided slice reads the same field of all of them, and checking and cutting it costs a quarter.
-Format: see `record`.
+Two decoders for the bytes give the same result. The general decoder decodes field by field in straight-line code, with
+one- and two-byte varints inline, because a function call for each field would double the time. However, producers often
+write runs of records that differ only in content, with equal lengths and consecutive offsets. Such a run is a matrix
+with a row per record, so one strided slice reads a field of all records; checking and slicing the run costs a quarter
+of the time. The module `record` describes the format.
 """
 
 from __future__ import annotations
@@ -18,19 +19,19 @@ from oncelog_protocol.records.compression import Compression, RecordsTooLarge, d
 from oncelog_protocol.records.varint import read_varint, read_varlong
 
 MAX_DECOMPRESSED_BYTES: Final = 64 * 1024 * 1024
-"""Limit of one decompressed batch: a few bytes of zstd can become gigabytes."""
+"""Maximum bytes of one decompressed batch, because a few bytes of zstd can become gigabytes."""
 MIN_RECORD_SIZE: Final = 7
-"""One byte for each of the seven fields of a record without key, value and headers."""
+"""Size of the smallest record: one byte for each of the seven fields of a record without key, value and headers."""
 
 NULL_LENGTH: Final = -1
 NULL_BYTE: Final = 1
-"""-1 as a zig-zag varint: a null key or value."""
+"""The zig-zag varint of -1, which stands for a null key or value."""
 
 Headers = Sequence[tuple[str, bytes | None]]
 NO_HEADERS: Final[Headers] = ()
 
-# Zig-zag varints of numbers that are not negative: one byte is even and below 128; of two, the first is even and at
-# least 128, the second below 128.
+# Zig-zag varints of non-negative numbers. A one-byte varint is even and below 128; in a two-byte varint, the first byte
+# is even and at least 128, and the second is below 128.
 ONE_BYTE: Final = bytes(range(0, 128, 2))
 FIRST_OF_TWO: Final = bytes(range(128, 256, 2))
 SECOND_OF_TWO: Final = bytes(range(128))
@@ -39,10 +40,10 @@ MAX_ONE_BYTE: Final = 64
 MAX_TWO_BYTES: Final = 8192
 TWO_BYTES_LOW: Final = FIRST_OF_TWO * 128
 TWO_BYTES_HIGH: Final = b"".join(bytes((high,)) * 64 for high in range(128))
-"""The first and second bytes of the varints of 0..8191 (varints of 64 and above have two bytes)."""
+"""The first and second bytes of the two-byte varints of numbers up to 8191 (numbers of 64 and above have two bytes)."""
 
 MIN_RUN: Final = 8
-"""The shortest run to search for; after a shorter one the rest of the batch is decoded record by record."""
+"""Minimum number of records in a run; after a shorter run, the rest of the batch is decoded record by record."""
 
 
 @dataclass(slots=True)
@@ -58,10 +59,10 @@ class RecordColumns:
 
 
 def read_columns(batch: RecordBatch, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> RecordColumns:
-    """The records of `batch`; with log append time, all carry its max timestamp.
+    """Return the records of `batch`; with log append time, all records have the batch's max timestamp.
 
-    Raises CorruptBatch, and nothing else, if the records do not decompress; at the first malformed record it stops, and
-    `error` says why.
+    Raises only CorruptBatch, if the records cannot be decompressed. At the first malformed record the decoding stops,
+    and `error` has the reason.
     """
     data = records_data(batch, max_decompressed_bytes)
     columns = RecordColumns()
@@ -77,7 +78,7 @@ def read_columns(batch: RecordBatch, *, max_decompressed_bytes: int = MAX_DECOMP
 
 
 def records_data(batch: RecordBatch, max_bytes: int) -> bytes:
-    """The decompressed records, after the checks that need only the header. Raises CorruptBatch."""
+    """Return the decompressed records, after the checks that need only the header. Raises CorruptBatch."""
     _check_count(batch)
     data = decompress(batch.compression, batch.payload, max_bytes=max_bytes)
     _check_fits(batch, len(data))
@@ -85,7 +86,9 @@ def records_data(batch: RecordBatch, max_bytes: int) -> bytes:
 
 
 def records_view(batch: RecordBatch, max_bytes: int) -> bytes | memoryview:
-    """`records_data`, but a view of the batch if the records are not compressed. Raises CorruptBatch."""
+    """Return the same bytes as `records_data`, but as a view of the batch if the records are not compressed. Raises
+    CorruptBatch.
+    """
     if batch.compression != Compression.NONE:
         return records_data(batch, max_bytes)
     _check_count(batch)
@@ -110,11 +113,11 @@ def _check_fits(batch: RecordBatch, size: int) -> None:
 
 
 def _decode(batch: RecordBatch, data: bytes, columns: RecordColumns) -> None:
-    """Raises CorruptBatch, and IndexError where a record runs over the end of `data`.
+    """Raises CorruptBatch, and IndexError if a record extends beyond the end of `data`.
 
-    Every length is checked although no line seems to do it: positions only grow (`read_length` refuses negative
+    Every length is checked, although no separate line does so. Positions only grow (`read_length` refuses negative
     lengths, and bit 0 of a zig-zag byte is the sign), each field is followed by a byte that is indexed, and the last
-    one must end exactly at the record's own length.
+    field must end exactly at the record's own length.
     """
     base_offset, base_timestamp, last_offset_delta = batch.base_offset, batch.base_timestamp, batch.last_offset_delta
     add_offset, add_timestamp = columns.offsets.append, columns.timestamps.append
@@ -126,7 +129,7 @@ def _decode(batch: RecordBatch, data: bytes, columns: RecordColumns) -> None:
         byte = data[position]
         if not byte & 0x81:
             record_end = position + 1 + (byte >> 1)
-            position += 2  # the length and the attributes
+            position += 2  # skip the length and the attributes
         elif not byte & 1 and (high := data[position + 1]) < 0x80:
             record_end = position + 2 + ((byte & 0x7F | high << 7) >> 1)
             position += 3
@@ -219,7 +222,7 @@ def _decode(batch: RecordBatch, data: bytes, columns: RecordColumns) -> None:
 
 @dataclass(slots=True)
 class _Shape:
-    """Where the fields of a record without headers lie in the data; `end` is where the next one starts."""
+    """The positions of the fields of a record without headers in the data; `end` is the position of the next record."""
 
     start: int
     timestamp_at: int
@@ -233,9 +236,10 @@ class _Shape:
     is_value_null: bool
 
     def run(self, data: bytes, most: int, offset_delta: int) -> int:
-        """How many of the `most` records from `end` on have this shape and the offset deltas from `offset_delta` on.
+        """Return how many of the `most` records from `end` on have this shape and consecutive offset deltas from
+        `offset_delta` on.
 
-        Every byte of these records that is not content is compared here, except the attributes (unused).
+        Every byte of these records that is not content is compared here, except the unused attributes.
         """
         size = self.end - self.start
         most = min(most, (len(data) - self.end) // size)
@@ -265,7 +269,7 @@ class _Shape:
             most -= len(column.lstrip(accepted))
         for at, numbers in expected:
             if most < 1 or data[at + size : at + size * most + 1 : size] != numbers[first : first + most]:
-                return 0  # gaps, or lengths that change with the offset: the general decoder handles them
+                return 0  # the general decoder handles gaps, and lengths that change with the offset
         return most
 
     def extend(self, columns: RecordColumns, data: bytes, run: int, first_offset: int, base_timestamp: int) -> None:
@@ -297,7 +301,7 @@ class _Shape:
 
 
 def _timestamp_bytes(timestamp_at: int, offset_at: int) -> list[tuple[int, bytes]] | None:
-    """Position -> the bytes of timestamp deltas of the same width; None for rare widths."""
+    """Return position -> the bytes of timestamp deltas of the same width; None for rare widths."""
     if offset_at - timestamp_at == 1:
         return [(timestamp_at, ONE_BYTE)]
     if offset_at - timestamp_at == 2:
@@ -306,7 +310,7 @@ def _timestamp_bytes(timestamp_at: int, offset_at: int) -> list[tuple[int, bytes
 
 
 def read_length(data: Buffer, position: int) -> tuple[int, int]:
-    """A varint that must not be negative, and the position after it. Raises CorruptBatch."""
+    """Return a non-negative varint, and the position after it. Raises CorruptBatch."""
     length, position = read_varint(data, position)
     if length < 0:
         raise CorruptBatch(f"length {length} at byte {position}")
@@ -314,11 +318,13 @@ def read_length(data: Buffer, position: int) -> tuple[int, int]:
 
 
 def read_headers(data: bytes, position: int) -> tuple[list[tuple[str, bytes | None]], int]:
-    """The headers at `position` and where they end, at the end of `data` at most. Raises CorruptBatch."""
+    """Return the headers at `position`, and the position of their end, which is at most the end of `data`. Raises
+    CorruptBatch.
+    """
     count, position = read_length(data, position)
     end = len(data)
     headers: list[tuple[str, bytes | None]] = []
-    for _ in range(count):  # each takes a byte of `data` at least, so a false count ends at the end of the data
+    for _ in range(count):  # each header needs at least one byte, so a wrong count ends at the end of `data`
         length, start = read_length(data, position)
         position = start + length
         if position > end:

@@ -1,11 +1,11 @@
-"""The four codecs of Kafka's batches, and no way to make us allocate more than we agreed to.
+"""The four codecs of Kafka's batches, with a limit on the memory that decompression may use.
 
-Traps, each with a test: Java's reader refuses LZ4 frames with linked blocks, which is what most libraries write by
-default; Java writes Snappy in xerial's framing, others write it raw, both must be read (T19); the size after
-decompression is known only by decompressing, so output goes into a buffer that grows up to the caller's limit.
+Traps, each with a test: Java's reader refuses LZ4 frames with linked blocks, which most libraries write by default;
+Java writes Snappy in xerial's framing and others write it raw, and both must be read (T19); the size after
+decompression is known only by decompressing, so the output buffer grows up to the caller's limit.
 
-cramjam, the one library behind all four, is imported at first use: a broker that never decompresses (clients do that)
-never pays for it.
+The library cramjam, which implements all four codecs, is imported at first use, so a broker that never decompresses
+(clients do that) does not pay for the import.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Decompressor = Callable[[Buffer, bytearray | mmap.mmap], int]
 
 
 class RecordsTooLarge(CorruptBatch):
-    """The records may be sound, but are larger than their reader wants to unpack: a setting of the reader."""
+    """The records may be valid, but exceed the reader's own limit of decompressed bytes."""
 
 
 class Compression(IntEnum):
@@ -38,45 +38,57 @@ class Compression(IntEnum):
 
 
 LZ4_FAST_LEVEL: Final = 0
-"""Levels from 3 on are LZ4-HC, several times slower; Java's default is the fast compressor too."""
+"""Level of the fast LZ4 compressor, which is Java's default too; levels from 3 on are LZ4-HC, which is several times
+slower.
+"""
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 XERIAL_HEADER: Final = XERIAL_MAGIC + b"\x00\x00\x00\x01" + b"\x00\x00\x00\x01"
-"""Magic, version 1, readable by readers of version 1 and up. Blocks follow: int32 length, raw Snappy."""
+"""Header of xerial's framing: magic number, version 1, and 1 as the lowest version that a reader needs. The blocks
+follow, each as an int32 length and raw Snappy data. """
 XERIAL_BLOCK_SIZE: Final = 32 * 1024
-"""Uncompressed bytes in each block that we write: snappy-java's default."""
+"""Uncompressed bytes in each block that oncelog writes; snappy-java's default."""
 
 SNAPPY_MAX_RATIO: Final = 22
-"""Snappy's densest element copies 64 bytes with 3, so a block that claims more than 22 times its size lies."""
+"""Largest expansion of Snappy: its densest element copies 64 bytes with 3, so a block that claims more than 22 times
+its size is invalid.
+"""
 
 MAX_EXPANSION: Final = (1, 1032, SNAPPY_MAX_RATIO, 255, 32 * 1024)
-"""The largest expansion of one compressed byte, by codec number: deflate, 258 bytes from two bits; LZ4, 255 bytes per
-length byte; zstd, a block of 128 KB from four bytes."""
+"""The largest expansion of one compressed byte, by codec number: deflate writes 258 bytes from two bits, LZ4 255 bytes
+per length byte, and zstd a block of 128 KB from four bytes.
+"""
 
 ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 ZSTD_MAX_HEADER: Final = 18
 ZSTD_SINGLE_SEGMENT: Final = 0x20
 ZSTD_WINDOW: Final = 8 * 1024 * 1024
-"""The window that every decoder must support (RFC 8878, 3.1.1.1.2)."""
+"""Bytes of the window that every decoder must support (RFC 8878, 3.1.1.1.2)."""
 ZSTD_MAX_FRAMES: Final = 64
-"""Frames whose windows are read; with more, a large window is assumed. Kafka's clients write one frame."""
+"""Maximum number of frames whose windows are read; with more frames, a large window is assumed. Kafka's clients write
+one frame.
+"""
 FIRST_CAPACITY: Final = 16 * 1024
 CAPACITY_FACTOR: Final = 4
-"""First guess: four times the input; each wrong guess grows fourfold, so all retries cost 1/3 of the work at most."""
+"""The first output buffer has four times the size of the input; each further buffer is four times larger, so all
+retries cost at most 1/3 of the work.
+"""
 SCRATCH_FROM: Final = 8 * 1024 * 1024
-"""If the guess is larger, the output buffer gets the allowed maximum: it takes address space, and memory only for the
-pages that are written."""
+"""If a buffer would be larger than this (bytes), the output buffer gets the allowed maximum instead; it uses address
+space, but memory only for the pages that are written.
+"""
 PIECE: Final = 1024 * 1024
-"""Bytes copied out of that buffer at a time, whose memory is then released."""
+"""Number of bytes that are copied out of that buffer in one step; their memory is then released."""
 OUTPUT_FULL: Final = "failed to write whole buffer"
-"""The message with which cramjam (Rust's standard library) reports that the output buffer is too small, rather than the
-input invalid."""
+"""The message with which cramjam (Rust's standard library) reports that the output buffer is too small, while the input
+may be valid.
+"""
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
-    """`data` as one compressed block that Java, librdkafka and every other client read.
+    """Return `data` as one compressed block that Java, librdkafka and every other client can read.
 
-    `level` is the codec's own scale, None its default; Snappy has none and ignores it.
+    `level` is in the codec's own scale, None means its default; Snappy has no levels and ignores it.
     """
     if codec is Compression.NONE:
         return bytes(data)
@@ -87,7 +99,7 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
     if codec is Compression.SNAPPY:
         return _compress_xerial(data)
     if codec is Compression.LZ4:
-        # Java reads independent blocks only. A content checksum would repeat the CRC of the batch.
+        # Java reads only independent blocks. A content checksum would repeat the CRC of the batch.
         compressor = cramjam.lz4.Compressor(
             level=LZ4_FAST_LEVEL if level is None else level, content_checksum=False, block_linked=False
         )
@@ -97,10 +109,10 @@ def compress(codec: Compression, data: Buffer, level: int | None = None) -> byte
 
 
 def decompress(codec: int, data: Buffer, *, max_bytes: int) -> bytes:
-    """The decompressed data, if it is at most `max_bytes` long.
+    """Return the decompressed data, if it is at most `max_bytes` long.
 
-    Raises CorruptBatch for an unknown codec and for data of another codec, RecordsTooLarge for more than `max_bytes`.
-    The memory is bounded by `max_bytes` whatever the data claims, except for a window of at most ZSTD_WINDOW.
+    Raises CorruptBatch for an unknown codec and for data of another codec, and RecordsTooLarge for more than
+    `max_bytes`. `max_bytes` limits the memory, whatever the data claim; a window of at most ZSTD_WINDOW is added.
     """
     if codec == Compression.NONE:
         if len(data) > max_bytes:
@@ -120,10 +132,11 @@ def decompress(codec: int, data: Buffer, *, max_bytes: int) -> bytes:
 
 
 def _zstd_output(data: Buffer, max_bytes: int) -> int:
-    """How many bytes the data may decompress to, so that they and the decoder's window take no more than `max_bytes`.
+    """Return the number of bytes to which the data may decompress, so that these and the decoder's window use at most
+    `max_bytes`.
 
     The window has a copy of the last output, of the size that the frame declares; a window larger than every decoder
-    must allow takes half of the bytes. If the magic number of a frame is found, another frame may begin there.
+    must support uses half of the bytes. Wherever the magic number of a frame is found, another frame may begin.
     """
     packed = bytes(data)
     position, frames = 0, 0
@@ -134,7 +147,7 @@ def _zstd_output(data: Buffer, max_bytes: int) -> int:
 
 
 def _zstd_window(packed: bytes, position: int) -> int:
-    """The bytes of output that the decoder of this frame must remember (RFC 8878, 3.1.1.1)."""
+    """Return the number of output bytes that the decoder of this frame must keep (RFC 8878, 3.1.1.1)."""
     header = packed[position : position + ZSTD_MAX_HEADER].ljust(ZSTD_MAX_HEADER, b"\x00")
     descriptor = header[4]
     if not descriptor & ZSTD_SINGLE_SEGMENT:
@@ -145,7 +158,7 @@ def _zstd_window(packed: bytes, position: int) -> int:
 
 
 def _decompress_growing(decompress_into: Decompressor, data: Buffer, max_bytes: int) -> bytes:
-    """Decompress into ever larger buffers, up to `max_bytes`."""
+    """Decompress into increasingly large buffers, up to `max_bytes`."""
     capacity = min(max_bytes, max(len(data) * CAPACITY_FACTOR, FIRST_CAPACITY))
     while capacity <= SCRATCH_FROM:
         output = bytearray(capacity)
@@ -164,7 +177,7 @@ def _decompress_growing(decompress_into: Decompressor, data: Buffer, max_bytes: 
 
 
 def _decompressed(decompress_into: Decompressor, data: Buffer, output: bytearray | mmap.mmap) -> int | None:
-    """The number of decompressed bytes in `output`; None if they do not fit. Raises CorruptBatch."""
+    """Return the number of decompressed bytes in `output`; None if they do not fit. Raises CorruptBatch."""
     import cramjam
 
     try:
@@ -176,7 +189,7 @@ def _decompressed(decompress_into: Decompressor, data: Buffer, output: bytearray
 
 
 def _scratch(size: int) -> mmap.mmap:
-    """Address space, which takes memory where it is written to. Raises RecordsTooLarge."""
+    """Return address space for output; memory is used only where it is written to. Raises RecordsTooLarge."""
     try:
         if sys.platform == "win32":
             return mmap.mmap(-1, size)

@@ -1,11 +1,11 @@
-"""Control records: the COMMIT and ABORT markers that end a transaction on a partition.
+"""Control records: the COMMIT and ABORT markers that end a transaction in a partition.
 
-    key    int16 version 0, int16 type: ABORT 0, COMMIT 1   (S39: the other way round swaps commit and abort in silence)
+    key    int16 version 0, int16 type: ABORT 0, COMMIT 1   (S39: swapped types silently swap outcomes)
     value  int16 version 0, int32 epoch of the coordinator that wrote it
 
-A marker travels alone in a batch with the transactional and the control bit, base sequence -1 (S39). Later versions
-may append fields, so more bytes than these are no error; less are. Source: Kafka's ControlRecordType,
-EndTransactionMarker.
+A marker is the only record in its batch, which has the transactional bit and the control bit, and base sequence -1
+(S39). Later versions may append fields, so additional bytes are no error, but missing bytes are. Source: Kafka's
+ControlRecordType, EndTransactionMarker.
 """
 
 from __future__ import annotations
@@ -37,28 +37,31 @@ CONTROL_KEY: Final = Struct(">hh")
 END_TRANSACTION_VALUE: Final = Struct(">hi")
 CONTROL_RECORD_VERSION: Final = 0
 MAX_CONTROL_BATCH_BYTES: Final = 4096
-"""A marker takes 10 bytes of key and value; nothing that large is one."""
+"""Maximum bytes of a control batch: a marker needs 10 bytes for key and value, so a larger batch is no marker batch."""
 
 MARKER_BATCH: Final = Struct(HEADER.format + "4B B4s B6s B")
-"""A batch with one marker, whole: every transaction writes one to each of its partitions. Behind the header: length,
-attributes, timestamp delta and offset delta of the record, its key and its value with their lengths, no headers."""
+"""Format of an entire batch with one marker; every transaction writes such a batch to each of its partitions. The
+header is followed by the length, attributes, timestamp delta and offset delta of the record, its key and value with
+their lengths, and zero headers.
+"""
 MARKERS_KEPT: Final = 64
-"""Batches of markers that are kept for the other partitions of their transactions, 78 bytes each."""
+"""Maximum number of cached marker batches, which are reused for other partitions of a transaction; each has 78 bytes.
+"""
 RECORD_LENGTH: Final = 0x20
 KEY_LENGTH: Final = 0x08
 VALUE_LENGTH: Final = 0x0C
-"""The varints of 16, 4 and 6."""
+"""The varints of the lengths 16, 4 and 6."""
 
 
 class ControlType(IntEnum):
-    """The type of a control record. Kafka has further types (raft's, above 1), which readers skip."""
+    """The type of a control record. Kafka has further types (above 1, for raft), which readers skip."""
 
     ABORT = 0
     COMMIT = 1
 
 
 class EndTransactionMarker(NamedTuple):
-    """The outcome of a transaction on one partition, and the epoch of the coordinator that decided it (S40)."""
+    """The outcome of a transaction in one partition, and the epoch of the coordinator that decided it (S40)."""
 
     control_type: ControlType
     coordinator_epoch: int
@@ -75,7 +78,7 @@ class EndTransactionMarker(NamedTuple):
 
 
 def parse_control_key(key: bytes | None) -> ControlType | None:
-    """The type that a control record's key names, None for one we do not know. Raises CorruptBatch."""
+    """Return the type in a control record's key; None for an unknown type. Raises CorruptBatch."""
     if key is None or len(key) < CONTROL_KEY.size:
         raise CorruptBatch(f"the key of a control record has {CONTROL_KEY.size} bytes, not {key!r}")
     version, control_type = CONTROL_KEY.unpack_from(key)
@@ -98,7 +101,8 @@ def parse_marker(record: Record) -> EndTransactionMarker | None:
 
 
 def read_marker(batch: RecordBatch) -> EndTransactionMarker | None:
-    """The marker in control batch `batch`; None if it holds another type, or nothing (emptied by a cleaner).
+    """Return the marker in the control batch `batch`; None if the batch contains another type, or nothing (a cleaner
+    has emptied it).
 
     Raises CorruptBatch.
     """
@@ -117,7 +121,8 @@ def marker_batch(
     base_offset: int = 0,
     partition_leader_epoch: int = NO_PARTITION_LEADER_EPOCH,
 ) -> bytearray:
-    """The control batch with `marker` for the producer whose transaction it ends; `timestamp` in ms."""
+    """Return the control batch with `marker` for the producer whose transaction the marker ends; `timestamp` is in
+    ms."""
     batch = bytearray(_marker_bytes(marker, producer_id, producer_epoch, timestamp))
     if base_offset:
         BASE_OFFSET.pack_into(batch, 0, base_offset)
@@ -128,7 +133,7 @@ def marker_batch(
 
 @lru_cache(maxsize=MARKERS_KEPT)
 def _marker_bytes(marker: EndTransactionMarker, producer_id: int, producer_epoch: int, timestamp: int) -> bytes:
-    """The batch that all partitions of a transaction get, except the fields outside of its CRC."""
+    """Return the batch for all partitions of a transaction, without the fields outside its CRC."""
     batch = bytearray(
         MARKER_BATCH.pack(
             0, MARKER_BATCH.size - LOG_OVERHEAD, NO_PARTITION_LEADER_EPOCH, MAGIC_V2, 0,

@@ -1,8 +1,7 @@
-"""Packs many records with one timestamp and without headers at once: the same result as `builder.encode_record`, for a
-third of the time.
+"""Packs many records with one timestamp and without headers in one call; the result equals that of
+`builder.encode_record`, in a third of the time.
 
-Parts that differ from record to record are looked up by size and joined, so that the interpreter runs no code for each
-record.
+Parts that differ between records are looked up by size and joined, so that no Python code runs per record.
 """
 
 from __future__ import annotations
@@ -21,30 +20,31 @@ NULL: Final = encode_varint(-1)
 NO_HEADERS: Final = encode_varint(0)
 ATTRIBUTES: Final = b"\x00"
 _WIDTHS: Final = (ONE_BYTE, TWO_BYTES, 1 << 20, 1 << 27, 1 << 31)
-"""The offset delta from which on a varint takes one more byte."""
+"""The offset deltas at which a varint becomes one byte wider."""
 
 
 class Packed(NamedTuple):
-    """Records as they lie in a batch, one after another."""
+    """Encoded records as they are stored in a batch, one after another."""
 
     data: Buffer
     timestamps_ms: Sequence[int]
-    """The timestamp of each record, in order. Empty if the batch had no room for the first record."""
+    """The timestamp of each record, in order. The list is empty if the batch had no room for the first record."""
     max_timestamp_ms: int
-    """The largest timestamp; meaningless without records."""
+    """The largest timestamp; undefined without records."""
 
 
 def pack(
     first_offset: int, timestamp_delta: int, keys: Sequence[bytes] | None, values: Sequence[bytes], room: int
 ) -> tuple[bytes, int]:
-    """Encode as many records as fit into `room` bytes, one after another; returns them and their number: none only if
-    the first one does not fit. `first_offset` is its offset delta. There are as many `keys` as `values`.
+    """Encode as many records as fit into `room` bytes, one after another, and return the bytes and the number of
+    records. The number is 0 only if the first record does not fit. `first_offset` is the offset delta of the first
+    record. There are as many `keys` as `values`.
 
-    Raises ValueError where a number does not fit.
+    Raises ValueError if a number is out of range.
     """
     width = bisect_right(_WIDTHS, first_offset) + 1
-    # Stop where the offset deltas become one byte wider; and not much beyond the room, assuming records as long as the
-    # first.
+    # Stop where the offset deltas become one byte wider, and not far beyond the room, assuming that all records are as
+    # long as the first.
     likely = room // (len(values[0]) + (0 if keys is None else len(keys[0])) + 1)
     values = values[: max(1, min(likely, _WIDTHS[width - 1] - first_offset))]
     before_offset = ATTRIBUTES + encode_varlong(timestamp_delta)
@@ -73,7 +73,7 @@ def pack(
 
 
 def _sizes(column: Sequence[bytes], more: int) -> tuple[Iterable[bytes], list[int]]:
-    """Return the varint of each value's length; and the size of each value with its varint, plus `more`."""
+    """Return the varint of each value's length, and the size of each value with its varint, plus `more`."""
     sizes = list(map(len, column))
     texts = _varints(sizes)
     lengths = {size: len(text) + size + more for size, text in texts.items()}
@@ -81,7 +81,7 @@ def _sizes(column: Sequence[bytes], more: int) -> tuple[Iterable[bytes], list[in
 
 
 def _varints(numbers: Sequence[int]) -> dict[int, bytes]:
-    """Return number -> varint."""
+    """Return a mapping from each number to its varint."""
     small, different = _small_varints(), set(numbers)
     return {number: small[number] if number < TWO_BYTES else encode_varint(number) for number in different}
 
@@ -94,5 +94,5 @@ def _offsets(first: int, count: int) -> Iterable[bytes]:
 
 @cache
 def _small_varints() -> tuple[bytes, ...]:
-    """The common small varints, computed at the first use."""
+    """Return the common small varints, which are computed at the first use."""
     return tuple(map(encode_varint, range(TWO_BYTES)))

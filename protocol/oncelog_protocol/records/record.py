@@ -1,14 +1,14 @@
-"""Single records inside a batch, as a consumer decodes them. A broker uses `record_scan` instead.
+"""Single records in a batch, as a consumer decodes them. A broker uses `record_scan` instead.
 
     length            varint   bytes after this field
-    attributes        int8     unused: control is a bit of the batch (S39)
-    timestamp_delta   varlong  to the batch's base timestamp
-    offset_delta      varint   to the batch's base offset; gaps where a cleaner removed records
+    attributes        int8     unused; the control bit is an attribute of the batch (S39)
+    timestamp_delta   varlong  difference to the batch's base timestamp
+    offset_delta      varint   difference to the batch's base offset; gaps where a cleaner removed records
     key_length, key   varint   -1: null
     value_length, value        -1: null, a tombstone
     headers           varint count, then for each: key length, UTF-8 key, value length (-1: null), value
 
-The decoding itself is in `columns`. Source: Kafka's DefaultRecord.
+The module `columns` contains the decoder. The source is Kafka's DefaultRecord.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ class Record:
 
 
 def read_records(batch: RecordBatch, *, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES) -> Iterator[Record]:
-    """The records of `batch` in offset order; where the batch has log append time, all carry its max timestamp.
+    """Yield the records of `batch` in offset order; with log append time, all records have the batch's max timestamp.
 
-    Raises CorruptBatch, and nothing else, whatever the bytes: before the first record if they do not decompress,
-    otherwise at the first invalid record, after the valid ones before it.
+    Raises only CorruptBatch, whatever the bytes: before the first record if the records cannot be decompressed,
+    otherwise at the first invalid record, after the valid records before it.
     """
     columns = read_columns(batch, max_decompressed_bytes=max_decompressed_bytes)
     rows = zip(columns.offsets, columns.timestamps, columns.keys, columns.values, columns.headers, strict=True)

@@ -1,8 +1,8 @@
 """Rewrites a batch from which the log cleaner has removed records (KIP-534, S56).
 
-Offsets, timestamps, producer and sequence stay the same. So do the base offset and the last offset delta: the batch
-covers the same range of offsets and of sequences.
-Source: Kafka's MemoryRecords.filterTo, DefaultRecordBatch.writeEmptyHeader.
+Offsets, timestamps, producer and sequence stay the same. The base offset and the last offset delta are kept too, so the
+batch covers the same range of offsets and of sequences. The source is Kafka's MemoryRecords.filterTo and
+DefaultRecordBatch.writeEmptyHeader.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from oncelog_protocol.records.varint import encode_varint, encode_varlong, read_
 def rewrite_batch(
     batch: RecordBatch, data: bytes, kept: Sequence[RecordSpan], *, delete_horizon_ms: int | None
 ) -> bytearray:
-    """Return `batch` with only the records `kept`, at least one, in the same compression. `data` has the records.
+    """Return `batch` with only the records `kept` (at least one), in the same compression. `data` contains the
+    decompressed records.
 
-    From `delete_horizon_ms` on, its tombstones or its marker may be removed; None keeps the horizon of the batch.
-    Needs no event loop: may run in a worker thread. Raises CorruptBatch.
+    The batch's tombstones or its marker may be removed from the time `delete_horizon_ms` on; None keeps the horizon of
+    the batch. The function needs no event loop, so it may run in a worker thread. Raises CorruptBatch.
     """
     attributes, base_timestamp = batch.attributes, batch.base_timestamp
     max_timestamp = batch.max_timestamp
@@ -51,7 +52,8 @@ def rewrite_batch(
 
 
 def empty_batch(batch: RecordBatch) -> bytearray:
-    """The header of `batch` without records: it keeps the last offset, and the last sequence of its producer."""
+    """Return the header of `batch` without records; it preserves the last offset and the last sequence of its
+    producer."""
     attributes = batch.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_BIT)
     return _assemble(batch, b"", attributes, NO_TIMESTAMP, batch.max_timestamp, 0)
 
@@ -83,10 +85,10 @@ def _assemble(
 
 
 def _based_on(base_timestamp: int, batch: RecordBatch, data: bytes, kept: Sequence[RecordSpan]) -> bytes | None:
-    """The records with timestamp deltas to `base_timestamp`.
+    """Return the records with timestamp deltas relative to `base_timestamp`.
 
-    None if a delta does not fit into int64, which happens only with invalid timestamps: then no horizon can be set, and
-    the tombstones stay.
+    Return None if a delta does not fit into int64, which happens only with invalid timestamps; then no horizon can be
+    set, and the tombstones are kept.
     """
     shift = batch.base_timestamp - base_timestamp
     try:
@@ -96,7 +98,7 @@ def _based_on(base_timestamp: int, batch: RecordBatch, data: bytes, kept: Sequen
 
 
 def _with_timestamp_delta(data: bytes, span: RecordSpan, delta: int) -> bytes:
-    """The record with another timestamp delta, and the resulting length."""
+    """Return the record with another timestamp delta and the resulting length."""
     _, position = read_length(data, span.start)
     _, position = read_varlong(data, position + 1)
     body = ATTRIBUTES + encode_varlong(delta) + data[position : span.end]

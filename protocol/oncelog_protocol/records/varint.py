@@ -1,7 +1,8 @@
-"""Zig-zag variable-length integers, as records use them: 1 to 5 bytes for an int32, 1 to 10 for an int64.
+"""Zig-zag variable-length integers, as used in records: 1 to 5 bytes for an int32, 1 to 10 bytes for an int64.
 
-Zig-zag maps 0, -1, 1, -2, ... to 0, 1, 2, 3, ..., so that small negative numbers (-1: null) stay short. Seven bits go
-into each byte, the lowest first; the top bit says that another byte follows. Source: Kafka's ByteUtils; T13.
+Zig-zag maps 0, -1, 1, -2, ... to 0, 1, 2, 3, ..., so that small negative numbers (-1: null) stay short. Each byte holds
+seven bits, the lowest bits first; the top bit says that another byte follows. The source is Kafka's ByteUtils; see also
+T13.
 """
 
 from __future__ import annotations
@@ -14,16 +15,20 @@ MAX_VARINT_BYTES: Final = 5
 MAX_VARLONG_BYTES: Final = 10
 ONE_BYTE: Final = 1 << 6
 TWO_BYTES: Final = 1 << 13
-"""The smallest non-negative numbers whose varint takes two and three bytes."""
+"""The smallest non-negative numbers whose varints have two and three bytes."""
 
 
 def read_varint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The int32 at `position` and the position after it. Raises CorruptBatch (cut, too long, out of range)."""
+    """Return the int32 at `position` and the position after it. Raises CorruptBatch if the varint is cut off, too long
+    or out of range.
+    """
     return _read(buffer, position, MAX_VARINT_BYTES, 32)
 
 
 def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
-    """The int64 at `position` and the position after it. Raises CorruptBatch (cut, too long, out of range)."""
+    """Return the int64 at `position` and the position after it. Raises CorruptBatch if the varint is cut off, too long
+    or out of range.
+    """
     return _read(buffer, position, MAX_VARLONG_BYTES, 64)
 
 
@@ -44,14 +49,14 @@ def _read(buffer: Buffer, position: int, max_bytes: int, bits: int) -> tuple[int
 
 
 def encode_varint(value: int) -> bytes:
-    """`value` in 1 to 5 bytes. Raises ValueError outside int32."""
+    """Return `value` in 1 to 5 bytes. Raises ValueError for a value outside int32."""
     if ONE_BYTE <= value < TWO_BYTES:  # lengths and offsets in large batches
         return bytes(((value << 1) & 0x7F | 0x80, value >> 6))
     return _encode(value, 32)
 
 
 def encode_varlong(value: int) -> bytes:
-    """`value` in 1 to 10 bytes. Raises ValueError outside int64."""
+    """Return `value` in 1 to 10 bytes. Raises ValueError for a value outside int64."""
     return _encode(value, 64)
 
 

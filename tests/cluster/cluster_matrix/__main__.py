@@ -1,4 +1,6 @@
-"""`make kill-matrix-cluster`: run the cells, print the tables, keep them in --out. Ends with 1 if any is wrong."""
+"""Implements `make kill-matrix-cluster`: runs the cells, prints the tables, and writes them to the file of --out. The
+exit code is 1 if a cell has failed.
+"""
 
 from __future__ import annotations
 
@@ -77,7 +79,7 @@ def main(
     jobs: int,
     out: Path | None,
 ) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all processes that it started
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # ends all processes that it started, too
     cells = chosen(libraries, points, victims, ends)
     began, counter, wrong = time.monotonic(), itertools.count(1), 0
 

@@ -1,4 +1,6 @@
-"""The rows and columns: a step of a transaction, before or after it, and the role that is killed there. Pure."""
+"""Defines the rows and columns of the matrix: a point before or after a step of a transaction, and the role that is
+killed there. Pure.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from typing import NamedTuple
 from oncelog.fail_points.point import FAIL_POINTS, FailPoint
 
 CLIENT = 0
-"""The client process, in place of a broker id."""
+"""Stands for the client process in place of a broker id."""
 
 
 class Victims(StrEnum):
@@ -17,12 +19,13 @@ class Victims(StrEnum):
     LEADER = "leader killed"
     BOTH = "both killed"
     ALONE = "killed alone"
-    """The broker that does the step is killed alone: it continues for a while without its followers, and dies with
-    records that they do not have."""
+    """The broker that executes the step is killed alone: it first continues for a while without its followers, and then
+    dies with records that they do not have.
+    """
 
 
 class Role(Enum):
-    """The role that does a step."""
+    """The role that executes a step."""
 
     CLIENT = "the client"
     COORDINATOR = "the coordinator of the transaction"
@@ -55,19 +58,19 @@ LIBRARIES: Mapping[str, Sequence[FailPoint]] = {
     "oncelog-v1": FAIL_POINTS,
     "librdkafka": BROKER_POINTS,
 }
-"""The client libraries, and the fail points that they reach."""
+"""The client libraries, each with the fail points that it reaches."""
 
 
 class Cell(NamedTuple):
-    """`victims` are killed when the first one reaches the point in the second of three transactions."""
+    """One cell: `victims` are killed when the first of them reaches the point in the second of three transactions."""
 
     library: str
     when: str
-    """before or after"""
+    """The text before or after."""
     point: FailPoint
     victims: Victims
     aborts: bool = False
-    """Whether that transaction ends so."""
+    """Whether the second transaction aborts."""
 
     def __str__(self) -> str:
         return f"{self.library} {'aborts' if self.aborts else 'commits'}, {self.victims} {self.when} {self.point}"
@@ -94,7 +97,7 @@ class Cast(NamedTuple):
                 return self.asked(cell, ())
 
     def asked(self, cell: Cell, brokers: Collection[int]) -> Collection[int]:
-        """The brokers whose steps count: the victims', if victims do the step."""
+        """Return the processes that execute the step: those among the victims, if a victim executes it."""
         match ROLES[cell.point]:
             case Role.CLIENT:
                 return {CLIENT}
@@ -109,7 +112,9 @@ class Cast(NamedTuple):
 
 
 def _is_possible(cell: Cell) -> bool:
-    """Only a leader can die alone; and a group of librdkafka keeps its coordinator (see `run`)."""
+    """Return whether the cell is possible: only a leader can die alone, and the coordinator of a librdkafka group must
+    stay alive (see `run`).
+    """
     role = ROLES[cell.point]
     if cell.victims is not Victims.ALONE:
         return True

@@ -1,4 +1,5 @@
-"""A process with a cluster of its own: a cell as JSON on each line of its input, its outcome on each of its output.
+"""A process with its own cluster: each line of its input is a cell as JSON, and each line of its output is the outcome
+of a cell.
 
 python -m cluster_matrix.job DIRECTORY ZOOKEEPER     with what Stage.client_points says in ONCELOG_FAIL_POINTS
 """

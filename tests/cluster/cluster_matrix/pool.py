@@ -1,4 +1,4 @@
-"""Several processes that run cells, each with a cluster of its own, which is exchanged now and then."""
+"""Runs cells in several processes, each with its own cluster, which is replaced after some cells."""
 
 from __future__ import annotations
 
@@ -19,13 +19,15 @@ from cluster_matrix.stage import Stage
 from oncelog.fail_points.point import VARIABLE
 
 CELLS_OF_A_CLUSTER = 25
-"""Each leaves a topic, which makes the next start of every broker a little longer."""
+"""The number of cells after which a cluster is replaced: each cell leaves a topic, which makes each start of a broker a
+little slower.
+"""
 CELL_SECONDS = 300.0
-"""Far more than one cell takes, including all restarts."""
+"""Limit in seconds for a cell, far more than one takes with all restarts."""
 
 
 class Job:
-    """A process of `job`, with all processes that it started."""
+    """A process of `job`, and all processes that it has started."""
 
     def __init__(self, directory: Path, zookeeper: str) -> None:
         directory.mkdir()
@@ -60,7 +62,7 @@ class Job:
         return Outcome(*json.loads(line))
 
     def end(self) -> None:
-        """Kill the process with its brokers, even if it is stuck."""
+        """Kill the process with its brokers, even if the process hangs."""
         try:
             os.killpg(self._process.pid, signal.SIGKILL)
         except ProcessLookupError:
@@ -77,7 +79,9 @@ def run_all(
     jobs: int,
     told: Callable[[Cell, Outcome], None],
 ) -> Mapping[Cell, Outcome]:
-    """Call `told` with each result. The directory of a job in which a cell was wrong stays."""
+    """Run all cells, and call `told` with each result. The directory of a job is kept if one of its cells has
+    failed.
+    """
     waiting: queue.SimpleQueue[Cell] = queue.SimpleQueue()
     for cell in cells:
         waiting.put(cell)
@@ -97,7 +101,7 @@ def run_all(
                     break
                 outcomes[cell] = outcome = job.run(cell)
                 told(cell, outcome)
-                # A client that clings stays in that process for ever.
+                # A clinging client stays in its process for ever, so that process is replaced.
                 if outcome.problems or outcome.clung or not job.left:
                     job.end()
                     job = None
@@ -109,7 +113,7 @@ def run_all(
         try:
             for done in [pool.submit(work, number) for number in range(jobs)]:
                 done.result()
-        except BaseException:  # we must end: running jobs finish their present cell
+        except BaseException:  # this process must end, after the running jobs have finished their present cell
             _empty(waiting)
             raise
     return {cell: outcomes[cell] for cell in cells}

@@ -1,4 +1,6 @@
-"""One cell: three transactions over partitions that all brokers lead, a kill in the second, and the result."""
+"""Runs one cell: three transactions over partitions that all brokers lead, and a kill in the second one; then checks
+the result.
+"""
 
 from __future__ import annotations
 
@@ -27,32 +29,39 @@ from oncelog_testing.history.recorder import History
 
 TRANSACTIONS = 3
 TRIES = 3
-"""On a slow machine a broker may wait longer than its session, so that the transaction ends before the point: then no
-process was killed, and the run is repeated."""
+"""The number of attempts. On a slow machine a broker may wait longer than its session, so that the transaction ends
+before the point; then no process was killed, and the run is repeated.
+"""
 STRUCK = 1
 STRUCK_SECONDS = 30.0
-"""Seconds within which the point is reached after the client was told the end of the transaction."""
+"""Seconds within which the point must be reached after the client has learned the end of the transaction."""
 CLINGS_TO_COORDINATORS = {"librdkafka"}
-"""2.16 waits for ever for a group's coordinator that it knew before, when that has died and is no longer in the
-metadata (see `clinging`): with it the group's coordinator is the broker that lives on, unless that loses its place."""
+"""librdkafka 2.16 waits for ever for a group's coordinator that it knew, if that broker has died and left the metadata
+(see `clinging`). In runs with librdkafka the group's coordinator is therefore the broker that stays alive, unless that
+broker loses its role.
+"""
 OPEN = ("Ongoing", "CompleteAbort")
-"""The state of a transaction whose end the client has not requested: the second one, once its timeout has ended it."""
+"""States of a transaction whose end the client has not requested: the second state occurs when its timeout has ended
+it.
+"""
 
 
 class Outcome(NamedTuple):
-    """How it ended: `problems` is empty where all is well."""
+    """The result of a cell; `problems` is empty if the run was correct."""
 
     problems: list[str]
     committed: int
     aborted: int
     seconds: float
     clung: bool = False
-    """librdkafka waited for ever for a handle that it had given up itself, and another instance continued."""
+    """Whether librdkafka waited for ever for a handle that it had given up itself, and another instance continued."""
 
 
 @contextmanager
 def transactions_of(library: str) -> Iterator[str]:
-    """The library's name among PRODUCERS; while this lasts, oncelog-v1 takes brokers for older than transactions V2."""
+    """Yield the library's name among PRODUCERS; within the block, oncelog-v1 treats brokers as if they had no
+    transactions V2.
+    """
     if library == "oncelog-v1":
         with before_transactions_v2():
             yield "oncelog"
@@ -71,10 +80,10 @@ class Run:
         self.missed_its_point = False
         self.clung = False
         self.progress = 0
-        """The offset of the group in the transaction that was committed last."""
+        """The group's offset in the transaction that was committed last."""
 
     def play(self) -> None:
-        """Raises AssertionError, or any other error."""
+        """Play the cell. Raises AssertionError, or any other error."""
         self.stage.tidy()
         self._prepare()
         with transactions_of(self.cell.library) as library, ExitStack() as stack:
@@ -95,8 +104,9 @@ class Run:
         self._look()
 
     def _until_it_clings_alone(self, number: int) -> None:
-        """Wait until every broker is back and serves, and no request for the end of the transaction was sent: then the
-        client is the cause."""
+        """Wait until every broker has returned and serves requests, while the client has not requested the end of the
+        transaction: then the client is the cause.
+        """
         self.clung = True
         if number == STRUCK:
             self._until_struck()
@@ -109,8 +119,9 @@ class Run:
         self.cluster.until(lambda: self._state() in OPEN, f"the transaction is one of {OPEN}")
 
     def _taken_over(self, clings: RecordingProducer, instance: Callable[[str], RecordingProducer]) -> RecordingProducer:
-        """Start another instance with the transactional id, which aborts the open transaction: none of its records may
-        be visible."""
+        """Start another instance with the transactional id, which aborts the open transaction: none of that
+        transaction's records may be visible.
+        """
         left = clings.transaction
         assert left is not None
         self.stage.forget_ends()
@@ -166,7 +177,7 @@ class Run:
                 Hit(cell.when, cell.point),
                 cast.asked(cell, BROKERS),
                 cast.killed(cell),
-                come_back=cell.victims is Victims.BOTH,  # or too few replicas were in sync for ever
+                come_back=cell.victims is Victims.BOTH,  # otherwise too few replicas would be in sync for ever
                 is_alone=cell.victims is Victims.ALONE,
             )
         )

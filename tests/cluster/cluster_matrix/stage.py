@@ -1,4 +1,4 @@
-"""A cluster whose processes ask at their fail points; the victims are killed when the awaited one asks."""
+"""A cluster whose processes ask at their fail points; the victims are killed when the chosen process asks."""
 
 from __future__ import annotations
 
@@ -34,14 +34,16 @@ class NotReached(AssertionError):
 
 
 class Armed(NamedTuple):
-    """The first of `asked` at this moment has `victims` killed; `come_back`: they are started again at once."""
+    """A kill that is prepared: when the first of `asked` reaches this point, `victims` are killed. With `come_back` the
+    victims are restarted immediately.
+    """
 
     hit: Hit
     asked: Collection[int]
     victims: Collection[int]
     come_back: bool
     is_alone: bool = False
-    """They continue for `ALONE_SECONDS`, while no other process gets new data from them, and then die."""
+    """The victims first continue for `ALONE_SECONDS` while no other process gets new data from them, and then die."""
 
 
 def _from_others(brokers: Collection[int]) -> list[Way]:
@@ -49,7 +51,7 @@ def _from_others(brokers: Collection[int]) -> list[Way]:
 
 
 class Stage:
-    """`with` starts it and ends it."""
+    """A context manager that starts and stops the cluster and its proxies."""
 
     def __init__(self, directory: Path, zookeeper: str) -> None:
         self.cluster = ReplicatedCluster(directory, zookeeper)
@@ -63,13 +65,15 @@ class Stage:
         self._armed: Armed | None = None
         self._is_struck = threading.Event()
         self._complete = threading.Semaphore(0)
-        """Counts the transactions whose end is logged."""
+        """Counts the transactions whose end the coordinator has logged."""
         self._restart: Future[None] | None = None
         self._read_of_logs = dict.fromkeys(BROKERS, 0)
 
     @staticmethod
     def client_points(directory: Path) -> str:
-        """The value of ONCELOG_FAIL_POINTS for a client process of a stage in this directory, from its start."""
+        """Return the value of ONCELOG_FAIL_POINTS with which a client process of a stage in this directory must be
+        started.
+        """
         path = directory / f"at-{CLIENT}.sock"
         return ";".join(f"{point} = {when} ask {path}" for point in CLIENT_POINTS for when in ("before", "after"))
 
@@ -85,7 +89,7 @@ class Stage:
             self.cluster.advertise_to_peers(self._network.ports)
             stack.enter_context(self.cluster)
             for kind in (CoordinatorType.TRANSACTION, CoordinatorType.GROUP):
-                self.cluster.coordinator("anybody", kind)  # so that their topics exist
+                self.cluster.coordinator("anybody", kind)  # so that their internal topics exist
             self._stack = stack.pop_all()
         return self
 
@@ -97,7 +101,7 @@ class Stage:
         self._loop.run(questions.close())
 
     def tidy(self) -> None:
-        """Start all brokers, and spread the coordinators over them."""
+        """Start all brokers, and distribute the coordinators among them."""
         self.disarm()
         self.cluster.mend()
         for topic in INTERNAL_TOPICS:
@@ -116,7 +120,7 @@ class Stage:
             pass
 
     def until_complete(self) -> None:
-        """Wait until the end of one more transaction is logged."""
+        """Wait until the coordinator has logged the end of one more transaction."""
         assert self._complete.acquire(timeout=COMPLETE_SECONDS), "the end of the transaction is not logged"
 
     def arm(self, armed: Armed) -> None:
@@ -129,7 +133,7 @@ class Stage:
             raise NotReached("the point was not reached")
 
     def disarm(self) -> None:
-        """Return when every restarted process serves."""
+        """Cancel the prepared kill; return when every restarted process serves requests."""
         self._armed = None
         if self._restart is not None:
             self._restart.result()
@@ -166,7 +170,7 @@ class Stage:
         self._is_struck.set()
 
     def complaints(self) -> list[str]:
-        """Unexpected log lines of the brokers since the last call."""
+        """Return the unexpected log lines of the brokers since the last call."""
         found = []
         for node_id, broker in self.cluster.brokers.items():
             with broker.log.open() as log:

@@ -1,4 +1,4 @@
-"""The matrix on a page, as Markdown."""
+"""Prints the matrix as Markdown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ TITLES = {
 
 
 def page(outcomes: Mapping[Cell, Outcome]) -> Iterator[str]:
-    """Lines: a table for each library and end of the transaction that is struck."""
+    """Yield the lines of the page: a table for each library, and for each end of the transaction in which the kill
+    occurs.
+    """
     seconds = sorted(outcome.seconds for outcome in outcomes.values())
     middle, longest = (seconds[len(seconds) // 2], seconds[-1]) if seconds else (0.0, 0.0)
     yield f"{len(outcomes)} runs, {count_wrong(outcomes.values())} of them wrong."
@@ -35,7 +37,7 @@ def page(outcomes: Mapping[Cell, Outcome]) -> Iterator[str]:
 
 
 def _table(outcomes: Mapping[Cell, Outcome], wrong: list[str]) -> Iterator[str]:
-    """A row for each moment, a column for each choice of victims."""
+    """Yield the lines of a table with a row for each moment and a column for each choice of victims."""
     cells = {(cell.when, cell.point, cell.victims): outcome for cell, outcome in outcomes.items()}
     columns = [victims for victims in Victims if any(victims is found for *_, found in cells)]
     yield "| | " + " | ".join(columns) + " |"

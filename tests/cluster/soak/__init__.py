@@ -1,18 +1,18 @@
-"""The long proof: clients of every kind at work on three brokers while one fault after another strikes.
+"""The soak: clients of every kind work on three brokers while one fault after another strikes.
 
-plan        from a seed to the faults, their victims and their times; pure
-stage       three brokers and an ensemble, with the proxies between them
-faults      how each fault strikes, and how it is healed
-progress    when each client made progress, and the stalls in between
-writers     idempotent producers that write the lines
-pipelines   consume-process-produce: the common part of both libraries; `our_pipeline`, `librdkafka_pipeline`
-readers     consumers without a group, of committed records and of all records
-members     groups whose members come and go
-streams     Kafka Streams, whose instances are killed
-observers   leaders and epochs, committed offsets, as brokers report them; resources of their processes
-run         the whole run, to the verdict of the checker
-files       the contents of the brokers' files after a run that was ended early
-report      the tables of docs/soak.md, and the files that a failing run leaves
+- `plan` (pure) derives the faults, their victims and their times from a seed.
+- `stage` runs three brokers and an ensemble, with proxies between them.
+- `faults` defines how each fault strikes, and how it is healed.
+- `progress` records when each client made progress, and the stalls in between.
+- `writers` has the idempotent producers that write the lines.
+- `pipelines` has the shared part of the consume-process-produce pipelines `our_pipeline` and `librdkafka_pipeline`.
+- `readers` has consumers without a group, which read committed records or all records.
+- `members` has groups whose members join and leave.
+- `streams` runs Kafka Streams, whose instances are killed.
+- `observers` records leaders, epochs and committed offsets as brokers report them, and the resources of processes.
+- `run` plays the entire run, up to the verdict of the checker.
+- `files` checks the brokers' files after a run that was ended early.
+- `report` writes the tables of docs/soak.md, and the files that a failed run leaves.
 """
 
 import integration_folders  # noqa: F401  where the helpers that the modules import are

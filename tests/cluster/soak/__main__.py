@@ -1,4 +1,4 @@
-"""`make soak-cluster`, or `python -m soak --seconds 600 --seed 7`: ends with 1 if anything was wrong.
+"""Implements `make soak-cluster`, or `python -m soak --seconds 600 --seed 7`; the exit code is 1 if anything was wrong.
 
 After a failed run, the directory with data, logs and history is kept, and its path is printed.
 """
@@ -44,7 +44,7 @@ brokers' processes by replacing their calls to the operating system, which needs
 
 
 def streams_class_path() -> str:
-    """Nothing where the applications cannot be had."""
+    """Return the class path of the Kafka Streams applications; empty if they cannot be obtained."""
     try:
         return class_path(STREAMS_RELEASE)
     except Unavailable as error:
@@ -74,7 +74,7 @@ def main(
     out: Path | None,
 ) -> None:
     chosen = tuple(Fault[name.upper()] for name in faults) or tuple(Fault)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all processes that it started
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # ends all processes that it started, too
     found = streams_class_path() if streams else ""
     results: list[Result] = []
     for seed in seeds or (secrets.randbelow(1 << 31),):
@@ -92,10 +92,10 @@ def main(
             shutil.rmtree(where)
         table = list(page(results))
         click.echo("\n".join(["", *table]))
-        if out is not None:  # after each run, so that an interrupted next run loses no results
+        if out is not None:  # written after each run, so that an interruption of the next run loses no results
             out.write_text("\n".join([HEAD, *table, ""]))
         if result.problems:
-            break  # its clients may still be at work, and would disturb the next run
+            break  # the clients of this run may still be working, and would disturb the next run
     sys.exit(any(result.problems for result in results))
 
 

@@ -1,4 +1,4 @@
-"""How each fault strikes, and how it is healed."""
+"""Defines how each fault strikes, and how it is healed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ Struck = AbstractContextManager[None]
 
 
 class Done(NamedTuple):
-    """A strike as it was: when a process is slow to start, or two strikes want one broker, that is not its plan."""
+    """A strike as it really happened, which differs from the plan if a process starts slowly, or two strikes need the
+    same broker.
+    """
 
     strike: Strike
     began: float
@@ -41,7 +43,9 @@ def paused(stage: Stage, strike: Strike) -> Iterator[None]:
 
 
 def held(*pairs: tuple[int, int]) -> Callable[[Stage, Strike], Struck]:
-    """Between victims, by their positions: requests and responses in one direction."""
+    """Return a fault that delays requests and responses in one direction between victims, which are given by their
+    positions.
+    """
 
     def hold(stage: Stage, strike: Strike) -> Struck:
         return stage.network.held(*((strike.victims[one], strike.victims[other]) for one, other in pairs))
@@ -56,7 +60,7 @@ def cut_off(stage: Stage, strike: Strike) -> Struck:
 
 
 def lost(*directions: Direction) -> Callable[[Stage, Strike], Struck]:
-    """Packets between a broker and ZooKeeper are lost, and no connection ends."""
+    """Return a fault in which packets between a broker and ZooKeeper are lost, and no connection ends."""
 
     @contextmanager
     def lose(stage: Stage, strike: Strike) -> Iterator[None]:
@@ -117,7 +121,7 @@ def clock_jumped(stage: Stage, strike: Strike) -> Iterator[None]:
 
 @contextmanager
 def rolled(stage: Stage, strike: Strike) -> Iterator[None]:
-    """Each broker is stopped in an orderly way and started again, and has to be in sync before the next one's turn."""
+    """Stop each broker in an orderly way and start it again; each must be in sync before the next broker is stopped."""
     cluster = stage.cluster
     for node_id in strike.victims:
         code = cluster.brokers[node_id].stop()
@@ -152,7 +156,9 @@ OF_THE_NETWORK = {Fault.ONE_WAY, Fault.TWO_WAYS, Fault.CUT_OFF}
 
 
 class Resources:
-    """The parts that can be struck by only one fault at a time: each broker, the network between them, the ensemble."""
+    """The parts that only one fault may strike at a time: each broker, the network between the brokers, the
+    ensemble.
+    """
 
     def __init__(self) -> None:
         self._locks = {name: threading.Lock() for name in (*map(str, BROKERS), "network", "ensemble")}
@@ -177,7 +183,7 @@ class Resources:
 def strike_and_heal(
     stage: Stage, strike: Strike, resources: Resources, is_over: threading.Event, now: Callable[[], float]
 ) -> Done:
-    """Return when it is healed; early where the run `is_over`."""
+    """Let a fault strike, and return when it is healed; heal it early if the run `is_over`."""
     with resources.taken(strike):
         began = now()
         with FAULTS[strike.fault](stage, strike):

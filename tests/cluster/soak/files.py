@@ -1,4 +1,4 @@
-"""A run that was ended before its clients could be asked: checks the files of its brokers, once all are stopped."""
+"""Checks the files of the stopped brokers after a run that was ended before its clients could be asked."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from soak.plan import BROKERS
 
 
 def what_files_say(directory: Path, history: History) -> list[str]:
-    """All contradictions between the files and the answers that the clients got."""
+    """Return all contradictions between the files and the responses that the clients got."""
     note_files(history, directory, {send.place for send in history.sends})
     found = violations(history)
     return [f"by the files: {violation}" for violation in found[:SHOWN]] + (
@@ -30,8 +30,10 @@ def what_files_say(directory: Path, history: History) -> list[str]:
 
 
 def note_files(history: History, directory: Path, places: Iterable[Place]) -> None:
-    """Used in place of readers and of brokers' answers. If replicas differ in their ends, the one that would be elected
-    counts; they must be equal below their checkpointed high watermarks."""
+    """Record the contents of the files in place of readers' records and brokers' responses. If the replicas end at
+    different offsets, the one that would be elected counts; below their checkpointed high watermarks the replicas must
+    be equal.
+    """
     high_watermarks = {
         node_id: read_offset_checkpoint(RealDisk(), str(directory / f"broker{node_id}" / HIGH_WATERMARK_CHECKPOINT))
         for node_id in BROKERS
@@ -45,7 +47,7 @@ def note_files(history: History, directory: Path, places: Iterable[Place]) -> No
 
 
 def committed(batches: Sequence[RecordBatch]) -> list[tuple[int, bytes]]:
-    """Offset and value of the records that a read_committed consumer would find."""
+    """Return offset and value of the records that a read_committed consumer would find."""
     found: list[tuple[int, bytes]] = []
     undecided: defaultdict[int, list[tuple[int, bytes]]] = defaultdict(list)
     for batch in batches:

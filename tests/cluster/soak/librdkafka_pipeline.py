@@ -1,4 +1,4 @@
-"""Consume-process-produce with librdkafka, as its documentation describes it."""
+"""Runs consume-process-produce with librdkafka, as its documentation describes."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from oncelog_testing.history.events import NOT_YET, End, Place, Send, Transactio
 from soak.pipelines import RECORDS_PER_TRANSACTION, SESSION_MS, TRANSACTION_TIMEOUT_MS, GivenUp, Pipeline
 
 CALL_SECONDS = 10.0
-"""After which a call returns to be made again."""
+"""Seconds after which a call returns, to be repeated."""
 PATIENCE_SECONDS = 45.0
-"""Seconds for a call that is repeated; then new clients are created."""
+"""Seconds for which a call is repeated; after that time new clients are created."""
 POLL_SECONDS = 0.2
 LEAVES = 0.02
-"""The fraction of transactions that are left open."""
+"""The fraction of transactions that are left open by abandoned clients."""
 
 
 class Anew(Exception):
-    """Only new clients can go on."""
+    """Raised if only new clients can continue."""
 
 
 class Abort(Exception):
-    """The transaction has to be aborted."""
+    """Raised if the transaction has to be aborted."""
 
 
 class LibrdkafkaPipeline(Pipeline):
@@ -49,7 +49,7 @@ class LibrdkafkaPipeline(Pipeline):
 
 
 class Clients:
-    """A producer and a consumer, which may be abandoned in the middle of a transaction, for others to take over."""
+    """A producer and a consumer, which may be abandoned in the middle of a transaction, so that others take over."""
 
     def __init__(self, pipeline: LibrdkafkaPipeline) -> None:
         self.notes = pipeline.notes
@@ -86,7 +86,7 @@ class Clients:
         self._is_closed = False
 
     def live(self, until: float, elder: Clients | None) -> None:
-        """Raises Anew when new clients are needed."""
+        """Copy records until the time `until`. Raises Anew if new clients are needed."""
         self._call("init_transactions", self.producer.init_transactions)
         if elder is not None:
             elder.must_have_been_fenced()
@@ -98,7 +98,7 @@ class Clients:
                 self._transact()
 
     def must_have_been_fenced(self) -> None:
-        """The open transaction that it left, and never began to commit, no longer belongs to it."""
+        """Assert that the producer was fenced from the open transaction which it left and never began to commit."""
         if self._open is None or not self._is_left:
             return
         try:
@@ -110,11 +110,11 @@ class Clients:
         raise AssertionError(f"{self._open} was committed after another one took over")
 
     def _moved(self, *_: object) -> None:
-        """All partitions are revoked or assigned again: records that were read, but not processed, are read again."""
+        """Called when partitions are revoked or assigned: records that were read, but not processed, are read again."""
         self._batch.clear()
 
     def _poll(self) -> None:
-        """Poll one record at a time: a rebalance in between must be noticed."""
+        """Poll one record at a time, because a rebalance in between must be noticed."""
         self._batch.clear()
         deadline = time.monotonic() + POLL_SECONDS
         while len(self._batch) < RECORDS_PER_TRANSACTION:
@@ -171,7 +171,7 @@ class Clients:
             self.notes.history.acknowledged(send, NOT_YET if message.offset() is None else message.offset())
 
     def _call(self, what: str, work: Callable[..., Any], *arguments: Any) -> None:
-        """Call librdkafka; raises Abort or Anew."""
+        """Call librdkafka. Raises Abort or Anew."""
         deadline = time.monotonic() + PATIENCE_SECONDS
         while True:
             try:
@@ -188,7 +188,7 @@ class Clients:
                     raise Anew(f"{what} hangs: {reason.name()}") from error
 
     def _in_time(self, what: str, work: Callable[[], Any]) -> None:
-        """A call that does not return in time is abandoned, with its producer.
+        """Call librdkafka; if the call does not return in time, it is abandoned with its producer.
 
         librdkafka 2.10 and later waits for ever for a group coordinator that it knew and that has left the metadata.
         """
@@ -212,7 +212,7 @@ class Clients:
             raise failures[0]
 
     def close(self) -> None:
-        """Close; an open transaction stays open."""
+        """Close the clients; an open transaction remains open."""
         if not self._is_closed:
             self._is_closed = True
             self.producer.purge()

@@ -19,7 +19,7 @@ MOST = 3
 
 
 class Noting(Member):
-    """The group as a whole gets on when one of its members reads something."""
+    """A member whose reading counts as progress of the entire group."""
 
     progress: Progress
 
@@ -34,7 +34,7 @@ class Noting(Member):
 
 class OurNotingMember(Noting, OncelogMember):
     async def _read_all(self) -> None:
-        """A client that starts while no broker is reachable gets an error at once."""
+        """A client that starts while no broker is reachable gets an error immediately, so the start is repeated."""
         while not self.is_over:
             try:
                 return await super()._read_all()
@@ -53,7 +53,7 @@ MEMBERS: Mapping[str, type[Noting]] = {"oncelog": OurNotingMember, "librdkafka":
 
 
 class Group:
-    """It always has at least one member."""
+    """A group that always has at least one member."""
 
     def __init__(self, name: str, addresses: str, topic: str, history: History, progress: Progress, seed: int) -> None:
         self.name = name

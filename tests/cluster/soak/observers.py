@@ -1,4 +1,4 @@
-"""Observers: of leaders and epochs, of committed offsets, of the resources of broker processes."""
+"""Observe leaders and epochs, committed offsets, and the resources of broker processes."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from oncelog_testing.history.recorder import History
 from soak.progress import Progress
 
 CALL_SECONDS = 2.0
-"""A broker that does not answer is asked again the next time."""
+"""Limit in seconds for a request; a broker that does not respond is asked again the next time."""
 
 
 class Observer(ABC):
-    """Looks every `seconds`, in a thread of its own."""
+    """Makes an observation every `seconds`, in a separate thread."""
 
     def __init__(self, name: str, seconds: float) -> None:
         self.name = name
@@ -53,7 +53,7 @@ class Observer(ABC):
 
 
 class LeaderObserver(Observer):
-    """One for each broker: its own role, and the leader that it knows."""
+    """Observes one broker: its own role, and the leader that it knows."""
 
     def __init__(self, cluster: ReplicatedCluster, node_id: int, places: list[Place], history: History) -> None:
         super().__init__(f"observer of the leaders by broker {node_id}", 0.3)
@@ -87,7 +87,7 @@ class LeaderObserver(Observer):
 
 
 def _latest(places: list[Place]) -> ListOffsetsRequest:
-    """Only a leader answers it, and says in which epoch it leads."""
+    """Return a request to which only a leader responds, with the epoch in which it leads."""
     asked = ListOffsetsRequest.ListOffsetsTopic
     return ListOffsetsRequest(
         replica_id=-1,
@@ -102,7 +102,7 @@ def _latest(places: list[Place]) -> ListOffsetsRequest:
 
 
 class OffsetObserver(Observer):
-    """Asks for the committed offsets of any group, repeatedly."""
+    """Requests the committed offsets of any group, repeatedly."""
 
     def __init__(self, cluster: ReplicatedCluster, groups: dict[str, list[Place]], history: History) -> None:
         super().__init__("observer of the committed offsets", 1.0)
@@ -114,11 +114,11 @@ class OffsetObserver(Observer):
         for group in self._groups:
             try:
                 self.committed(group)
-            except (OSError, IndexError):  # no broker is up
+            except (OSError, IndexError):  # no broker is running
                 pass
 
     def committed(self, group: str) -> dict[Place, int]:
-        """The committed offsets of partitions whose coordinator answers now. Raises OSError."""
+        """Return the committed offsets of the partitions whose coordinator responds now. Raises OSError."""
         request = FindCoordinatorRequest(key=group, key_type=CoordinatorType.GROUP)
         found = {}
         with self._cluster.client(self._cluster.up[0], CALL_SECONDS) as client:
@@ -151,7 +151,7 @@ class UseObserver(Observer):
         self._progress = progress
         self._own = psutil.Process()
         self.uses: list[Use] = []
-        """Broker 0 is the process of the clients."""
+        """The measured uses; broker 0 stands for the process of the clients."""
 
     def look(self) -> None:
         self._note(0, self._own)

@@ -1,4 +1,4 @@
-"""Consume-process-produce by our library's own `consume_process_produce`."""
+"""Runs consume-process-produce with oncelog's own `consume_process_produce`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from oncelog_testing.history.events import End, Place, Send, Transaction
 from soak.pipelines import RECORDS_PER_TRANSACTION, SESSION_MS, TRANSACTION_TIMEOUT_MS, GivenUp, Notes, Pipeline
 
 ABDICATION_SECONDS = 15.0
-"""Seconds within which a pair that was taken over must have noticed it, if it had any work."""
+"""Seconds within which a pair of clients that was taken over must notice that, if it had any work."""
 LOOK_SECONDS = 0.1
 
 
 class NotingProducer(oncelog.Producer):
-    """Notes how its transactions begin and end."""
+    """A producer that records how its transactions begin and end."""
 
     notes: Notes
     open: Transaction | None = None
@@ -63,7 +63,7 @@ class NotedTransaction:
         try:
             await self._inner.__aexit__(kind, error, traceback)
         except EndNotKnown:
-            raise  # commit_transaction is called again
+            raise  # commit_transaction will be called again
         except oncelog.errors.AbortableError:
             self._producer.end(End.ABORTED)
             raise
@@ -83,7 +83,7 @@ class OurPipeline(Pipeline):
         asyncio.run(self._work())
 
     async def _work(self) -> None:
-        """Run one pair of clients after another; each begins while the previous one may still be working."""
+        """Run one pair of clients after another; each pair begins while the previous pair may still be working."""
         running: asyncio.Task[None] | None = None
         while not self.is_over.is_set():
             leaves_quietly = self.notes.rng.random() < 0.5
@@ -105,7 +105,9 @@ class OurPipeline(Pipeline):
             await asyncio.wait([running], timeout=LOOK_SECONDS)
 
     async def _end(self, running: asyncio.Task[None], *, is_taken_over: bool = False) -> None:
-        """Kill a pair, whatever it is doing. A pair that `is_taken_over` may have noticed it."""
+        """Stop a pair of clients, whatever it is doing. With `is_taken_over` the pair may have noticed that another
+        pair has taken over.
+        """
         running.cancel()
         await asyncio.wait([running])
         if running.cancelled():
@@ -159,7 +161,9 @@ class OurPipeline(Pipeline):
         return producer, consumer
 
     async def _started(self, producer: oncelog.Producer, consumer: oncelog.Consumer) -> bool:
-        """A client that starts while no broker is reachable gets an error at once."""
+        """Start the clients, and return whether that succeeded: a client that starts while no broker is reachable gets
+        an error immediately.
+        """
         try:
             await producer.start()
             await consumer.start()

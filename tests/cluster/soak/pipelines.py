@@ -1,8 +1,8 @@
-"""Consume-process-produce: the common part of the pipelines of both libraries.
+"""The shared part of the consume-process-produce pipelines of both libraries.
 
-A pipeline is one of several members of a group that copy a topic, each by transactions of its own, and it may end at
-any moment: it stops in the middle of a transaction, or another one with its transactional id takes over. The next pair
-shows whether that was handled: each line is copied once.
+A pipeline is one of several members of a group that copy a topic, each in its own transactions. A pipeline may end at
+any moment: either it stops in the middle of a transaction, or another pipeline with its transactional id takes over.
+The output of the next pair of clients shows whether this was handled: each line must be copied once.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ TRANSACTION_TIMEOUT_MS = 60_000
 SESSION_MS = 6_000
 RECORDS_PER_TRANSACTION = 20
 ABORTS = 0.05
-"""How many transactions are given up for no reason."""
+"""The share of transactions that are aborted for no reason."""
 LIVES_SECONDS = (10.0, 40.0)
-"""Seconds between the start and the end of one pair of clients."""
+"""The range of seconds for which a pair of clients lives."""
 
 
 class Job(NamedTuple):
@@ -36,11 +36,13 @@ class Job(NamedTuple):
 
 
 class GivenUp(Exception):
-    """A transaction is given up for no reason."""
+    """Raised to abort a transaction for no reason."""
 
 
 class Notes:
-    """The notes of one pipeline. Its transactions come one after another and do not overlap."""
+    """Records the transactions of one pipeline in the history. The transactions of a pipeline follow one another and do
+    not overlap.
+    """
 
     def __init__(self, name: str, job: Job, history: History, progress: Progress, seed: int) -> None:
         self.name = name
@@ -51,7 +53,7 @@ class Notes:
         self._numbers = itertools.count()
 
     def output(self, source: Place, offset: int, transaction: Transaction) -> Send:
-        """The output for an input in this attempt."""
+        """Return the output for an input in this attempt."""
         number = next(self._numbers)
         value = f"{self.name}/{number} {source}@{offset}".encode()
         place = Place(self.job.target, number % PARTITIONS)
@@ -63,7 +65,7 @@ class Notes:
         return self.history.transaction(self.name)
 
     def commit_offsets(self, offsets: Mapping[Place, int], transaction: Transaction) -> None:
-        """The offsets count as committed if the transaction does."""
+        """Record the offsets, which count as committed if the transaction commits."""
         for place, offset in offsets.items():
             commit = self.history.commit(self.job.group, place, offset, transaction)
             self.history.commit_answered(commit)
@@ -79,12 +81,12 @@ class Notes:
         return self.rng.random() < ABORTS
 
     def lives(self) -> float:
-        """For how long one pair of clients does its work."""
+        """Return for how many seconds one pair of clients works."""
         return self.rng.uniform(*LIVES_SECONDS)
 
 
 class Pipeline(ABC):
-    """`start` begins in a thread of its own."""
+    """One pipeline; `start` begins its work in a separate thread."""
 
     def __init__(self, notes: Notes) -> None:
         self.notes = notes

@@ -1,4 +1,4 @@
-"""Which faults strike which victims, and when: derived from a seed, so that a run can be repeated."""
+"""Derives from a seed which faults strike which victims at which times, so that a run can be repeated."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 BROKERS = (1, 2, 3)
 GAP_SECONDS = (5.0, 15.0)
-"""Seconds from one strike to the next."""
+"""The range of seconds from one strike to the next."""
 DOUBLE = 0.2
-"""How often a second fault strikes while the first one lasts."""
+"""The share of strikes during which a second fault strikes."""
 DOUBLE_GAP_SECONDS = (0.2, 2.0)
 
 
@@ -37,12 +37,14 @@ class Fault(Enum):
 
 class Strike(NamedTuple):
     at: float
-    """Seconds from the first moment when all clients were at work."""
+    """Seconds from the first moment at which all clients were working."""
     fault: Fault
     victims: tuple[int, ...]
-    """Brokers, in an order that matters; of `ZOOKEEPER_...`, servers."""
+    """The struck brokers, in the order in which the fault uses them; for `ZOOKEEPER_...` faults the struck ZooKeeper
+    servers.
+    """
     seconds: float
-    """How long it lasts."""
+    """How many seconds the fault lasts."""
     amount: float = 0.0
     """Seconds by which a clock jumps."""
 
@@ -64,8 +66,9 @@ def _some(fault: Fault, count: int, shortest: float, longest: float) -> Making:
 
 
 def _clock(rng: random.Random, at: float) -> Strike:
-    """A clock jump: not further ahead than records may be behind the broker, and not further back than they may be
-    ahead of it."""
+    """Return a clock jump: at most as far ahead as records may be behind the broker, and at most as far back as records
+    may be ahead of the broker.
+    """
     amount = rng.choice((-2800.0, -60.0, 60.0, 3600.0, 7200.0))
     return Strike(at, Fault.CLOCK_JUMP, (rng.choice(BROKERS),), rng.uniform(2.0, 6.0), amount)
 
@@ -92,7 +95,7 @@ MAKINGS: Mapping[Fault, Making] = {
 
 
 def plan(seed: int, seconds: float, faults: Sequence[Fault] = tuple(Fault)) -> list[Strike]:
-    """Each of `faults` occurs once before any occurs again."""
+    """Return a plan in which each of `faults` occurs once before any of them occurs again."""
     return list(_strikes(random.Random(seed), seconds, faults))
 
 

@@ -1,4 +1,4 @@
-"""When each client got on, and for how long it did not. Methods may be called from any thread."""
+"""Records when each client made progress, and for how long it made none. Methods may be called from any thread."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WORTH_NOTING_SECONDS = 0.5
 class Stall(NamedTuple):
     client: str
     began: float
-    """Seconds from the start of the run."""
+    """The beginning of the stall, in seconds from the start of the run."""
     seconds: float
 
     @property
@@ -23,23 +23,22 @@ class Stall(NamedTuple):
 class Progress:
     def __init__(self) -> None:
         self.events: list[tuple[float, str]] = []
-        """Mishaps, each with its time."""
+        """Mishaps of the clients, each with its time."""
         self._started = time.monotonic()
         self._last: dict[str, float] = {}
         self._oldest: dict[str, float] = {}
         self.stalls: list[Stall] = []
         self.count: Counter[str] = Counter()
         self.mishaps: defaultdict[str, Counter[str]] = defaultdict(Counter)
-        """The mishaps of clients other than waiting, by client: an abort, or a new client in place of one that gave
-        up."""
+        """Client -> its mishaps other than waiting: an abort, or a new client in place of one that gave up."""
 
     @property
     def now(self) -> float:
-        """Seconds from the start of the run."""
+        """The time in seconds from the start of the run."""
         return time.monotonic() - self._started
 
     def note(self, client: str) -> None:
-        """Note progress: a record acknowledged, a transaction committed, something read."""
+        """Record progress of a client: a record acknowledged, a transaction committed, or something read."""
         now = self.now
         last = self._last.get(client, now)
         if now - last > WORTH_NOTING_SECONDS:
@@ -48,11 +47,11 @@ class Progress:
         self.count[client] += 1
 
     def begins(self, client: str) -> None:
-        """Progress is expected from now on."""
+        """From now on the client is expected to make progress."""
         self._last[client] = self.now
 
     def over(self, client: str) -> None:
-        """No more progress is expected."""
+        """The client is no longer expected to make progress."""
         self._last.pop(client, None)
 
     def mishap(self, client: str, what: str) -> None:
@@ -60,7 +59,7 @@ class Progress:
         self.events.append((self.now, f"{client}: {what}"))
 
     def waiting(self, longer_than: float) -> dict[str, float]:
-        """For how many seconds each of them has waited."""
+        """Return for each client that has waited longer than `longer_than` how many seconds it has waited."""
         now = self.now
         return {client: now - last for client, last in list(self._last.items()) if now - last > longer_than}
 

@@ -1,4 +1,4 @@
-"""Consumers without a group: each reads a whole topic from its beginning, for as long as the run lasts."""
+"""Consumers without a group; each reads an entire topic from its beginning, until the run ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ from soak.progress import Progress
 
 JOIN_SECONDS = 60.0
 STANDSTILL_SECONDS = 75.0
-"""Longer than three killed brokers need to serve again, and half of the time after which a client counts as stuck."""
+"""Seconds without progress after which a reader is replaced: longer than three killed brokers need to serve again, and
+half of the time after which a client counts as stuck.
+"""
 
 
 class Reader(ABC):
@@ -91,9 +93,10 @@ class OurReader(Reader):
 
 
 class LibrdkafkaReader(Reader):
-    """librdkafka 2.16 drops a broker that is missing in the metadata for a moment, and occasionally never reads from it
-    again. Then a new consumer takes over, as an operator would do: if that one makes no progress either, it counts as
-    stuck."""
+    """librdkafka 2.16 drops a broker that is missing in the metadata for a moment, and occasionally never reads from
+    that broker again. In that case a new consumer replaces the old one, as an operator would do; a new consumer without
+    progress counts as stuck.
+    """
 
     def read(self) -> None:
         following = dict.fromkeys(self.places, 0)
@@ -121,7 +124,7 @@ class LibrdkafkaReader(Reader):
                 self._progress.mishap(self.name, "stood still, and was made anew")
 
     def _read(self, consumer: confluent_kafka.Consumer, following: dict[Place, int]) -> None:
-        """Read until the run is over, or no progress is made."""
+        """Read until the run is over or the consumer makes no progress."""
         read_at = time.monotonic()
         while not self.is_over.is_set() and time.monotonic() < read_at + STANDSTILL_SECONDS:
             for message in consumer.consume(100, 0.2):

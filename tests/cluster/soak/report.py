@@ -1,4 +1,4 @@
-"""The tables of docs/soak.md, and the files that a failing run leaves."""
+"""Writes the tables of docs/soak.md, and the files that a failed run leaves."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KINDS = {
     "readers": "a group",
     "streams": "Streams",
 }
-"""The kind of a client, by the beginning of its name."""
+"""Maps the beginning of a client's name to the kind of the client."""
 SEVERAL = "two of these at once"
 
 
@@ -31,7 +31,9 @@ def kind_of(client: str) -> str:
 
 
 def cause(stall: Stall, done: Sequence[Done]) -> Done | None:
-    """The first fault that struck in it, or else the last one before it. None: no client of that kind ran."""
+    """Return the fault that caused the stall: the first one that struck during it, or else the last one before it.
+    Returns None if no fault struck before the end of the stall.
+    """
     within = [each for each in done if stall.began <= each.began <= stall.ended]
     before = [each for each in done if each.began < stall.began]
     return (
@@ -40,7 +42,7 @@ def cause(stall: Stall, done: Sequence[Done]) -> Done | None:
 
 
 def row_of(done: Done, all_done: Sequence[Done]) -> str:
-    """The row of the table for this fault."""
+    """Return the row of the table to which this fault belongs."""
     for other in all_done:
         if other is not done and max(done.began, other.began) < min(done.healed, other.healed):
             return SEVERAL
@@ -48,7 +50,7 @@ def row_of(done: Done, all_done: Sequence[Done]) -> str:
 
 
 def longest_stalls(result: Result) -> dict[str, dict[str, float]]:
-    """Seconds, by row of the table and kind of client."""
+    """Return the longest stall in seconds, by row of the table and kind of client."""
     longest: defaultdict[str, dict[str, float]] = defaultdict(dict)
     for stall in result.progress.stalls:
         found = cause(stall, result.done)
@@ -88,7 +90,9 @@ def run_table(results: Sequence[Result]) -> Iterator[str]:
 
 
 def use_table(results: Sequence[Result]) -> Iterator[str]:
-    """For each process the first and last reading, and the maximum in between, over all its restarts."""
+    """Yield the lines of a table with the first and the last reading of each process, and the maximum in between, over
+    all its restarts.
+    """
     yield "| seed | process | descriptors first / most / last | resident memory first / most / last, MB |"
     yield "|---:|---|---:|---:|"
     for result in results:
@@ -106,7 +110,7 @@ def _first_most_last(numbers: Sequence[int]) -> str:
 
 
 def mishap_lines(results: Sequence[Result]) -> Iterator[str]:
-    """The mishaps of clients other than waiting."""
+    """Yield lines about the mishaps of clients other than waiting."""
     total: Counter[str] = Counter()
     for result in results:
         for client, mishaps in result.progress.mishaps.items():
@@ -130,8 +134,9 @@ def page(results: Sequence[Result]) -> Iterator[str]:
 
 
 def keep(directory: Path, result: Result) -> None:
-    """Stored with the data and the logs of brokers and servers: the faults with their times, the stalls, the history,
-    the problems."""
+    """Write the faults with their times, the stalls, the history and the problems into the directory with the data and
+    the logs of brokers and servers.
+    """
     (directory / "problems.txt").write_text("\n".join(result.problems) + "\n")
     (directory / "timeline.txt").write_text("\n".join(timeline(result)) + "\n")
     (directory / "tables.md").write_text("\n".join(page([result])) + "\n")
@@ -149,7 +154,7 @@ def timeline(result: Result) -> Iterator[str]:
 
 
 def history_lines(history: History) -> Iterator[str]:
-    """The history as JSON, one event per line."""
+    """Yield the history as lines of JSON, one event in each line."""
     lists: Iterable[Sequence[object]] = (history.transactions, history.sends, history.commits, history.offset_reads)
     for events in (*lists, history.readings):
         for event in events:

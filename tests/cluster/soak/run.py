@@ -1,4 +1,4 @@
-"""One run: clients work, faults strike, everything is healed, and the checker gives its verdict."""
+"""Plays one run: clients work, faults strike, everything is healed, and the checker gives its verdict."""
 
 from __future__ import annotations
 
@@ -36,36 +36,38 @@ PIPELINES = {"oncelog": OurPipeline, "librdkafka": LibrdkafkaPipeline}
 READERS = {"oncelog": OurReader, "librdkafka": LibrdkafkaReader}
 WRITER_SETTINGS: Mapping[str, dict[str, Any]] = {
     "oncelog": {},
-    # If a request fails and the next one arrives nevertheless, 2.16 begins a new epoch for all partitions, and sends
-    # batches again that other partitions already have without its knowledge: with sequences that no broker can
-    # recognise.
+    # If a request fails and the next request arrives nevertheless, librdkafka 2.16 begins a new epoch for all
+    # partitions, and sends batches again that other partitions already have without its knowledge. No broker can
+    # recognise the sequences of these batches.
     "librdkafka": {"max_in_flight": 1},
 }
 MEMBERS = "readers"
 STUCK_SECONDS = 150.0
-"""A client that makes no progress for so long, whatever the faults, is stuck."""
+"""Seconds without progress after which a client is stuck, whatever the faults."""
 SETTLE_SECONDS = 90.0
 LOOK_SECONDS = 0.1
 PROMPT_SECONDS = 4.0
-"""Seconds within which a fault is healed on a machine that is not too busy: some 1.5 s until a broker serves."""
+"""Seconds within which a fault is healed on a machine that is not too busy: a broker takes some 1.5 s until it
+serves.
+"""
 SHOWN = 40
 
 
 class Settings(NamedTuple):
     seed: int
     seconds: float
-    """How long faults are injected."""
+    """How many seconds faults are injected."""
     faults: tuple[Fault, ...] = tuple(Fault)
     lines_per_second: float = 10.0
     """Lines per second of each writer."""
     pipelines: int = 2
-    """Pipelines of each library."""
+    """The number of pipelines of each library."""
     streams_class_path: str = ""
-    """Class path of the Kafka Streams applications; empty: none are run."""
+    """The class path of the Kafka Streams applications; if it is empty, they do not run."""
 
 
 class Problem(Exception):
-    """The run cannot go on."""
+    """Raised if the run cannot continue."""
 
 
 class Result(NamedTuple):
@@ -100,7 +102,7 @@ class Run:
         return [Place(LINES, index) for index in range(PARTITIONS)]
 
     def play(self) -> Result:
-        """Every error is in `problems` of the result."""
+        """Play the run; every error is in the `problems` of the result."""
         try:
             self._play()
         except (Problem, AssertionError) as error:
@@ -138,7 +140,7 @@ class Run:
                 pipeline(Notes(f"copier-{library}-{number}", job, history, progress, seed))
                 for number in range(self.settings.pipelines)
             ]
-        # Each library reads the output of the other one's pipelines, and all the lines.
+        # Each library reads the output of the other library's pipelines, and all the lines.
         for library, reader in READERS.items():
             other = next(each for each in PIPELINES if each != library)
             copies = [Place(f"copies-{other}", index) for index in range(PARTITIONS)]
@@ -213,8 +215,9 @@ class Run:
         self._check_logs()
 
     def _strike(self, strikes: Sequence[Strike]) -> None:
-        """Strike as planned, but the plan's clock pauses if the machine is too slow: while no broker serves because
-        processes take long to start, another fault would test nothing."""
+        """Let faults strike as planned. The plan's clock pauses while no broker serves because processes start slowly,
+        since another fault would then test nothing.
+        """
         resources, under_way, left = Resources(), dict[Future[Done], float](), list(strikes)
         planned, last = 0.0, self.progress.now
         while left or under_way:
@@ -236,7 +239,7 @@ class Run:
             time.sleep(LOOK_SECONDS)
 
     def _settle(self) -> None:
-        """Wait until everything works again, and all clients have ended."""
+        """Heal all faults, and wait until all clients have ended."""
         cluster = self.stage.cluster
         cluster.mend()
         for node_id in BROKERS:
@@ -311,7 +314,7 @@ class Run:
 
 
 def unexpected(lines: Iterable[str]) -> list[str]:
-    """The last lines of tracebacks, except those of a full disk."""
+    """Return the last lines of tracebacks, except those that a full disk causes."""
     found, is_inside = [], False
     for line in lines:
         if line.startswith("Traceback"):

@@ -1,4 +1,4 @@
-"""Three brokers and an ensemble: between each two brokers, and between each broker and ZooKeeper, a proxy."""
+"""Three brokers and an ensemble, with a proxy between each two brokers, and between each broker and ZooKeeper."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ HANDS = 6
 
 
 class Stage:
-    """`with` starts it and ends it. Enter and leave it in one thread: the ZooKeeper servers end with that thread."""
+    """A context manager that starts and stops the stage. Enter and leave the stage in the same thread, because the
+    ZooKeeper servers end with that thread.
+    """
 
     def __init__(self, directory: Path, zookeepers: int) -> None:
         self.directory = directory
@@ -42,12 +44,13 @@ class Stage:
             dies_with_us=True,
         )
         self.hands: ThreadPoolExecutor
-        """Threads for the faults. They last until the end: a restarted ZooKeeper server ends with the thread that
-        started it."""
+        """The threads that execute the faults. The threads run until the end, because a restarted ZooKeeper server ends
+        with the thread that has started it.
+        """
         self.cluster: ReplicatedCluster
         self.network: PeerNetwork
         self.ways_to_zookeeper: dict[int, CuttingProxy] = {}
-        """The proxy to ZooKeeper of each broker."""
+        """Broker id -> the proxy between this broker and ZooKeeper."""
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:

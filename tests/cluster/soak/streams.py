@@ -1,4 +1,4 @@
-"""Kafka Streams with exactly_once_v2, of which one instance after another is killed and started again."""
+"""Runs Kafka Streams applications with exactly_once_v2; one instance after another is killed and restarted."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ LIVES_SECONDS = (25.0, 60.0)
 STARTS_SECONDS = 5.0
 JOIN_SECONDS = 60.0
 STANDSTILL_SECONDS = 30.0
-"""After this time new consumers read the copies and counts: a librdkafka consumer may never read on (`readers`)."""
+"""Seconds after which new consumers read the copies and counts, because a librdkafka consumer may stop reading
+permanently (`readers`).
+"""
 
 
 class Streams:
-    """Two instances of the applications, one writer of their input, and one reader of their copies and counts."""
+    """Two instances of the applications, a writer of their input, and a reader of their copies and counts."""
 
     name = "streams"
 
@@ -51,7 +53,7 @@ class Streams:
         self._killing.start()
 
     def finish(self) -> None:
-        """Stop writing; no instance is killed any more."""
+        """Stop writing, and stop killing instances."""
         self._are_whole.set()
         self._killing.join(JOIN_SECONDS)
         self._writer.stop()
@@ -70,11 +72,11 @@ class Streams:
         check(self._address, self._writer)
 
     def close(self) -> None:
-        """Close, in any state."""
+        """Stop all instances and clients, in whatever state they are."""
         self._are_whole.set()
         self._writer.give_up()
         if self._killing.is_alive():
-            self._killing.join(JOIN_SECONDS)  # it may be about to start an instance
+            self._killing.join(JOIN_SECONDS)  # the thread may be about to start an instance
         self._end_reading()
         for instance in self._instances:
             if instance.is_running:

@@ -1,4 +1,4 @@
-"""Writers of lines: idempotent producers, each at its pace."""
+"""Writers of lines: idempotent producers, each at its own rate."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ PATIENCE_SECONDS = 80.0
 
 
 class LineWriter:
-    """Sends to all of some places in turn, in a thread of its own. `with` starts it and ends it, with all records
-    flushed."""
+    """Sends records to all given partitions in turn, in a separate thread. A context manager that starts the thread,
+    and ends it with all records flushed.
+    """
 
     def __init__(self, producer: RecordingProducer, places: list[Place], per_second: float, progress: Progress) -> None:
         self.producer = producer
@@ -34,7 +35,7 @@ class LineWriter:
         self._thread.start()
 
     def stop(self) -> None:
-        """Return when the outcome of all records is known."""
+        """Stop writing; return when the outcome of all records is known."""
         self._is_over.set()
         self._thread.join(PATIENCE_SECONDS)
         self.producer.flush()
@@ -46,7 +47,7 @@ class LineWriter:
 
     @property
     def given_up(self) -> int:
-        """Records that the producer gave up."""
+        """The number of records that the producer has given up."""
         return self.producer.answered - self.producer.acknowledged
 
     def _work(self) -> None:

@@ -1,8 +1,8 @@
-"""A request for each row of the table of authorizations, at every version that is served: the response to a client
-without the right.
+"""Has a test case for each row of the table of authorizations: a request, at every served version, and the required
+response to a client without the right.
 
-A request is made from its declaration: one element in each array, and the names of `Names` wherever a field names
-something. A case names the differences, and the required response.
+A request is created from its declaration: each array gets one element, and each field that names a resource gets the
+name from `Names`. A case lists the values in which its request differs, and the expected response.
 """
 
 from __future__ import annotations
@@ -28,13 +28,15 @@ TRANSACTIONAL_BATCH = bytes(
 )
 ALLOWED_GROUP = "allowed-group"
 ALLOWED_TRANSACTION = "allowed-txn"
-"""Rights of the sender to read, delete and write: so that the next check of the same request is reached."""
+"""A transactional id, or a group, on which the sender has all rights, so that the broker reaches the next authorization
+check of the request.
+"""
 
 ZERO_OF = {"boolean": False, "string": "", "bytes": b"", "records": BATCH, "uuid": bytes(16), "float64": 0.0}
 
 
 class Names(NamedTuple):
-    """The names in a request."""
+    """The names of the resources in a request."""
 
     topic: str
     topic_id: bytes
@@ -44,14 +46,18 @@ class Names(NamedTuple):
 
 SECRET = Names("secret", b"", "secret-group", "secret-txn")
 ABSENT = Names("absent", b"absent".rjust(16), "absent-group", "absent-txn")
-"""A name that does not exist, and a client without rights must not see a difference."""
+"""Names of resources that do not exist; a client without rights must get the same response as for existing
+resources.
+"""
 Answer = Any
 Expectation = Callable[[Answer], object]
 
 
 @dataclass(frozen=True)
 class Case:
-    """`is_like_absent`: the response is the same as for a missing resource; `extra`: values by the name of a field."""
+    """One case. With `is_like_absent` the response is the same as for a missing resource; `extra` maps the name of a
+    field to its value.
+    """
 
     rule: Rule
     expected: Expectation
@@ -71,7 +77,7 @@ class Case:
         return f"{rule.api.message_name}-{rule.operation.shown}-{rule.resource.shown}-{rule.when}"
 
     def request(self, version: int, names: Names) -> Any:
-        """The names of `extra` that are callable are asked for their value with `names`."""
+        """Return the request for these resource names. Values in `extra` that are callable are called with `names`."""
         named = {
             "name": names.topic,
             "topic": names.topic,
@@ -91,7 +97,9 @@ class Case:
 
 
 def made(cls: type, version: int, named: Mapping[str, Any]) -> Any:
-    """A request or a part of one."""
+    """Create a request, or a part of one, of the class `cls`, with the given values by field name and default values
+    for all other fields.
+    """
     values = {}
     for each in fields_of(cls):
         if version not in each.versions:
@@ -114,7 +122,7 @@ def made(cls: type, version: int, named: Mapping[str, Any]) -> Any:
 
 
 def codes(answer: Any) -> set[ErrorCode]:
-    """All error codes anywhere in a response."""
+    """Return all error codes that occur anywhere in a response."""
     return {ErrorCode.of(value) for name, value in _all_fields(answer) if name.endswith("error_code")}
 
 
@@ -130,7 +138,9 @@ def _all_fields(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def only(*allowed: ErrorCode) -> Expectation:
-    """All codes of the response are these; their positions are checked by the handlers' own tests."""
+    """Expect that the response has exactly these error codes, apart from NONE; the handlers' own tests check the
+    positions of the codes.
+    """
     return lambda answer: codes(answer) - {ErrorCode.NONE} == set(allowed) or codes(answer)
 
 
@@ -139,7 +149,7 @@ def _refused(rule: Rule, **how: Any) -> Case:
 
 
 def _nothing_in(where: str) -> Expectation:
-    """The list with that name is empty, and no error occurred."""
+    """Expect that the list with this name is empty, and that the response has no error."""
     return lambda answer: (codes(answer) <= {ErrorCode.NONE} and getattr(answer, where) == []) or answer
 
 
@@ -388,7 +398,9 @@ CASES = (
         extra={"topics": [], "response_partition_limit": 100, "cursor": None},
     ),
 )
-"""What refuses is asked for here. Where a rule is only one of two that may allow a thing, the other one refuses."""
+"""One case for each rule that can refuse a request. If either of two rules may allow a request, the other rule refuses
+it in these cases.
+"""
 
 ASKED_FOR_BY_OTHERS = {
     rules.METADATA_CREATE_ANY: rules.METADATA_CREATE,
@@ -399,4 +411,4 @@ ASKED_FOR_BY_OTHERS = {
     rules.ADD_PARTITIONS_FOR_OTHERS: rules.ADD_PARTITIONS,
     rules.WRITE_MARKERS_AS_ADMIN: rules.WRITE_MARKERS,
 }
-"""Rules without a case of their own: where these allow nothing, the other one is asked."""
+"""Maps a rule without its own case to the rule that the broker checks next if the first rule allows nothing."""

@@ -1,4 +1,6 @@
-"""The possible errors of a frame: bits, lengths, ends, versions, checksums, and claims about its own size."""
+"""Creates the mutations of a frame that the fuzzer uses: of bits, lengths, ends, versions, checksums, and of the
+frame's declared size.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from struct import Struct
 SIZE = Struct(">i")
 PREFIX = Struct(">hh")
 HEADER_END = 4 + 8
-"""Size, API key, version, correlation id."""
+"""The end of the fixed header fields: size, API key, version, correlation id."""
 
 BAD_LENGTHS = (-1, -2, -(2**31), 2**31 - 1, 2**24, 100, 0)
 FALSE_SIZES = (-1, -(2**31), 0, 4, 7, 2**31 - 1, 104_857_601, 104_857_600, 50_000)
@@ -18,14 +20,16 @@ FALSE_SIZES = (-1, -(2**31), 0, 4, 7, 2**31 - 1, 104_857_601, 104_857_600, 50_00
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """`is_whole`: its size is true, so that the broker answers it or closes the connection without more bytes."""
+    """A mutated frame. With `is_whole` the frame has the size that it declares, so the broker responds or closes the
+    connection without waiting for more bytes.
+    """
 
     data: bytes
     is_whole: bool = True
 
 
 class Mutator:
-    """Makes mutants of the frames of a corpus, the same ones from the same seed."""
+    """Creates mutants of the frames of a corpus; the same seed creates the same mutants."""
 
     def __init__(self, corpus: Sequence[bytes], seed: int) -> None:
         self.corpus = corpus
@@ -36,7 +40,7 @@ class Mutator:
         return mutate(self, bytearray(self.rng.choice(self.corpus)))
 
     def _position(self, frame: bytearray) -> int:
-        """Anywhere behind the size."""
+        """Return a random position after the size field."""
         return self.rng.randrange(4, len(frame))
 
     def untouched(self, frame: bytearray) -> Mutant:
@@ -54,7 +58,7 @@ class Mutator:
         return Mutant(bytes(frame))
 
     def bad_length(self, frame: bytearray) -> Mutant:
-        """Four bytes, or two, or one, say something else: they often are a length or a count."""
+        """Overwrite four bytes, two or one, which are often a length or a count."""
         position = self._position(frame)
         width = self.rng.choice((4, 4, 2, 1))
         value = self.rng.choice(BAD_LENGTHS) & ((1 << 8 * width) - 1)
@@ -76,7 +80,7 @@ class Mutator:
         return _resized(frame)
 
     def spliced(self, frame: bytearray) -> Mutant:
-        """The head of one request, the tail of another."""
+        """Join the head of one request and the tail of another request."""
         other = self.rng.choice(self.corpus)
         frame[self._position(frame) :] = other[self.rng.randrange(4, len(other)) :]
         return _resized(frame)

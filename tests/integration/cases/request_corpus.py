@@ -1,7 +1,8 @@
-"""Well-formed requests of every API and version, made from the declarations: plausible, seeded, many.
+"""Creates well-formed requests of every API and version from the declarations: plausible requests, in large numbers,
+from a seed.
 
-A value is chosen by the name of its field, so that requests reach far into the handlers: topics that exist and that do
-not, partitions around the real ones, batches that are valid, empty, of old formats or of an idempotent producer.
+The value of a field is chosen by the field's name, so that requests reach far into the handlers. Topics exist or do
+not, partitions are near the existing ones, and batches are valid, empty, in old formats or from an idempotent producer.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ ADMIN_KEYS = (
     ApiKey.ALTER_CONFIGS,
     ApiKey.INCREMENTAL_ALTER_CONFIGS,
 )
-"""Requests that change topics: a small share of the corpus, and they only validate if possible."""
+"""APIs that change topics; they are a small share of the corpus, and their requests only validate if possible."""
 
 CONFIGS = (("retention.ms", "60000"), ("cleanup.policy", "compact"), ("segment.bytes", "x"), ("no.such.key", None))
 
 
 @dataclass(frozen=True)
 class World:
-    """The names that requests use."""
+    """The names of topics, groups and other resources that requests use."""
 
     topics: tuple[str, ...]
     missing_topics: tuple[str, ...]
@@ -49,7 +50,7 @@ class World:
 
 
 class RequestMaker:
-    """Makes requests of one API at one version."""
+    """Creates requests of one API at one version."""
 
     def __init__(self, key: ApiKey, version: int, world: World, rng: random.Random) -> None:
         self.key = key
@@ -119,7 +120,7 @@ class RequestMaker:
 
 
 def _configs(maker: RequestMaker) -> list[Any] | None:
-    """Entries of whichever class the API has for them."""
+    """Return entries of the configuration class that the API uses."""
     for cls in _nested_classes(request_type(maker.key)):
         fields = {field.name for field in fields_of(cls)}
         if "value" in fields and "name" in fields:
@@ -176,7 +177,7 @@ def _nested_classes(cls: type) -> list[type]:
 def corpus(
     served: Mapping[int, VersionRange], world: World, rng: random.Random, *, per_version: int, admin_per_version: int
 ) -> list[bytes]:
-    """Frames of every served API and version."""
+    """Return frames of every served API and version."""
     frames = []
     for key, versions in served.items():
         for version in range(versions.low, versions.high + 1):

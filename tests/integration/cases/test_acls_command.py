@@ -1,4 +1,4 @@
-"""`oncelog acls` and `admin.acls` against a live broker."""
+"""Tests `oncelog acls` and `admin.acls` against a live broker."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
-"""ACLs for authenticated users: each library reports a refusal to its user, and transactions work for authorized
-ones."""
+"""Tests ACLs for authenticated users: each client library reports a refusal to its user, and transactions work for
+authorized users.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""aiokafka against a live broker. It has no setting for protocol versions: it negotiates."""
+"""Runs the client contract with aiokafka against a live broker. aiokafka has no setting for protocol versions, because
+it negotiates them.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def test_a_waiting_consumer_gets_later_records(client: Aiokafka, topic: str) -> 
             consumer.assign([source])
             consumer.seek(source, 0)
             waiting = asyncio.ensure_future(consumer.getone())
-            # The consumer knows the high watermark once its first fetch, which found nothing, was answered.
+            # The consumer knows the high watermark after the response to its first fetch, which finds nothing.
             while consumer.highwater(source) is None:  # noqa: ASYNC110 - the consumer has no event for it
                 await asyncio.sleep(0.01)
             assert not waiting.done()

@@ -1,4 +1,4 @@
-"""Alerts of deploy/prometheus fire on what a live broker exports, and on nothing else."""
+"""Tests that the alerts of deploy/prometheus fire on the right metrics of a live broker, and on no others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NAMES = {
     "OncelogTransactionHangs": "kafka_server_replicamanager_partitionswithlatetransactionscount",
     "OncelogPreparedTransactionWaits": "oncelog_transactions_open_without_timeout",
 }
-"""Alert -> the metric that it asks for."""
+"""Maps each alert to the metric that its expression uses."""
 
 
 def test_alerts_fire_for_a_hanging_and_a_prepared_transaction_and_a_dead_broker(
@@ -34,7 +34,7 @@ def test_alerts_fire_for_a_hanging_and_a_prepared_transaction_and_a_dead_broker(
         healthy = metrics_of(broker).text
         assert firing({"a": [healthy]}, [], scrapes, apart_from=OF_THE_MACHINE) == ""
 
-        # The records of raw producers are of the year 2023: nobody has ended this transaction for years.
+        # The records of raw producers have timestamps in 2023, so this transaction appears to have been open for years.
         producer = RawTransactions(client, f"{topic}-id")
         producer.take_over()
         producer.write(topic)

@@ -1,4 +1,6 @@
-"""Answers that other clients depend on, asked for raw: found by comparing with Apache Kafka 4.1, one by one."""
+"""Tests responses on which other clients depend, with raw requests; each was found by comparison with Apache
+Kafka 4.1.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ from oncelog_protocol.records.record import Record
 
 KAFKA_TOPIC_OPERATIONS = 3576
 KAFKA_CLUSTER_OPERATIONS = 8096
-"""The answer of Apache Kafka if no authorizer is configured."""
+"""The authorized operations that Apache Kafka returns for a cluster if no authorizer is configured."""
 
 
 def test_described_partitions_have_lists_where_java_takes_no_null(broker: BrokerProcess, topic: str) -> None:
@@ -99,7 +101,9 @@ def test_long_client_values_are_shortened_in_error_messages(broker: BrokerProces
 
 
 def test_a_repeated_name_is_answered_once(broker: BrokerProcess, topic: str) -> None:
-    """Otherwise a request of 100 KB would take gigabytes and a minute."""
+    """If a name were processed once for each repetition, a request of 100 KB would take gigabytes of memory and a
+    minute.
+    """
     metadata = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)] * 1000)
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=ResourceType.TOPIC, resource_name=topic, configuration_keys=["segment.bytes"]
@@ -171,7 +175,7 @@ def test_a_reader_whose_records_are_not_in_the_log_is_told_where_it_leaves_it(ra
     assert time.monotonic() - started < 10, "neither waits for more bytes"
 
 
-# --- E31: errors of another broker in place of Kafka (found by running clients of Kafka against it)
+# --- E31: errors of another Kafka replacement (found by running Kafka's clients against it)
 
 
 @pytest.mark.parametrize("compression", [Compression.NONE, Compression.LZ4])
@@ -179,7 +183,9 @@ def test_a_reader_whose_records_are_not_in_the_log_is_told_where_it_leaves_it(ra
 def test_e31_a_fetch_inside_a_batch_gets_the_whole_batch(
     raw: RawClient, topic: str, compression: Compression, isolation_level: int
 ) -> None:
-    """T11: the client skips the records before its offset. If the batch is omitted, records are lost."""
+    """T11: the client skips the records before the requested offset. If the broker omitted the batch, the client would
+    lose its remaining records.
+    """
     raw.create_topic(topic)
     for _ in range(2):
         batch = build_batch([Record(0, 1, b"k", b"%d" % n, []) for n in range(10)], compression=compression)
@@ -200,7 +206,7 @@ def test_e31_a_fetch_inside_a_batch_gets_the_whole_batch(
 
 
 def test_e31_a_compacted_topic_takes_no_record_without_a_key(raw: RawClient, topic: str) -> None:
-    """T20: compaction could do nothing with it."""
+    """T20: the broker refuses a record without a key, because compaction needs a key."""
     raw.create_topic(topic, cleanup_policy="compact")
     for key, code in ((None, ErrorCode.INVALID_RECORD), (b"key", ErrorCode.NONE)):
         batch = build_batch([Record(0, 1, key, b"value", [])])
@@ -210,7 +216,7 @@ def test_e31_a_compacted_topic_takes_no_record_without_a_key(raw: RawClient, top
 
 
 def test_e31_a_batch_above_max_message_bytes_is_too_large(raw: RawClient, topic: str) -> None:
-    """T20: to the byte, as the batch is on the wire, and for each topic as it is configured."""
+    """T20: the limit is exact to the byte, refers to the batch as sent on the wire, and may differ between topics."""
     batch = build_batch([Record(0, 1, b"key", b"value" * 100, [])])
     for limit, code in ((len(batch) - 1, ErrorCode.MESSAGE_TOO_LARGE), (len(batch), ErrorCode.NONE)):
         name = f"{topic}-{limit}"
@@ -220,7 +226,9 @@ def test_e31_a_batch_above_max_message_bytes_is_too_large(raw: RawClient, topic:
 
 
 def test_e31_offsets_are_found_by_time(raw: RawClient, topic: str) -> None:
-    """T12: offset and timestamp of the first record at that time or later, -1 and -1 behind the last."""
+    """T12: the response has the offset and timestamp of the first record at that time or later, and -1 and -1 after the
+    last record.
+    """
     raw.create_topic(topic)
     for base in (1000, 2000):
         batch = build_batch([Record(0, base + 10 * n, b"k", b"v", []) for n in range(5)])
@@ -233,7 +241,7 @@ def test_e31_offsets_are_found_by_time(raw: RawClient, topic: str) -> None:
 def test_e31_metadata_committed_with_an_offset_is_returned(
     raw: RawClient, topic: str, group: str, version: int
 ) -> None:
-    """T15: as it was, null as nothing."""
+    """T15: OffsetFetch returns the committed metadata unchanged, and null as an empty text."""
     raw.create_topic(topic, partitions=3)
     lookup = FindCoordinatorRequest(key=group, key_type=CoordinatorType.GROUP)
     eventually(lambda: raw.call(lookup, ApiKey.FIND_COORDINATOR, 2).error_code == 0, "there is a coordinator")
@@ -295,7 +303,7 @@ def test_epochs_that_no_leader_can_have_come_before_all_others(raw: RawClient, t
 
 @pytest.mark.parametrize("partitions", [[5000, 5000], [5000, 5000, 1], [10_001], [-1, 9999], [-1, 10_000]])
 def test_a_request_may_make_ten_thousand_partitions(broker: BrokerProcess, topic: str, partitions: list[int]) -> None:
-    """Otherwise none of its topics is created, as with Kafka's controller."""
+    """If a request wants more partitions, none of its topics is created, as with Kafka's controller."""
     wanted = [
         CreateTopicsRequest.CreatableTopic(
             name=f"{topic}-{number}", num_partitions=count, replication_factor=1, assignments=[], configs=[]
@@ -323,7 +331,7 @@ def test_a_request_may_add_ten_thousand_partitions(broker: BrokerProcess, topic:
 
 
 def test_a_first_request_is_handled_although_its_client_disconnected(broker_factory: BrokerFactory, topic: str) -> None:
-    """The client has closed while the route of its request is made."""
+    """The client has closed the connection while the broker still creates the route for its request."""
     wanted = CreateTopicsRequest.CreatableTopic(
         name=topic, num_partitions=1, replication_factor=1, assignments=[], configs=[]
     )

@@ -1,4 +1,6 @@
-"""Audits a live broker's log: right, however it is cut; and a log with a hole is detected."""
+"""Audits the log of a live broker: the log has no faults, however it is cut into ranges, and a hole in the log is
+detected.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,9 @@ from oncelog_pipeline.source.ranges import cut
 
 
 async def write(address: str, topic: str) -> int:
-    """Transactions committed and aborted, one producer taken over by another, records without numbers; the end."""
+    """Write committed and aborted transactions, a producer that takes over another one, and records without sequence
+    numbers; return the end offset.
+    """
     async with Admin(address) as admin:
         await admin.create_topics([NewTopic(topic, 1)])
     transactional_id = uuid.uuid4().hex
@@ -57,7 +61,7 @@ async def test_a_live_log_is_right_however_it_is_cut(address: str, topic: str) -
 
 
 async def test_missing_records_are_found(address: str, topic: str) -> None:
-    """A part that is not read counts as missing."""
+    """A range that is not read counts as missing records."""
     end = await write(address, topic)
     parts = [await chains_of(address, topic, start, stop, 1) for start, stop in ((0, 150), (190, end))]
     assert {finding.kind for finding in findings(parts[0] + parts[1])} == {Kind.GAP, Kind.HOLE}

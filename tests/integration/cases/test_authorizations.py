@@ -1,5 +1,6 @@
-"""A client without rights gets exactly the response in the table, in every version of every API, and learns nothing
-else."""
+"""Tests that a client without rights gets exactly the response in the table, in every version of every API, and no
+other information.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +46,7 @@ AUTHORIZER = {
     "transaction.two.phase.commit.enable": "true",
 }
 PRIVILEGED, UNPRIVILEGED = "127.0.0.1", "127.0.0.2"
-"""Every client is User:ANONYMOUS here, so the host makes the difference."""
+"""Every client is User:ANONYMOUS here, so only the client's host decides its rights."""
 REFUSALS = frozenset(rules.REFUSAL.values())
 TOPIC, GROUP, TRANSACTION, CLUSTER = (
     ResourceType.TOPIC,
@@ -66,7 +67,7 @@ ACLS = (
 
 
 class UnprivilegedClient(RawClient):
-    """A client with the other address of this host."""
+    """A client that connects from the unprivileged address of this host."""
 
     def __init__(self, port: int) -> None:
         super().__init__(port)
@@ -92,7 +93,7 @@ def create_acls(client: RawClient) -> None:
 
 
 def commit_offset(client: RawClient, group: str) -> bool:
-    """Whether that was done: not while the coordinator loads."""
+    """Return whether the commit succeeded; it fails while the coordinator loads."""
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
     partition = topic.OffsetCommitRequestPartition(
         partition_index=0, committed_offset=3, committed_leader_epoch=-1, committed_metadata=""
@@ -109,7 +110,9 @@ def commit_offset(client: RawClient, group: str) -> bool:
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerProcess, Names]]:
-    """A broker with resources that the second address may not see, and their names."""
+    """Start a broker with resources that the unprivileged address may not see; yield the broker and the resources'
+    names.
+    """
     data = tmp_path_factory.mktemp("guarded") / "data"
     prepare(data)
     with BrokerProcess(data, AUTHORIZER) as process:
@@ -121,7 +124,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BrokerPr
 
 
 def prepare(data: Path) -> None:
-    """Create the resources and rights, as a client that may do everything."""
+    """Create the resources and the rights, as a client with all rights."""
     with (
         BrokerProcess(data, {**AUTHORIZER, "super.users": "User:ANONYMOUS"}) as process,
         RawClient(process.port) as client,
@@ -170,8 +173,9 @@ NOT_ASKED_HERE = frozenset(
         rules.DELETE_SHARE_OFFSETS,
     }
 )
-"""They need a state that a single request does not create: they are tested below, and by the tests of the handlers of
-the consumer protocol and of share groups."""
+"""These rules depend on a state that a single request does not create. The tests below check these rules, and so do the
+tests of the handlers of the consumer protocol and of share groups.
+"""
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.name} v{case.versions.start}")
@@ -191,7 +195,7 @@ def shown(answer: object) -> str:
 
 
 def as_if_it_were(secret: Names, answer: object) -> str:
-    """A response about missing resources, with the names of existing ones."""
+    """Return a response about missing resources, with the names replaced by those of existing resources."""
     text = shown(answer)
     for name, absent in zip(secret, ABSENT, strict=True):
         text = text.replace(repr(absent), repr(name))
@@ -216,7 +220,7 @@ def test_an_authorized_request_is_not_refused(guarded: tuple[BrokerProcess, Name
 
 ENDS_SOMETHING = frozenset({rules.CONTROLLED_SHUTDOWN, rules.DELETE_ACLS, rules.CREATE_ACLS})
 REFUSED_FOR_OTHER_REASONS = frozenset({rules.FETCH_AS_FOLLOWER})
-"""The named broker does not exist."""
+"""The broker that the request names does not exist, so the response has another error."""
 
 
 def test_the_creator_of_a_topic_sees_its_settings_only_with_the_right(guarded: tuple[BrokerProcess, Names]) -> None:

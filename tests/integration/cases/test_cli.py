@@ -1,4 +1,4 @@
-"""The `oncelog` command as a process, against a live broker: pipes, signals, exit codes."""
+"""Tests the `oncelog` command as a process against a live broker: pipes, signals, exit codes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ def environment(broker: BrokerProcess) -> dict[str, str]:
 
 @pytest.fixture
 def oncelog(broker: BrokerProcess) -> Oncelog:
-    """Run to the end. `code` is the exit code that is expected; nothing may ever print a traceback."""
+    """Return a function that runs `oncelog` until it ends. `code` is the expected exit code; no command may ever print
+    a traceback.
+    """
 
     def run(*arguments: str, stdin: bytes = b"", code: int = 0) -> Done:
         done = run_oncelog(*arguments, stdin=stdin, environment={"ONCELOG_BOOTSTRAP_SERVER": broker.address})
@@ -39,13 +41,13 @@ def oncelog(broker: BrokerProcess) -> Oncelog:
 
 
 def hear_interrupts() -> None:
-    """A shell lets background processes, and their children, ignore SIGINT."""
+    """Reset the handling of SIGINT: a shell makes background processes, and their children, ignore this signal."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 @pytest.fixture
 def follower(broker: BrokerProcess) -> Callable[..., subprocess.Popen[bytes]]:
-    """Start `oncelog` with its output in a pipe."""
+    """Return a function that starts `oncelog` with its output in a pipe."""
 
     def start(*arguments: str) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
@@ -215,7 +217,7 @@ def test_a_topic_is_created_altered_and_deleted(oncelog: Oncelog, topic: str):
 
     oncelog("produce", topic, "--partition", "1", stdin=b"a\nb\n")
     plain = oncelog("topics", "describe", topic).stdout.decode().splitlines()
-    settings = "retention.ms=1000000,segment.bytes=1048576"  # the latter from the broker's own configuration
+    settings = "retention.ms=1000000,segment.bytes=1048576"  # segment.bytes is the broker's log.segment.bytes
     assert plain == [f"{topic}\t0\t1\t1\t1\t0\t0\t{settings}", f"{topic}\t1\t1\t1\t1\t0\t2\t{settings}"]
     changes = ["--config", "cleanup.policy=compact", "--delete-config", "retention.ms"]
     oncelog("topics", "alter", topic, "--partitions", "3", *changes)

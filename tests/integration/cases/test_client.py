@@ -1,4 +1,4 @@
-"""Our client against a live broker process."""
+"""Tests oncelog's own client against a live broker process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ async def create(broker: Any, topic: str, partitions: int = 1, **configs: str) -
     async with Admin(broker.address) as admin:
         named = {key.replace("_", "."): value for key, value in configs.items()}
         await admin.create_topics([NewTopic(topic, partitions, 1, configs=named)])
-        # Apache Kafka elects leaders a moment later; batches refused meanwhile are sent again, out of order.
+        # Apache Kafka elects leaders a moment after creating a topic; batches that are refused in between would be
+        # retried, out of order.
         await admin.list_offsets({TopicPartition(topic, index): LATEST_TIMESTAMP for index in range(partitions)})
 
 
@@ -189,7 +190,7 @@ async def test_the_admin_client_administers_topics(broker: Any, topic: str) -> N
 
 
 async def answered(ask: Callable[[], Awaitable[object]], wanted: object) -> None:
-    """Eventually: a broker may learn of a change after the controller has made it (KRaft)."""
+    """Wait until `ask` returns `wanted`: a broker may learn of a change after the controller has made it (KRaft)."""
     found: object = None
     try:
         async with asyncio.timeout(TIMEOUT_MS / 1000):

@@ -1,4 +1,4 @@
-"""Our client passes the contract of all clients."""
+"""Runs the contract of all clients with oncelog's own client."""
 
 from __future__ import annotations
 

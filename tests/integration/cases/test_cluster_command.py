@@ -1,4 +1,4 @@
-"""`oncelog cluster` for real: its processes, with a real ZooKeeper, and its error messages."""
+"""Tests the command `oncelog cluster`: its processes, with a real ZooKeeper, and its error messages."""
 
 from __future__ import annotations
 
@@ -43,16 +43,16 @@ subprocess.Popen = Popen
 
 
 class Cluster:
-    """Runs `oncelog cluster` in a directory of its own."""
+    """Runs `oncelog cluster` in a separate directory."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._own_ports = own_ports(MOST_BROKERS)
         self.port = self._own_ports[0].number
-        """The port of the first broker; the ports of the others follow."""
+        """The port of the first broker; the other brokers have the following ports."""
 
     def run(self, command: str, *arguments: str, code: int = 0) -> subprocess.CompletedProcess[str]:
-        """`code` is the exit code that is expected; nothing may ever print a traceback."""
+        """`code` is the expected exit code; no command may ever print a traceback."""
         done = subprocess.run(
             [COMMAND, "cluster", command, *arguments, "--data", str(self.directory)],
             capture_output=True,
@@ -69,7 +69,7 @@ class Cluster:
         return self.run("up", *arguments).stdout.strip()
 
     def status(self) -> dict[str, MemberStatus]:
-        """The output of the command, without starting another process."""
+        """Return the status that the command would show, without starting another process."""
         return {member.name: member for member in LocalCluster(self.directory, lambda _: None).status()}
 
     def states(self) -> dict[str, str]:
@@ -88,7 +88,7 @@ class Cluster:
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    """Stops everything that a test leaves running."""
+    """Yield a cluster, and stop all processes that a test leaves running."""
     cluster = Cluster(tmp_path / "cluster")
     yield cluster
     if (cluster.directory / "cluster.json").exists():
@@ -98,7 +98,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def stand_ins(sabotage: Callable[[str], None]) -> None:
-    """The brokers are stand-ins: these tests are about processes."""
+    """Replace the brokers by stand-ins, because these tests are about processes."""
     sabotage(STAND_IN)
 
 
@@ -122,7 +122,7 @@ def test_a_cluster_is_created_grown_and_removed(cluster: Cluster) -> None:
     cluster.run("pause", "broker-1")
     assert cluster.states() == {"zookeeper-1": "running", "broker-1": "paused", "broker-2": "running"}
 
-    # running processes continue, and missing ones are started
+    # `start` starts only the missing processes
     cluster.run("kill", "2")
     assert cluster.up() == addresses
     after = cluster.status()
@@ -157,12 +157,12 @@ def test_processes_just_started_by_a_killed_command_end(cluster: Cluster, sabota
 
 
 def processes_of(directory: Path) -> Iterator[LocalProcess]:
-    """The processes whose command names the directory."""
+    """Yield the processes whose command line names the directory."""
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             command = (entry / "cmdline").read_bytes()
         except OSError:
-            continue  # it has just ended
+            continue  # the process has just ended
         if os.fsencode(directory) in command and (started := started_at(int(entry.name))) is not None:
             yield LocalProcess(int(entry.name), started)
 

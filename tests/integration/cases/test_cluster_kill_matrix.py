@@ -1,5 +1,6 @@
-"""A part of the kill matrix over three brokers: coordinator, leaders and groups are different processes, and it is the
-one at the point that dies. `python -m kill_matrix --cluster` runs more of it, `make kill-matrix-cluster` with replicas.
+"""Runs a part of the kill matrix over three brokers: coordinator, leaders and groups are in different processes, and
+the process that reaches the chosen point dies. `python -m kill_matrix --cluster` runs a larger part, and `make
+kill-matrix-cluster` the matrix with replicas.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The guarantees for readers of transactions, and their limits (S53, S54, S58): our consumer and the others, live."""
+"""Tests the guarantees for readers of transactions, and their limits (S53, S54, S58), with oncelog's consumer and those
+of other libraries, against a live broker.
+"""
 
 from __future__ import annotations
 
@@ -69,8 +71,8 @@ def delete_before(client: RawClient, topic: str, offset: int) -> None:
 def test_s53_a_log_that_begins_with_an_abort_marker(
     raw: RawClient, reader: ForeignClient, topic: str, is_v2: bool
 ) -> None:
-    """aiokafka#781: the transaction that it ends has no records left. The next records of the same producer are
-    visible."""
+    """aiokafka#781: the transaction that the marker ends has no records left in the log. The next records of the same
+    producer are visible."""
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic, is_v2=is_v2)
     txn.take_over()
@@ -86,7 +88,7 @@ def test_s53_a_log_that_begins_with_an_abort_marker(
 
 
 def test_s53_a_marker_without_records_is_read_over(raw: RawClient, reader: ForeignClient, topic: str) -> None:
-    """A partition that was added to a transaction and not written to gets its marker all the same."""
+    """A partition that was added to a transaction gets a marker even if no record was written to it."""
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic)
     txn.take_over()
@@ -107,8 +109,9 @@ def content_from(client: RawClient, topic: str, offset: int) -> list[str]:
 def test_s53_concurrent_transactions_are_read_correctly(
     raw: RawClient, reader: ForeignClient, topic: str, is_v2: bool
 ) -> None:
-    """Two producers in one partition, each aborting every other transaction, their records mixed; and a reader that
-    begins at any offset, in the middle of a transaction too."""
+    """Two producers write to one partition, their records are interleaved, and each aborts every second transaction. A
+    reader may begin at any offset, also in the middle of a transaction.
+    """
     raw.create_topic(topic)
     txns = [RawTransactions(raw, f"{topic}-{number}", is_v2=is_v2) for number in range(2)]
     for txn in txns:
@@ -133,7 +136,9 @@ def test_s53_concurrent_transactions_are_read_correctly(
 
 
 async def test_s54_consumers_read_uncommitted_by_default(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
-    """Kafka's default shows open and aborted records; markers are never shown, but use offsets."""
+    """By default, as in Kafka, consumers read open and aborted records; they never see markers, although markers use
+    offsets.
+    """
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic)
     txn.take_over()
@@ -155,7 +160,7 @@ async def test_s54_consumers_read_uncommitted_by_default(broker: BrokerProcess, 
                     seen[name] += [record.value for record in (await consumer.poll(500)).get(partition, [])]
     assert seen == {"default": [b"committed", b"aborted", b"open"], "committed": [b"committed"]}
     fetched = read_uncommitted(raw, topic)
-    assert fetched.aborted_transactions is None  # only readers that filter get the list (S52)
+    assert fetched.aborted_transactions is None  # the list is for read_committed (S52)
     txn.end(False)
 
 
@@ -168,12 +173,14 @@ def read_uncommitted(client: RawClient, topic: str) -> object:
     return answer
 
 
-# --- S58: events that split a committed transaction, for a reader of committed records
+# --- S58: events that split a committed transaction for a read_committed consumer
 
 
 @pytest.fixture
 def committed(raw: RawClient, topic: str) -> RawTransactions:
-    """A producer that has committed `a`, `b` and `c` to partition 0 and `x` to partition 1, in one transaction."""
+    """Return a producer that has committed `a`, `b` and `c` to partition 0 and `x` to partition 1 in one
+    transaction.
+    """
     raw.create_topic(topic, 2)
     txn = RawTransactions(raw, topic)
     txn.take_over()

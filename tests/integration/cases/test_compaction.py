@@ -1,4 +1,4 @@
-"""Compacted topics on a live broker, filled and read by librdkafka, also with `kill -9` in the middle of a cleaning."""
+"""Tests compacted topics on a live broker that librdkafka fills and reads, also with a `kill -9` during a cleaning."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COMPACTED = {
     "file.delete.delay.ms": "0",
 }
 Written = dict[int, tuple[bytes, bytes | None]]
-"""Key and value by offset."""
+"""Maps each offset to the key and value of its record."""
 
 
 def wait_until(condition: Callable[[], bool], what: str, poll_seconds: float = POLL_SECONDS) -> None:
@@ -42,7 +42,7 @@ def wait_until(condition: Callable[[], bool], what: str, poll_seconds: float = P
 
 
 def unfinished(broker: BrokerProcess, topic: str) -> bool:
-    """Whether a cleaned segment is being written or swapped in."""
+    """Return whether a cleaned segment is being written or swapped in."""
     return any(path.suffix in (".cleaned", ".swap") for path in (broker.data / f"{topic}-0").iterdir())
 
 
@@ -57,7 +57,9 @@ def compacted_up_to(data: Path, topic: str) -> int:
 
 
 def wait_until_compacted(broker: BrokerProcess, topic: str) -> int:
-    """Returns where the active segment begins: all below is compacted."""
+    """Wait until the topic is compacted. Returns the base offset of the active segment: all records below this offset
+    are compacted.
+    """
     wait_until(lambda: compacted_up_to(broker.data, topic) == active_base(broker.data, topic), "compaction")
     return active_base(broker.data, topic)
 
@@ -71,7 +73,7 @@ def produce(
 
 
 def left_after(written: Written, end: int) -> Written:
-    """The records that a compaction of all below `end` leaves."""
+    """Return the records that remain after compaction of all offsets below `end`."""
     last = {written[offset][0]: offset for offset in sorted(written) if offset < end}
     return {offset: pair for offset, pair in written.items() if offset >= end or last[pair[0]] == offset}
 
@@ -86,7 +88,7 @@ def by_offset(received: Iterable[Received]) -> Written:
 
 
 def read_all(broker: BrokerProcess, topic: str, start: int = 0) -> Written:
-    """All records by raw fetches, each of which must return the next existing batch."""
+    """Return all records, with raw fetches, each of which must return the next existing batch."""
     found: Written = {}
     with RawClient(broker.port) as raw:
         end, _ = raw.list_offset(topic, 0)
@@ -130,7 +132,7 @@ def test_the_last_value_of_each_key_stays_and_readers_never_fail(broker_factory:
 
 
 def read_while_it_shrinks(client: Librdkafka, broker: BrokerProcess, topic: str) -> Written:
-    """All records; again from the start if that was deleted while we read."""
+    """Return all records; reading starts again if the broker deletes the beginning of the log in the meantime."""
     while True:
         start = client.offsets(topic)[0]
         try:
@@ -160,7 +162,7 @@ def test_compact_and_delete_work_together(broker_factory: BrokerFactory) -> None
 
 
 def test_the_log_cleaner_can_be_switched_off(broker_factory: BrokerFactory) -> None:
-    """The run of another background task shows that the cleaner would have run long ago."""
+    """When another background task has run, the cleaner would have run long before."""
     settings = {**EAGER, "log.cleaner.enable": "false", "log.retention.check.interval.ms": "300"}
     with broker_factory(settings) as broker:
         client, topic = Librdkafka(broker.address), "kept"
@@ -181,7 +183,7 @@ def test_the_log_cleaner_can_be_switched_off(broker_factory: BrokerFactory) -> N
 
 
 def test_kill_9_during_cleaning_loses_nothing(broker_factory: BrokerFactory) -> None:
-    """The cleaner is throttled, so that the kills hit its work; the topic grows between them."""
+    """The cleaner is throttled, so that the kills interrupt its work; the topic grows between the kills."""
     rng = random.Random(SEED)
     settings = {**EAGER, "log.cleaner.io.max.bytes.per.second": "400000"}
     broker, topic, written = broker_factory(settings), "killed", Written()

@@ -1,6 +1,7 @@
-"""The pages of `oncelog console` against a live broker, asked without a browser; tail and command over a socket.
+"""Tests the pages of `oncelog console` against a live broker, requested without a browser; tail and command run over a
+socket.
 
-On this broker transactions may hang.
+This broker allows transactions to hang.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from oncelog_protocol.errors import ErrorCode
 SCRIPT = "<script>alert('x')</script>"
 NOBODY = "127.0.0.1:1"
 HASTY = dict.fromkeys(PATIENT, 1_000)
-"""Time limits if no broker could answer."""
+"""Short time limits in milliseconds, for pages that no broker could fill anyway."""
 
 
 @pytest.fixture(autouse=True)
@@ -456,8 +457,9 @@ async def test_a_cluster_that_goes_away_is_not_an_empty_one_and_comes_back(broke
 
 
 async def until_shown(browser: Browser, path: str, text: str) -> None:
-    """Reload until the text is there. The pause between two questions decides nothing: it leaves the broker some
-    time."""
+    """Reload a page until it shows the text. The pause between two requests does not affect the result; it only leaves
+    the broker some time.
+    """
     async with asyncio.timeout(100):
         while text not in as_text((await browser.client.get(path)).text):  # noqa: ASYNC110
             await asyncio.sleep(0.1)
@@ -468,7 +470,7 @@ async def until_shown(browser: Browser, path: str, text: str) -> None:
 
 @asynccontextmanager
 async def served(address: str) -> AsyncIterator[tuple[int, Any]]:
-    """The port, and the application."""
+    """Yield the port and the application."""
     app = application(site_of([Cluster("test", address, PATIENT)]))
     listening = listening_socket("127.0.0.1", 0)
     ready = asyncio.Event()
@@ -549,7 +551,7 @@ async def test_connections_are_few(unguarded: BrokerProcess, monkeypatch: pytest
         writer.write(b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b" 404 " in await asyncio.wait_for(reader.readline(), 60), "who comes finds a place"
         while await asyncio.wait_for(kept[0][0].readline(), 60):
-            pass  # to its end: it was the longest idle one
+            pass  # the server closed this connection, which was idle for longest
         for _, each in [*kept, (reader, writer)]:
             each.close()
 

@@ -1,5 +1,6 @@
-"""Changes by the console, of a live broker with an authorizer. Each change is shown before it is done, and the command
-that the console names does the same."""
+"""Tests changes that the console makes to a live broker with an authorizer. The console shows each change before
+executing it, and the command that the console displays has the same effect.
+"""
 
 from __future__ import annotations
 
@@ -51,13 +52,13 @@ async def admin(guarded: BrokerProcess) -> AsyncIterator[Admin]:
 
 
 def command_in(page: str) -> str:
-    """The command that a page shows to be copied."""
+    """Return the command that a page displays for copying."""
     (command,) = re.findall(r'<p class="command">.*?<code tabindex="0">(.*?)</code>', page, re.DOTALL)
     return html.unescape(command)
 
 
 def run_copied(command: str, *more: str) -> None:
-    """Run a command as a shell would, with `more` behind it."""
+    """Run a command as a shell would, with the arguments `more` appended."""
     words, stdin = shlex.split(command), ""
     if words[0] == "printf":
         bar = words.index("|")
@@ -68,7 +69,7 @@ def run_copied(command: str, *more: str) -> None:
 
 
 async def confirmed(browser: Browser, shown: str) -> str:
-    """Confirm a change; what the next page says of it."""
+    """Confirm a change, and return what the next page says about the change."""
     done = await browser.submit(shown)
     assert done.status_code == 303, as_text(done.text)
     return await browser.text(done.headers["location"])

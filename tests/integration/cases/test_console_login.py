@@ -1,5 +1,5 @@
-"""Logins to the console: as a SASL user of the cluster, and at an identity provider. The cluster's ACLs decide what
-each user sees and changes. Broker, provider and tokens are real."""
+"""Tests logins to the console: as a SASL user of the cluster, and at an identity provider. The cluster's ACLs decide
+what each user sees and changes. Broker, provider and tokens are real."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def by_token(address: str, name: str = "test") -> Cluster:
 
 @asynccontextmanager
 async def site(*clusters: Cluster, provider: Provider | None = None) -> AsyncIterator[Any]:
-    """The application; `visitor` makes browsers of it."""
+    """Yield the application, whose `visitor` creates browsers."""
     app = application(site_of(clusters, provider))
     async with app.router.lifespan_context(app):
         yield app
@@ -245,7 +245,7 @@ def provider_of(idp: IdentityProvider, **settings: Any) -> Provider:
 
 
 async def to_the_provider(browser: Browser, path: str = "/topics") -> str:
-    """The address at the provider to which a visitor is led."""
+    """Return the address at the provider to which the console redirects a visitor."""
     sent_away = await browser.client.get(path)
     assert sent_away.headers["location"].startswith("/oidc/start"), sent_away.text
     started = await browser.client.get(sent_away.headers["location"])
@@ -255,7 +255,7 @@ async def to_the_provider(browser: Browser, path: str = "/topics") -> str:
 
 
 async def back_from(browser: Browser, there: str) -> httpx.Response:
-    """Log in at the provider, and go back with what it gives."""
+    """Log in at the provider, and return to the console with the code from the provider."""
     async with httpx.AsyncClient() as client:
         answer = await client.get(there)
     back = answer.headers["location"]
@@ -332,7 +332,7 @@ async def test_a_state_of_another_browser_is_refused(address: str, idp: Identity
 async def test_a_token_that_ends_is_replaced_and_without_a_new_one_the_session_ends(
     address: str, idp: IdentityProvider
 ) -> None:
-    idp.token_seconds = 30  # less than is left to spare: each page asks for another
+    idp.token_seconds = 30  # less than the safety margin, so each page requests a new token
     async with site(by_token(address), provider=provider_of(idp)) as app, visitor(app) as browser:
         await back_from(browser, await to_the_provider(browser))
         assert SEEN in await browser.text("/topics")

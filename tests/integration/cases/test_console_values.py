@@ -1,4 +1,6 @@
-"""Avro, Protobuf and MessagePack as the console shows, searches and saves them, with a live broker and registry."""
+"""Tests how the console shows, searches and saves Avro, Protobuf and MessagePack values, with a live broker and
+registry.
+"""
 
 from __future__ import annotations
 

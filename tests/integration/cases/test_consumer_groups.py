@@ -1,4 +1,6 @@
-"""Our consumers as members of groups on a live broker. Every record's path is followed (see Ledger)."""
+"""Tests oncelog's consumers as members of groups on a live broker. A ledger follows the path of every record (see
+Ledger).
+"""
 
 from __future__ import annotations
 
@@ -132,7 +134,7 @@ async def test_a_static_member_comes_back_to_its_partitions(group: Group, writer
 async def test_a_new_owner_of_an_instance_id_fences_the_former_one(group: Group, topic: str) -> None:
     first = await group.join("first", topic, group_instance_id="one")
     await group.balanced(6)
-    group.ledger.owner.clear()  # the fenced one does not learn of it before the other begins
+    group.ledger.owner.clear()  # the fenced member learns of it only after the new member has begun
     await group.join("second", topic, group_instance_id="one")
     assert isinstance(await first.outcome(), FencedInstance)
     with pytest.raises(FencedInstance):
@@ -151,7 +153,7 @@ async def test_a_member_that_does_not_poll_loses_its_partitions_and_is_notified(
     await group.balanced(3, 3)
     had = idle.assignment
     await idle.rest()
-    # The rebalance cannot revoke partitions that it does not know: so the ledger forgets them now.
+    # The rebalance does not call the idle member's listener, so remove the member's partitions from the ledger now.
     group.ledger.owner = {place: name for place, name in group.ledger.owner.items() if name != "idle"}
     await group.balanced(6)
     with pytest.raises(CommitFailed):
@@ -187,7 +189,9 @@ async def test_a_pattern_follows_topics_as_they_come(broker: BrokerProcess, grou
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 async def test_a_deleted_topic_delays_no_member(broker: BrokerProcess, group: Group, topic: str, strategy: str) -> None:
-    """Its offsets cannot be committed any more: not before the next rebalance, and not later."""
+    """Offsets of a deleted topic can no longer be committed, and no member may wait for such a commit before or after
+    the next rebalance.
+    """
     await create(broker.address, f"{topic}-gone", 2)
     options = {"metadata_max_age_ms": 100, "partition_assignment_strategy": [strategy]}
     for name in ("first", "second"):
@@ -246,7 +250,7 @@ async def test_committed_offsets_are_those_given(
             await consumer.commit({place: -1})
         consumer.seek(place, 1)
         assert [record.offset for records in (await consumer.poll(1_000)).values() for record in records] == [1]
-    # The next one begins after the committed offset, not after the last record read.
+    # The next consumer begins at the committed offset, not after the last record that was read.
     async with Consumer(broker.address, group_id=group.name, **QUICK) as consumer:
         consumer.subscribe([topic])
         while not consumer.assignment():
@@ -318,7 +322,8 @@ async def test_iterating_commits_and_rebalances_too(
             if len(taken) % 10 == 0:
                 await writer.write(12)
         assert len(taken) == len(set(taken))
-        # Auto-commit of an iteration: behind the records that were asked past.
+        # Auto-commit during an iteration commits the offsets after the records that the application has already moved
+        # past.
         found = await consumer.committed([TopicPartition(topic, index) for index in range(PARTITIONS)])
         assert sum(told.offset for told in found.values() if told) > 0
     assert other is not None
@@ -345,7 +350,9 @@ async def test_a_cancelled_poll_loses_nothing(broker: BrokerProcess, group: Grou
 async def test_committed_offsets_are_found_whatever_the_internal_topic_settings(
     broker_factory: BrokerFactory, topic: str
 ) -> None:
-    """With another number of partitions each group, and each transactional id, would be looked for elsewhere."""
+    """If the number of partitions of the internal topics changed, clients would look for each group and each
+    transactional id at another coordinator.
+    """
     broker = broker_factory({"offsets.topic.num.partitions": "3"}).start()
     await create(broker.address, topic)
     places = {TopicPartition(topic, 0): 0}
@@ -364,7 +371,7 @@ async def test_committed_offsets_are_found_whatever_the_internal_topic_settings(
 
 
 async def test_positions_survive_the_broker(broker_factory: BrokerFactory, topic: str) -> None:
-    """kill -9 of the broker: the member finds its coordinator, its session for Fetch and its offsets again."""
+    """After a kill -9 of the broker, the member finds its coordinator, its fetch session and its offsets again."""
     broker = broker_factory(SETTINGS).start()
     await create(broker.address, topic)
     async with group_of(broker.address, "survivors") as group, Writer(broker.address, topic, PARTITIONS) as writer:

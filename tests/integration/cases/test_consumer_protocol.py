@@ -1,8 +1,8 @@
-"""librdkafka's consumers with `group.protocol=consumer` (KIP-848) on a live broker.
+"""Tests librdkafka's consumers with `group.protocol=consumer` (KIP-848) on a live broker.
 
-All consumers of a test are polled in turn, in one thread: so the order in which partitions change hands is known, and a
-partition that has two owners is detected at once. One member joins at a time: librdkafka reports no partitions until
-its application has seen its first assignment, so that the broker gives them to others.
+One thread polls all consumers of a test in turn. So the order in which partitions change hands is known, and a
+partition with two owners is detected immediately. Members join one after another: librdkafka reports no owned
+partitions until its application has seen its first assignment, so the broker would give these partitions to others.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 class Member:
-    """One consumer: its partitions, and the ones that it was given and had to give up."""
+    """One consumer with its partitions, and the partitions that it was assigned and had to revoke."""
 
     def __init__(self, group: Group, name: str, settings: dict[str, Any], topics: list[str]) -> None:
         self.group = group
@@ -88,7 +88,7 @@ class Member:
 
 
 class Group:
-    """Members of one group, polled in turn."""
+    """The members of one group, which are polled in turn."""
 
     def __init__(self, address: str, name: str) -> None:
         self.address = address
@@ -126,7 +126,7 @@ class Group:
                 member.poll()
 
     def shared(self, *sizes: int) -> None:
-        """Poll until the members hold these numbers of partitions, in any order."""
+        """Poll until the members own these numbers of partitions, in any order."""
         wanted = sorted(sizes)
         self.until(lambda: sorted(len(member.has) for member in self.members) == wanted, f"shared as {wanted}")
 
@@ -137,13 +137,13 @@ class Group:
         self.written += count
 
     def all_read(self) -> None:
-        """Wait until every record was read; each was read once, in order."""
+        """Wait until every record was read; fail unless each record was read once and in order."""
         self.all_seen()
         for at, offsets in self.read.items():
             assert offsets == list(range(len(offsets))), at
 
     def all_seen(self) -> None:
-        """Wait until every record was read, some perhaps by two members one after the other."""
+        """Wait until every record was read; two members may both have read a record, one after the other."""
 
         def is_done() -> bool:
             return sum(len(set(offsets)) for offsets in self.read.values()) >= self.written
@@ -151,8 +151,9 @@ class Group:
         self.until(is_done, f"{self.written} records read")
 
     def commit_the_start(self, topic: str) -> None:
-        """Commit offset 0 of each partition. Where nothing is committed, librdkafka 2.16 may look the first offset up
-        several times and read on from the last answer, though it has read records since (docs/guides/clients.md)."""
+        """Commit offset 0 of each partition. If no offset is committed, librdkafka 2.16 may look up the first offset
+        several times and continue from the last response, although it has read records since (docs/guides/clients.md).
+        """
         offsets = [TopicPartition(topic, index, 0) for index in range(PARTITIONS)]
         altered = self.admin.alter_consumer_group_offsets([ConsumerGroupTopicPartitions(self.name, offsets)])
         altered[self.name].result(TIMEOUT_SECONDS)
@@ -229,7 +230,7 @@ def test_a_group_goes_from_one_protocol_to_the_other_and_back(members: Group, to
         members.leave(member)
     members.shared(6)
     members.write(topic)
-    members.all_seen()  # librdkafka's cooperative classic members may give up a partition before its last commit
+    members.all_seen()  # classic cooperative members may revoke before the last commit
     assert members.described().type is ConsumerGroupType.CONSUMER
 
 
@@ -268,7 +269,7 @@ def test_a_static_member_comes_back_to_its_partitions(members: Group, topic: str
 
 
 def group_epoch(members: Group) -> list[int]:
-    """The epoch of the members whose assignment could have changed: librdkafka shows the members' epochs."""
+    """Return how many partitions each member owns, sorted; librdkafka does not show the group epoch."""
     return sorted(len(member.assignment.topic_partitions) for member in members.described().members)
 
 

@@ -1,5 +1,6 @@
-"""A controller whose writes are cut off, before or after they are done, on a real ZooKeeper: nothing is done twice, and
-nothing stays undone."""
+"""Tests a controller on a real ZooKeeper whose writes are cut off, before or after they are applied: no change is made
+twice, and none is lost.
+"""
 
 from __future__ import annotations
 
@@ -29,14 +30,16 @@ SECONDS = 60
 
 
 class Cluster:
-    """Three brokers without logs. The first is controller, behind the proxy."""
+    """Three brokers without logs. The first broker is the controller, and its ZooKeeper connection goes through the
+    proxy.
+    """
 
     def __init__(self, stores: dict[int, ZooKeeperStore], elector: Elector) -> None:
         self.stores, self.elector = stores, elector
         self.topics = elector.topics
 
     async def partition(self) -> PartitionState | None:
-        """The partition, as another broker reads it."""
+        """Return the state of the partition as another broker reads it."""
         return (await reader.read_image(self.stores[3])).partition("t", 0)
 
     async def until(self, shows: Callable[[PartitionState | None], bool]) -> PartitionState | None:
@@ -46,7 +49,9 @@ class Cluster:
         return found
 
     async def again(self, attempt: Callable[[], Awaitable[object]], done: ErrorCode | None = None) -> None:
-        """Repeat like a client: until it succeeds, or the error shows that it has."""
+        """Repeat `attempt`, like a client, until it succeeds or its error shows that an earlier attempt has
+        succeeded.
+        """
         async with asyncio.timeout(SECONDS):
             while True:
                 try:
@@ -61,7 +66,7 @@ class Cluster:
                 await asyncio.sleep(0.02)
 
     async def propose(self, isr: tuple[int, ...]) -> None:
-        """The leader proposes this ISR, from the state that it knows."""
+        """Let the leader propose this ISR, based on the partition state that it knows."""
         term = self.elector.term()
         image = await reader.read_image(self.stores[3])
         state = image.topics["t"].partitions[0]
@@ -133,7 +138,7 @@ async def test_no_write_of_the_controller_depends_on_its_answer(
         state = await cluster.until(lambda found: found is not None and found.leader == 1)
         assert state is not None
         assert (state.leader_epoch, state.partition_epoch, state.isr) == (1, 2, (1,))
-        # the topic's end
+        # the deletion of the topic
         cut_next_write()
         await cluster.again(lambda: cluster.topics.delete_topic("t"), done=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         assert await cluster.partition() is None

@@ -1,4 +1,6 @@
-"""The logs of the coordinators where others got stuck: compacted, refused, expired at once, killed over; live."""
+"""Tests situations in which the logs of coordinators have caused failures elsewhere: logs that are compacted, refuse
+appends, have expired entries, or are loaded after kills; with live brokers.
+"""
 
 from __future__ import annotations
 
@@ -44,8 +46,9 @@ def cleaned_up_to(data: Path, topic: str) -> int:
 def test_e10_e25_compacted_coordinator_logs_are_loaded(
     broker_factory: BrokerFactory, topic: str, group: str, is_v2: bool
 ) -> None:
-    """KAFKA-9065: loading waited for offsets that compaction had taken away. Here much of both logs is compacted,
-    including markers and their transactions; the state after a kill is the same as before."""
+    """KAFKA-9065: loading waited for offsets that compaction had removed. In this test much of both logs is compacted,
+    including markers and their transactions; the state after a kill is the same as before the kill.
+    """
     broker = broker_factory(SMALL_LOGS).start()
     version = 5 if is_v2 else 3
     with RawClient(broker.port) as client:
@@ -96,7 +99,9 @@ def fetch_all(client: RawClient, topic: str) -> list[RecordBatch]:
 def test_e13_an_expiry_that_cannot_be_logged_locks_nobody_out(
     broker_factory: BrokerFactory, too_few_in_sync: Callable[[str, bool], None], topic: str, is_v2: bool
 ) -> None:
-    """KAFKA-7519: the write of a tombstone failed, and the id answered CONCURRENT_TRANSACTIONS from then on."""
+    """KAFKA-7519: the write of a tombstone failed, and the coordinator responded CONCURRENT_TRANSACTIONS for this id
+    from then on.
+    """
     settings = {
         "transaction.remove.expired.transaction.cleanup.interval.ms": "20",
         "transactional.id.expiration.ms": "1500",
@@ -124,20 +129,20 @@ def test_e13_an_expiry_that_cannot_be_logged_locks_nobody_out(
 
 
 def is_complete(client: RawClient) -> bool:
-    """Whether the one transactional id has no transaction that is open or being completed."""
+    """Return whether the only transactional id has completed its transaction."""
     request = ListTransactionsRequest(state_filters=["CompleteCommit"], producer_id_filters=[])
     return len(client.call(request, ApiKey.LIST_TRANSACTIONS, 0).transaction_states) == 1
 
 
 def is_forgotten(client: RawClient) -> bool:
-    """Whether the transactional id does not exist, as far as the broker has loaded the ids."""
+    """Return whether the transactional id does not exist, provided that the broker has loaded the ids."""
     request = ListTransactionsRequest(state_filters=[], producer_id_filters=[])
     answer = client.call(request, ApiKey.LIST_TRANSACTIONS, 0)
     return answer.error_code == ErrorCode.NONE and not answer.transaction_states
 
 
 def test_e13_many_long_ids_expire_at_once(broker_factory: BrokerFactory) -> None:
-    """KAFKA-13099: more than fits into a batch, which was refused again and again."""
+    """KAFKA-13099: the tombstones of many ids did not fit into one batch, which was refused again and again."""
     broker = broker_factory({"transaction.state.log.num.partitions": "1"}).start()
     with RawClient(broker.port) as client:
         for number in range(60):
@@ -155,8 +160,9 @@ def test_e13_many_long_ids_expire_at_once(broker_factory: BrokerFactory) -> None
 
 
 def test_e30_appends_survive_a_topic_that_is_re_created(broker_factory: BrokerFactory, topic: str) -> None:
-    """KAFKA-19407: a partition that is led no more, with appends under way. Each is in the log of its partition, at the
-    reported offset, and no offset is given twice."""
+    """KAFKA-19407: appends are in progress while their partition loses its leader. Each appended batch is in the log of
+    its partition at the reported offset, and no offset is assigned twice.
+    """
     broker = broker_factory().start()
     delete = DeleteTopicsRequest(topic_names=[topic], timeout_ms=5000)
     with RawClient(broker.port) as client, RawClient(broker.port) as admin:
@@ -185,7 +191,9 @@ def test_e30_appends_survive_a_topic_that_is_re_created(broker_factory: BrokerFa
 def test_e30_s39_a_transaction_whose_topic_is_deleted_ends(
     broker_factory: BrokerFactory, topic: str, is_v2: bool
 ) -> None:
-    """Its markers cannot be written; the other partitions get theirs, and the producer continues."""
+    """The markers for the deleted topic cannot be written; the other partitions get their markers, and the producer
+    continues.
+    """
     broker = broker_factory().start()
     gone = f"{topic}-gone"
     with RawClient(broker.port) as client, RawClient(broker.port) as admin:
@@ -198,7 +206,7 @@ def test_e30_s39_a_transaction_whose_topic_is_deleted_ends(
             txn.write(gone)
             admin.send(DeleteTopicsRequest(topic_names=[gone], timeout_ms=5000), ApiKey.DELETE_TOPICS, 4)
             producer = txn.producer
-            if number != 1:  # otherwise while it ends
+            if number != 1:  # in round 1 the topic is deleted while the transaction ends
                 assert admin.receive().responses[0].error_code == ErrorCode.NONE
             assert txn.end() == 0
             if number == 1:
@@ -239,8 +247,9 @@ def test_e7_e21_ends_are_answered_while_markers_cannot_be_written(
     is_v2: bool,
     commits: bool,
 ) -> None:
-    """YDB#52731: every request meanwhile gets a retriable error: an empty success would be mistaken for the end of the
-    next transaction. Then everything continues, also after a kill."""
+    """YDB#52731: while markers cannot be written, every request gets a retriable error, because a client would mistake
+    an empty success for the end of its next transaction. After that everything continues, also after a kill.
+    """
     lock = tmp_path / "lock"
     sabotage(SLOW_MARKERS.format(lock=str(lock)))
     lock.touch()
@@ -305,8 +314,9 @@ RealFile.append = append_unless_broken
 def test_e26_a_disk_failure_aborts_the_transaction(
     broker_factory: BrokerFactory, sabotage: Callable[[str], None], tmp_path: Path, topic: str, is_v2: bool, how: str
 ) -> None:
-    """KAFKA-10778: the partition is offline from the first failed write on, its records and its marker are refused, and
-    no failed write is visible after a restart. The transaction ends when the partition is back."""
+    """KAFKA-10778: from the first failed write on, the partition is offline, its records and its marker are refused,
+    and no failed write is visible after a restart. The transaction ends when the partition is online again.
+    """
     lock = tmp_path / how
     sabotage(FAILING_DISK.format(lock=str(lock), topic=topic))
     broker = broker_factory().start()
@@ -320,7 +330,7 @@ def test_e26_a_disk_failure_aborts_the_transaction(
         lock.touch()
         for _ in range(3):
             assert txn.produce(topic, 0, value=b"refused") == ErrorCode.KAFKA_STORAGE_ERROR
-            lock.unlink(missing_ok=True)  # once is enough: the state of the file is unknown from then on
+            lock.unlink(missing_ok=True)  # one failure is enough: the state of the file is unknown from then on
         assert txn.end(False) == 0
         eventually(lambda: is_stable(client, topic, 1), "the other partition is complete")
         assert txn.init() == ErrorCode.CONCURRENT_TRANSACTIONS
@@ -342,8 +352,9 @@ def test_e26_a_disk_failure_aborts_the_transaction(
 def test_e5_offsets_are_pending_as_a_whole_or_not_at_all(
     broker_factory: BrokerFactory, too_few_in_sync: Callable[[str, bool], None], topic: str, group: str, is_v2: bool
 ) -> None:
-    """KAFKA-15449, KAFKA-15784: offsets that cannot be logged are not pending either, and offsets that arrive after the
-    end of the transaction are refused, whatever is open by then."""
+    """KAFKA-15449, KAFKA-15784: offsets that cannot be logged are not pending either. Offsets that arrive after the end
+    of their transaction are refused, whichever transaction is open by then.
+    """
     broker = broker_factory().start()
     version = 5 if is_v2 else 3
     with RawClient(broker.port) as client:
@@ -397,8 +408,10 @@ def marker_of(producer: ProducerIdAndEpoch, topic: str, *, commits: bool = False
 
 
 def test_e2_e32_a_transaction_that_hangs_is_found_and_ended(broker_factory: BrokerFactory, topic: str) -> None:
-    """KIP-664: without verification a late batch opens a transaction that its coordinator does not know, and readers
-    are blocked. The partition names the producer, the coordinator denies it, and an abort marker frees them."""
+    """KIP-664: without verification a late batch opens a transaction that its coordinator does not know, and
+    read_committed consumers are blocked. The partition names the producer, the coordinator says that it has no such
+    transaction, and an abort marker unblocks the consumers.
+    """
     broker = broker_factory({"transaction.partition.verification.enable": "false"}).start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)
@@ -409,7 +422,7 @@ def test_e2_e32_a_transaction_that_hangs_is_found_and_ended(broker_factory: Brok
         eventually(lambda: is_stable(client, topic), "the transaction is complete")
         assert txn.produce(topic, value=b"late") == ErrorCode.NONE
         assert last_stable_offset(client, topic) == 2
-        assert txn.end() == ErrorCode.NONE  # its coordinator takes it for the retry of the commit that was
+        assert txn.end() == ErrorCode.NONE  # the coordinator considers this the retry of the earlier commit
 
         asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[0])
         described = client.call(DescribeProducersRequest(topics=[asked]), ApiKey.DESCRIBE_PRODUCERS, 0)
@@ -439,7 +452,7 @@ def test_e2_e32_a_transaction_that_hangs_is_found_and_ended(broker_factory: Brok
 
 
 def mark(client: RawClient, producer: ProducerIdAndEpoch, topic: str, coordinator_epoch: int) -> int:
-    """The answer to a commit marker of that coordinator."""
+    """Send a commit marker with this coordinator epoch, and return the error code of the response."""
     request = marker_of(producer, topic, commits=True)
     request.markers[0].coordinator_epoch = coordinator_epoch
     (answer,) = client.call(request, ApiKey.WRITE_TXN_MARKERS, 1).markers
@@ -447,7 +460,9 @@ def mark(client: RawClient, producer: ProducerIdAndEpoch, topic: str, coordinato
 
 
 def test_s40_a_marker_of_an_older_coordinator_is_refused(broker_factory: BrokerFactory, topic: str) -> None:
-    """The coordinator epoch of the last marker is the least that counts from then on, after a kill too."""
+    """From then on the coordinator epoch of the last marker is the lowest that the partition accepts, also after a
+    kill.
+    """
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)

@@ -1,4 +1,6 @@
-"""Records of one client are read byte for byte by the others: with every codec, in every direction."""
+"""Tests that the records of one client are read byte for byte by all others, with every codec and in every
+direction.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`oncelog doctor` against live brokers: a healthy one, one that cannot be reached, and one that readers wait for."""
+"""Tests `oncelog doctor` against live brokers: a healthy broker, one that cannot be reached, and one with blocked
+readers.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from oncelog_broker.local_cluster.ports import own_ports
 
 
 def examined(address: str, code: int = 0) -> dict[str, list[dict[str, str]]]:
-    """The findings by check."""
+    """Run the command and return its findings by the name of the check."""
     done = run_oncelog_text("doctor", "-b", address, "-o", "json")
     assert done.returncode == code, done.stdout + done.stderr
     found: dict[str, list[dict[str, str]]] = {}
@@ -29,7 +31,8 @@ def test_a_healthy_broker_passes_every_check(broker_factory: BrokerFactory, topi
     with RawClient(broker.port) as client:
         client.create_topic(topic)
     found = examined(broker.address)
-    # The machine of the tests may be full, and limits of descriptors are its own.
+    # The disks of the test machine may be full, and its limit of descriptors may be low, so the test ignores these two
+    # checks.
     states = {check: rows[0]["state"] for check, rows in found.items() if check not in ("disks", "descriptors")}
     assert set(states.values()) == {"ok"}, found
     assert states.keys() > {"listeners", "replication", "transactions", "leases", "clocks", "versions", "throttles"}

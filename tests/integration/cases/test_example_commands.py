@@ -1,6 +1,7 @@
-"""Each command in the docstring of an example works, exactly as written there, in a directory of its own.
+"""Tests that each command in the docstring of an example works exactly as written there, in a separate directory.
 
-They are started in order, like a reader does: a topic that one needs is created by an earlier one, or by itself.
+The commands run in order, as a reader would run them: a topic that a command needs was created by an earlier command,
+or is created by the command itself.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 COMMAND = re.compile(r"^    python (-m examples\.\w+.*)$", re.MULTILINE)
 WRITTEN = "127.0.0.1:9092"
 WITHOUT_COMMANDS = {"state_topic"}
-"""A module of two others."""
+"""Examples without commands: a module that two other examples import."""
 ELSEWHERE = {"spark_exactly_once": "tests/spark/test_example.py"}
-"""Needs a Spark."""
+"""Examples that another test runs, because they need Spark."""
 SHOWN = {
     "delivery_levels": r"copied: 1[0-9]+ records, 100 different numbers\n",
     "kafka_to_sqlite": r"paid in all: 20\npaid in all: 20\n",
@@ -34,12 +35,12 @@ SHOWN = {
     "two_phase_sink": r"checkpoint 10\n",
     "zombies": r"wakes up, and is refused",
 }
-"""The expected output, if there is any; `test_examples.py` checks the topics."""
+"""The expected output of an example, if it prints any; `test_examples.py` checks the topics."""
 SECONDS = 60
 
 
 def commands(example: Path) -> list[str]:
-    """The commands in its docstring, without `python`."""
+    """Return the commands in the docstring of an example, without `python`."""
     return COMMAND.findall(ast.get_docstring(ast.parse(example.read_text()), clean=False) or "")
 
 
@@ -48,7 +49,7 @@ FOUND = {path.stem: commands(path) for path in sorted(EXAMPLES.glob("*.py"))}
 
 @pytest.fixture
 def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
-    """An empty broker, as a reader has it, with two-phase commit, as its example says."""
+    """An empty broker, as a reader starts it, with two-phase commit, which one example requires."""
     with BrokerProcess(tmp_path / "data", {"transaction.two.phase.commit.enable": "true"}) as process:
         yield process
 

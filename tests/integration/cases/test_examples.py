@@ -1,4 +1,4 @@
-"""The examples do what they say, even when killed with -9 in the middle (S61-S66)."""
+"""Tests that the examples do what they claim, even when killed with -9 in the middle (S61-S66)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KILLS = 5
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """Members that were killed are missed soon."""
+    """A broker that allows short session timeouts, so that groups notice killed members soon."""
     settings = {"group.min.session.timeout.ms": "100", "group.initial.rebalance.delay.ms": "0"}
     with BrokerProcess(tmp_path_factory.mktemp("broker") / "data", settings) as process:
         yield process
@@ -41,7 +41,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 class Example:
-    """An example as a process."""
+    """A running example in its own process."""
 
     def __init__(self, broker: BrokerProcess, module: str, *arguments: object) -> None:
         program = Program(("-m", f"examples.{module}"), CLIENT)
@@ -49,7 +49,7 @@ class Example:
         self.child = Child(program, *servers, *map(str, arguments), directory=REPOSITORY, mixes=True)
 
     def ends(self) -> int:
-        """The exit code."""
+        """Wait for the end of the process, and return its exit code."""
         with closing(self.child):
             self.output = self.child.stdout.read()
             return self.child.process.wait(TIMEOUT_SECONDS)
@@ -59,24 +59,24 @@ class Example:
         return self.output
 
     def says(self, lines: int) -> list[str]:
-        """Wait for so many lines of its output, or its end."""
+        """Wait until the example has printed this many lines, or has ended."""
         return list(islice(self.child.stdout, lines))
 
     def kill(self) -> None:
-        """kill -9, unless it has ended."""
+        """Kill the process with -9, unless it has already ended."""
         self.child.process.send_signal(signal.SIGKILL)
         assert self.ends() in (0, -signal.SIGKILL), self.output
 
 
 def moments() -> Iterator[float]:
-    """When to kill, in seconds after it has begun to work."""
+    """Yield, for each kill, how many seconds after the start of its work the example is killed."""
     rng = random.Random(SEED)
     for _ in range(KILLS):
         yield rng.uniform(0, 0.4)
 
 
 def do_until_killed(example: Example, seconds: float, do: Callable[[], None], progress: Callable[[], object]) -> None:
-    """`do` again and again, and kill the example `seconds` after `progress` has moved."""
+    """Call `do` repeatedly, and kill the example `seconds` after `progress` has changed."""
     before, deadline = progress(), time.monotonic() + TIMEOUT_SECONDS
     while progress() == before:
         assert time.monotonic() < deadline, "it does not come to work"
@@ -185,7 +185,7 @@ def test_s62_each_record_counts_once_though_the_consumer_is_killed(
 
 
 def test_s62_a_consumer_that_lost_its_partition_changes_nothing(tmp_path: Path) -> None:
-    """The offset in the database fences it: two consumers, each of which believes that it owns the partition."""
+    """The offset in the database fences the old owner: here two consumers each believe that they own the partition."""
     database = kafka_to_sqlite.open_database(str(tmp_path / "payments.db"))
     partition = kafka_to_sqlite.TopicPartition("payments", 0)
     stored = kafka_to_sqlite.stored_offset(database, partition)
@@ -245,7 +245,7 @@ def test_s65_checkpoints_are_whole_though_the_job_is_killed(broker: BrokerProces
 
 
 def test_s65_a_job_killed_between_two_commits_recovers(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
-    """One writer has committed the checkpoint, the other has not: only the latter repeats it."""
+    """One writer has committed the checkpoint, the other has not: only the latter commits again."""
 
     async def torn() -> None:
         await two_phase_sink.run(broker.address, topic, 1)
@@ -256,7 +256,7 @@ def test_s65_a_job_killed_between_two_commits_recovers(broker: BrokerProcess, ra
             await writer.write(topic, two_phase_sink.share(2, number))
             await writer.prepare(2)
         await writers[0].commit()
-        # The process is gone here; its open transaction is taken over.
+        # Here the process has ended; the next run takes over its open transaction.
         await two_phase_sink.run(broker.address, topic, 3)
         for writer in writers:
             await writer.close()
@@ -268,7 +268,9 @@ def test_s65_a_job_killed_between_two_commits_recovers(broker: BrokerProcess, ra
 def test_s65_a_prepared_transaction_can_be_committed_by_another_process(
     broker: BrokerProcess, raw: RawClient, topic: str
 ) -> None:
-    """As Flink does: a transaction is its producer's id and epoch, not a connection."""
+    """Another process can commit because a transaction is identified by its producer's id and epoch, not by a
+    connection; Flink relies on this.
+    """
     raw.create_topic(topic, 2)
     with RawClient(broker.port) as client:
         txn = RawTransactions(client, topic)
@@ -316,7 +318,7 @@ def test_s66_exactly_once_survives_a_killed_broker(broker_factory: BrokerFactory
         produce(client, topic, *((None, b"%d" % number) for number in range(300)))
     arguments = ("--level", "exactly-once", "--source", topic, "--target", target, "--until-caught-up")
     example = Example(broker, "delivery_levels", *arguments)
-    for copied in (20, 110, 200):  # and some more by the time it dies
+    for copied in (20, 110, 200):  # the example copies some more records before it dies
         with RawClient(broker.port) as client:
             eventually(lambda: client.list_offset(target, 0)[0] > copied, "it copies")  # noqa: B023
         broker.kill()

@@ -1,6 +1,7 @@
-"""Faults that a test sets in a running broker strike once and only the chosen requests, and clients survive them.
+"""Tests that a fault which a test sets in a running broker strikes once, strikes only the chosen requests, and that
+clients survive it.
 
-Here the plugin is used as an application's tests use it: `oncelog_broker` is its fixture.
+The plugin is used here as in an application's tests: `oncelog_broker` is its fixture.
 """
 
 from __future__ import annotations
@@ -27,11 +28,13 @@ from oncelog_testing.readers import content
 
 PATIENCE = 60.0
 API_VERSIONS = bytes.fromhex("0000000b 0012 0000 00000001 0001") + b"a"
-"""A request, whole."""
+"""The bytes of a complete ApiVersions request."""
 
 
 def transactional(broker: Broker, name: str) -> Librdkafka:
-    """Without rebootstrap, in which librdkafka forgets a broker that is the only one and closes a connection."""
+    """Return a transactional producer without rebootstrap, because rebootstrap makes librdkafka forget a single broker
+    and close a connection.
+    """
     settings = {"bootstrap.servers": str(broker), "transactional.id": name, "metadata.recovery.strategy": "none"}
     producer = Librdkafka(settings)
     producer.init_transactions(PATIENCE)
@@ -116,7 +119,7 @@ def test_a_fault_is_for_whom_it_is_ordered(oncelog_broker: Broker, oncelog_topic
 
 
 def test_every_step_of_one_broker_is_met_by_the_filters_that_it_has(oncelog_broker: Broker, oncelog_topic: str) -> None:
-    """Steps of followers need another broker."""
+    """Steps of followers are left out, because they need a second broker."""
     names = {"topic": oncelog_topic, "transactional_id": oncelog_topic, "group_id": oncelog_topic}
     faults = {}
     for name, point in oncelog_broker.points().items():
@@ -153,7 +156,7 @@ def test_a_broker_that_crashes_on_order_continues_where_it_was(oncelog_broker: B
 
 @pytest.mark.parametrize("first", ["struck", "restart", "start"])
 def test_the_control_reports_a_crash_as_soon_as_clients_notice(oncelog_broker: Broker, first: str) -> None:
-    """Connections end before the process does, as its parent sees it."""
+    """Clients see their connections end before the parent of the broker process sees the process end."""
     for _ in range(3):
         crash = oncelog_broker.fail("ApiVersions.request", crash=True)
         with socket.create_connection(("127.0.0.1", oncelog_broker.port), 60) as client:
@@ -184,7 +187,7 @@ def test_a_fault_knows_that_its_broker_has_ended_and_not_of_it(oncelog_broker: B
     oncelog_broker.restart()
     others = [oncelog_broker.fail("Heartbeat.answer", drop=True) for _ in range(2)]
     for fault in (crash, drop):
-        fault.remove()  # not those of the new process, which have the same numbers
+        fault.remove()  # must not remove the faults of the new process, which have the same numbers
         with pytest.raises(BrokerGone, match="has ended since"):
             assert fault.struck
     assert [other.struck for other in others] == [0, 0]
@@ -205,7 +208,7 @@ def test_a_step_that_stands_still_continues_when_all_faults_are_taken_back(
 
 
 class TestOneAfterTheOther:
-    """The next test finds the broker as it was."""
+    """After each of these tests the next test finds an undisturbed broker."""
 
     @pytest.mark.parametrize("deed", ["kill", "pause", "stop"])
     def test_a_broker_gets_a_fault_in_one_test(self, oncelog_broker: Broker, deed: str) -> None:
@@ -280,7 +283,7 @@ def test_many_connections_to_the_control_leave_the_broker_alone(oncelog_broker: 
         for connection in connections:
             connection.close()
     deadline = time.monotonic() + PATIENCE
-    while True:  # closed connections make room as soon as the control has noticed
+    while True:  # closed connections free their slots when the control server notices
         try:
             assert oncelog_broker.ask("GET", "/faults") == {"faults": []}
             return

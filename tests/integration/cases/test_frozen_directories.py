@@ -1,7 +1,7 @@
-"""Data directories of other versions open in this one, with all their contents; and the other way round.
+"""Tests that this version opens data directories of other versions with all their contents, and vice versa.
 
-`tests/data` has the directory of each release, written by `frozen_directory.py`. That a release opens the files of this
-version is not tested with its code: this version must write the same formats.
+`tests/data` has a data directory of each release, which `frozen_directory.py` has written. The opposite direction is
+not tested with the code of old releases; instead, the tests require that this version writes the same formats.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ FORMS: dict[str, Callable[[Path], Any]] = {
     ".window": lambda path: unpack_from(">h", path.read_bytes()),
     "checkpoint": lambda path: path.read_text().splitlines()[0],
 }
-"""By the end of a file's name: the expression that finds the version of its format."""
+"""Maps the end of a file's name to the function that reads the version of the file's format."""
 PASSED_OVER = ("oncelog.identity", "metadata-copy.jsonl", "metadata-copy.previous.jsonl")
-"""Files that the last release did not have: it neither reads nor removes them."""
+"""Files that the last release did not have; that release neither reads nor removes them."""
 NODES_PASSED_OVER = ("/oncelog/store_id",)
 COLUMNS_PASSED_OVER = ", base TEXT, previous_base TEXT"
-"""Columns of the table last_write, by name, which the last release neither reads nor changes."""
+"""Columns of the table last_write, as SQL, which the last release neither reads nor changes."""
 
 
 def embedded(data: Path) -> BrokerProcess:
     broker = BrokerProcess(data, SETTINGS)
-    broker.settings.pop("zookeeper.connect", None)  # whichever settings the other tests have
+    broker.settings.pop("zookeeper.connect", None)  # other tests may have set this
     return broker
 
 
 def unpack(archive: Path, directory: Path) -> dict[str, Any]:
-    """Unpack the directory; returns the description by the broker that wrote it."""
+    """Unpack the archive; return the description that the broker which wrote it has stored."""
     with tarfile.open(archive) as opened:
         opened.extractall(directory, filter="data")
     expected: dict[str, Any] = json.loads((directory / EXPECTED).read_text())
@@ -72,15 +72,16 @@ def test_a_directory_of_another_version_is_opened_and_nothing_is_forgotten(archi
     expected = unpack(archive, tmp_path)
     with embedded(tmp_path / "data") as broker, RawClient(broker.port) as client:
         assert inspect(client) == expected["found"]
-        # Producers: the last batches are known, and the next sequence follows.
+        # Producers: the broker knows the last batches, and accepts the next sequence.
         producer_id, epoch = expected["idempotent"]
         before = client.list_offset(PLAIN, 0)[0]
         sent_again = produce(client, PLAIN, idempotent_batch(producer_id, epoch, IDEMPOTENT_BATCHES - 1))
         assert sent_again == before - 1
         assert produce(client, PLAIN, idempotent_batch(producer_id, epoch, IDEMPOTENT_BATCHES)) == before
-        # Producer ids: none is given out twice.
+        # Producer ids: no id is assigned twice.
         assert new_producer_id(client).producer_id > expected["highest"]
-        # Transactions: the open one is aborted by its successor, another one continues.
+        # Transactions: the new producer aborts the open transaction of its predecessor, and another transaction
+        # continues.
         assert last_stable_offset(client, IN_TRANSACTIONS) < client.list_offset(IN_TRANSACTIONS, 0)[0]
         successor = RawTransactions(client, OPEN, is_v2=True)
         successor.take_over()
@@ -96,7 +97,7 @@ def test_a_directory_of_another_version_is_opened_and_nothing_is_forgotten(archi
 
 @pytest.fixture(scope="module")
 def written_now(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The formats that this version writes."""
+    """Yield a data directory with the formats that this version writes."""
     directory = tmp_path_factory.mktemp("now")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(BrokerProcess, "new_chroot", None)
@@ -106,14 +107,16 @@ def written_now(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def test_the_last_release_reads_directories_of_this_version(written_now: Path, tmp_path: Path) -> None:
-    """A new format is written one release after the one that first read it: docs/design/compatibility.md."""
+    """A release may write a new format only if the previous release could already read it:
+    docs/design/compatibility.md.
+    """
     newest = max(path for path in ARCHIVES if path.name.endswith("-clean.tar.xz"))
     unpack(newest, tmp_path)
     assert forms(written_now) == forms(tmp_path / "data")
 
 
 def forms(data: Path) -> dict[str, Any]:
-    """Kinds of files, with their versions."""
+    """Return the kinds of files in a data directory, with the versions of their formats."""
     found: dict[str, Any] = {}
     for path in sorted(data.rglob("*")):
         if path.is_dir() or path.name.endswith(".deleted") or path.name in PASSED_OVER:
@@ -126,7 +129,9 @@ def forms(data: Path) -> dict[str, Any]:
 
 
 def _forms_of_store(path: Path) -> Any:
-    """SQLite's version of it and its tables; for each kind of node, the version of its JSON."""
+    """Return the schema version and the tables of the SQLite file, and for each kind of node the version of its
+    JSON.
+    """
     with closing(sqlite3.connect(path)) as connection:
         (version,) = connection.execute("PRAGMA user_version").fetchone()
         tables = connection.execute("SELECT sql FROM sqlite_master ORDER BY sql").fetchall()

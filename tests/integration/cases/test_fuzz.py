@@ -1,7 +1,8 @@
-"""Mutated frames, tens of thousands, against a live broker, while a client that does nothing wrong must not notice.
+"""Sends tens of thousands of mutated frames to a live broker, while a well-behaved client must notice no disturbance.
 
-Every frame reaches the broker: if one makes the broker close the connection, the later ones are sent again on the next.
-A well-formed request behind each burst tells, by its answer, that the burst was worked off.
+Every frame reaches the broker: if the broker closes the connection because of a frame, the later frames are sent again
+on the next connection. Each burst ends with a well-formed request, whose response shows that the broker has processed
+the burst.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ from oncelog_protocol.versions import VersionRange
 
 SEED = 99
 WARM_UP = 0.25
-"""After this share of the frames the broker's memory is measured: from then on it must not grow."""
+"""The share of the frames after which the broker's memory is measured; from then on its memory must not grow."""
 MAX_GROWTH_BYTES = 20 << 20
 CONNECTIONS = 8
 BURST = 6
 PATIENCE_SECONDS = 0.25
-"""For a burst without an end: a mutated Fetch may well wait for ever."""
+"""Seconds to wait for a burst that does not end, because a mutated Fetch may wait for ever."""
 SENTINEL_ID = 0x0DDBA11
 SIZE_AND_ID = Struct(">ii")
 METADATA_VERSION = 12
@@ -52,7 +53,7 @@ SENTINEL = frame(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0, SENTINEL_ID)
 
 
 class FuzzConnection:
-    """Sends bursts one after the other and finds out how far the broker got with each."""
+    """Sends bursts one after another, and finds out how many frames of each burst the broker has processed."""
 
     def __init__(self, port: int, selector: selectors.BaseSelector) -> None:
         self.port = port
@@ -74,10 +75,12 @@ class FuzzConnection:
         try:
             self.socket.sendall(data + SENTINEL if burst[0].is_whole else data)
         except OSError:
-            pass  # already closed for the first frames of the burst: the event loop will tell
+            pass  # the broker closed the connection because of an earlier frame, which `read` will find
 
     def read(self) -> bool:
-        """Whether the burst is over: the sentinel answered, or the connection closed."""
+        """Read a part of the responses; return whether the burst is over, because the last request has its response or
+        the connection is closed.
+        """
         assert self.socket is not None
         try:
             data = self.socket.recv(262_144)
@@ -105,8 +108,9 @@ class FuzzConnection:
         return is_over
 
     def close(self) -> None:
-        """The answered frames are done, and so is the one that ended the connection; the remaining ones are sent
-        again."""
+        """Close the connection. Frames with a response are removed from the burst, and so is the frame that ended the
+        connection; the remaining frames are sent again.
+        """
         assert self.socket is not None
         self.selector.unregister(self.socket)
         self.socket.close()
@@ -117,7 +121,7 @@ class FuzzConnection:
 
 
 class Fuzzer:
-    """Runs mutants through several connections at once."""
+    """Sends mutants through several connections concurrently."""
 
     def __init__(self, port: int, mutator: Mutator) -> None:
         self.mutator = mutator
@@ -127,7 +131,7 @@ class Fuzzer:
         self.held: list[Mutant] = []
 
     def run(self, until: int) -> None:
-        """Send mutants until so many were made."""
+        """Send mutants until `until` mutants have been created."""
         for connection in self.connections:
             self._go_on(connection, until)
         while any(connection.burst for connection in self.connections):
@@ -145,10 +149,10 @@ class Fuzzer:
             connection.send(connection.burst, time.monotonic())
             if connection.burst[0].is_whole:
                 return
-            connection.close()  # a frame with a wrong size gets no answer
+            connection.close()  # a frame with a wrong size gets no response
 
     def _fill(self, burst: deque[Mutant], until: int) -> bool:
-        """Fill the burst with whole frames; an incomplete frame is sent alone."""
+        """Fill the burst with frames of correct size; a frame of wrong size is sent alone."""
         while len(burst) < BURST and (self.held or self.made < until):
             mutant = self.held.pop() if self.held else self._next()
             if not mutant.is_whole and burst:
@@ -171,7 +175,7 @@ class Fuzzer:
 
 
 class SteadyClient(threading.Thread):
-    """Produces and consumes without pause; the records that it reads must be the ones that it wrote."""
+    """Produces and consumes continuously; the records that it reads must be those that it has written."""
 
     def __init__(self, port: int) -> None:
         super().__init__(name="steady client")
@@ -211,7 +215,7 @@ class SteadyClient(threading.Thread):
 
 
 def prepare(broker: BrokerProcess) -> list[bytes]:
-    """Create the topics, and a corpus that uses them, for all APIs that the broker serves."""
+    """Create the topics, and return a corpus of requests for all APIs that the broker serves."""
     with RawClient(broker.port) as client:
         for name in (*TOPICS, STEADY_TOPIC):
             client.create_topic(name, 3)
@@ -221,7 +225,7 @@ def prepare(broker: BrokerProcess) -> list[bytes]:
         ids = {topic.name: topic.topic_id for topic in metadata.topics}
         advertised = client.call(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0).api_keys
     served = {api.api_key: VersionRange(api.min_version, api.max_version) for api in advertised}
-    served[ApiKey.PRODUCE] = VersionRange(3, served[ApiKey.PRODUCE].high)  # 0-2 are advertised and refused (T4)
+    served[ApiKey.PRODUCE] = VersionRange(3, served[ApiKey.PRODUCE].high)  # versions 0-2 are refused (T4)
     world = World(TOPICS, ("fuzz-missing", "", "bad name", "x" * 300), ids)
     return corpus(served, world, random.Random(SEED), per_version=60, admin_per_version=5)
 

@@ -1,4 +1,6 @@
-"""The meaning of the versions of the group requests, by raw requests: ids, batches, errors in their old positions."""
+"""Tests what the versions of the group requests mean, with raw requests: ids, batches, and errors at their old
+positions.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,7 @@ class TestFindCoordinator:
             (1, 0, ErrorCode.NONE),
             (1, 1, ErrorCode.NONE),
             (1, 6, ErrorCode.NONE),
-            (2, 6, ErrorCode.INVALID_REQUEST),  # not the key of a share partition
+            (2, 6, ErrorCode.INVALID_REQUEST),  # the key is not that of a share partition
             (2, 5, ErrorCode.INVALID_REQUEST),
             (9, 6, ErrorCode.INVALID_REQUEST),
         ):
@@ -167,7 +169,7 @@ class TestOffsets:
         }
 
     def test_a_group_with_very_many_offsets_is_deleted(self, client: RawClient, topic: str) -> None:
-        """More tombstones than fit into one batch."""
+        """Deleting the group writes more tombstones than fit into one batch."""
         client.create_topic(topic, partitions=80)
         group = f"{topic}-" + "many" * 5_000
         for start in (0, 40):
@@ -314,7 +316,7 @@ class TestMembers:
 
 
 class TestNamedTwice:
-    """Repeated names change nothing, and cost nothing."""
+    """A request that repeats a name has the same result and costs no more work."""
 
     def test_a_group_named_twice_has_its_offsets_fetched_once(self, client: RawClient, topic: str) -> None:
         client.create_topic(topic, partitions=3)

@@ -1,7 +1,8 @@
-"""Consumer groups of foreign clients and our own against a live broker: members join, leave, die and return.
+"""Tests consumer groups of foreign clients and of oncelog's own client on a live broker: members join, leave, die and
+return.
 
-Every member is a process of its own that reports its partitions and the records that it reads (`group_member.py`). The
-reports show the path of each record: who read it, and whether that member owned the partition then.
+Every member is a separate process that reports its partitions and the records that it reads (`group_member.py`). The
+reports show for each record who has read it, and whether that member owned the partition at that time.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ from oncelog_protocol.records.record import Record
 LIBRARIES = ("kafka-python", "aiokafka", "confluent", "oncelog")
 PARTITIONS = 12
 SESSION_MS, SHORT_SESSION_MS = 30_000, 1_500
-"""The short one is for members that are killed: no other member may time out on a busy machine."""
+"""Session timeouts in milliseconds. Only members that are killed have the short timeout, because no other member may
+time out on a busy machine.
+"""
 TIMEOUT_SECONDS = 60.0
 SETTINGS = {"group.min.session.timeout.ms": "500", "group.initial.rebalance.delay.ms": "0"}
 
@@ -49,7 +52,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 def eventually(what: str, condition: Callable[[], bool], state: Callable[[], object] = str) -> None:
-    """Wait until `condition` is true; `state` describes the last state in the error."""
+    """Wait until `condition` is true; `state` describes the last state for the error message."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while not condition():
         assert time.monotonic() < deadline, f"not within {TIMEOUT_SECONDS} s: {what}; {state()}"
@@ -57,7 +60,7 @@ def eventually(what: str, condition: Callable[[], bool], state: Callable[[], obj
 
 
 def port_of(address: str) -> int:
-    """The port of the last broker in these addresses."""
+    """Return the port of the last broker in these addresses."""
     return int(address.rpartition(":")[2])
 
 
@@ -74,7 +77,7 @@ def member(library: str) -> Program:
 
 
 class GroupMember:
-    """A running `group_member.py`."""
+    """A running process of `group_member.py`."""
 
     def __init__(self, **wanted: Any) -> None:
         self.wanted = wanted
@@ -100,7 +103,7 @@ class GroupMember:
         return owned if self.ended_at is None else set()
 
     def spans(self) -> Iterator[tuple[int, float, float]]:
-        """(partition, from, to) of each time that it owned one."""
+        """Yield (partition, from, to) for each period in which the member owned a partition."""
         since: dict[int, float] = {}
         for event in self.events:
             if event["event"] == "gained":
@@ -109,7 +112,7 @@ class GroupMember:
                 for partition in event["partitions"]:
                     if partition in since:
                         yield partition, since.pop(partition), event["at"]
-            elif event["event"] == "closing":  # some libraries do not report that they give up all partitions
+            elif event["event"] == "closing":  # some libraries do not report a revocation on closing
                 yield from ((partition, since.pop(partition), event["at"]) for partition in list(since))
         for partition, started in since.items():
             yield partition, started, self.ended_at or time.monotonic()
@@ -136,7 +139,7 @@ class GroupMember:
 
 
 class GroupUnderTest:
-    """One group on one topic, its members, and the records produced for it."""
+    """One group on one topic, its members, and the records that were produced for it."""
 
     def __init__(self, address: str, topic: str, strategy: str = "range") -> None:
         self.address = address
@@ -148,7 +151,7 @@ class GroupUnderTest:
             {"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 0, "log_level": 0}
         )
         with closing(Librdkafka(address)) as client:
-            client.create_topic(topic, PARTITIONS, replication_factor=-1)  # as many as its brokers keep
+            client.create_topic(topic, PARTITIONS, replication_factor=-1)  # the broker's default number of replicas
 
     def start(self, library: str, instance_id: str | None = None, session_ms: int = SESSION_MS) -> GroupMember:
         member = GroupMember(
@@ -164,7 +167,7 @@ class GroupUnderTest:
         return member
 
     def produce(self, count: int = 20) -> None:
-        """`count` records to each partition."""
+        """Produce `count` records to each partition."""
         failed: list[object] = []
         for partition in self.produced:
             for number in range(count):
@@ -176,7 +179,7 @@ class GroupUnderTest:
         assert not any(failed)
 
     def read_by(self) -> dict[tuple[int, int], list[GroupMember]]:
-        """The readers of each record."""
+        """Return the readers of each record."""
         readers: dict[tuple[int, int], list[GroupMember]] = {}
         for member in self.members:
             for where in member.records():
@@ -190,7 +193,7 @@ class GroupUnderTest:
         eventually("all records are read", self.all_read, self.state)
 
     def wait_until_shared(self, *members: GroupMember) -> None:
-        """All partitions are owned, and evenly by `members`."""
+        """Wait until all partitions are owned, and `members` own equal shares."""
 
         def shared() -> bool:
             owned = [member.owned for member in members]
@@ -220,8 +223,9 @@ class GroupUnderTest:
                 member.stop()
 
     def check_paths(self) -> None:
-        """No partition had two owners at once; each record was read by an owner of its partition, none was skipped, and
-        none was read twice, except those whose reader was killed before it could commit."""
+        """Assert that no partition had two owners simultaneously, and that an owner read each record. No record was
+        skipped, and none was read twice, unless its reader was killed before it could commit.
+        """
         spans: dict[int, list[tuple[float, float]]] = {partition: [] for partition in self.produced}
         for member in self.members:
             for partition, start, end in member.spans():
@@ -244,7 +248,9 @@ GroupFactory = Callable[..., GroupUnderTest]
 
 @pytest.fixture
 def make_group(broker_factory: Any, topic: str) -> Iterator[GroupFactory]:
-    """`make_group(address, strategy)`; members that still run are killed when the test ends, before its brokers are."""
+    """Yield `make_group(address, strategy)`; members that still run at the end of the test are killed before its
+    brokers.
+    """
     made: list[GroupUnderTest] = []
 
     def make(address: str, strategy: str = "range") -> GroupUnderTest:
@@ -325,7 +331,8 @@ def test_cooperative_members_keep_what_they_have(address: str, make_group: Group
     group.produce()
     group.wait_until_read()
     assert group.describe().protocol_data == "cooperative-sticky"
-    # Of its twelve partitions the first gave up six, then two more; it kept the remaining four all the time.
+    # The first member first gave up six of its twelve partitions, then two more; it owned the remaining four all the
+    # time.
     kept = [span for span in first.spans() if span[0] in first.owned]
     assert len(kept) == 4
     assert {start for _, start, _ in kept} == {min(start for _, start, _ in first.spans())}
@@ -359,11 +366,11 @@ def test_a_static_member_returns_without_a_rebalance(group: GroupUnderTest, libr
     group.check_paths()
 
 
-# Not kafka-python: if a poll of its 3.0.12 times out just as SyncGroup is answered, it waits for ever, and a broker
-# that comes back while it joins makes that likely.
+# kafka-python is left out: if a poll of its version 3.0.12 times out just when SyncGroup gets its response, the poll
+# waits for ever. A broker that returns while a member joins makes such a poll likely.
 @pytest.mark.parametrize("library", [library for library in LIBRARIES if library != "kafka-python"])
 def test_the_group_outlives_the_broker(broker_factory: Any, make_group: GroupFactory, library: str) -> None:
-    """Members and offsets are loaded again; no member starts over."""
+    """The broker loads members and offsets again, and no member begins at the start of the log."""
     broker = broker_factory({**SETTINGS, "group.max.session.timeout.ms": "60000"}).start()
     group = make_group(broker.address)
     member = group.start(library)
@@ -386,11 +393,11 @@ def test_the_group_outlives_the_broker(broker_factory: Any, make_group: GroupFac
 
 
 class TestAdministration:
-    """Groups as administrators see them, through librdkafka's and kafka-python's admin clients."""
+    """Tests groups as administrators see them, through the admin clients of librdkafka and kafka-python."""
 
     @pytest.fixture
     def emptied(self, group: GroupUnderTest) -> str:
-        """The id of a group that has read everything, and has no members any more."""
+        """Return the id of a group that has read all records and has no members left."""
         group.produce()
         member = group.start("confluent")
         group.wait_until_read()

@@ -1,4 +1,4 @@
-"""`oncelog groups` and `admin.groups` against a live broker."""
+"""Tests `oncelog groups` and `admin.groups` against a live broker."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ async def test_a_member_is_shown_with_what_it_reads(broker: BrokerProcess, topic
 
 
 async def test_members_without_partitions_are_shown(broker: BrokerProcess, topic: str, group: str) -> None:
-    """Three members of a group of two partitions; one of them is static."""
+    """The group has three members, one of which is static, and two partitions."""
     await fill(broker, topic)
     async with AsyncExitStack() as stack:
         members = [
@@ -119,7 +119,7 @@ async def test_members_without_partitions_are_shown(broker: BrokerProcess, topic
 
 
 def test_a_group_that_is_no_consumers_shows_its_members(broker: BrokerProcess, group: str) -> None:
-    """Groups like those of Kafka Connect and schema registries."""
+    """Kafka Connect and schema registries use such groups."""
     with RawClient(broker.port) as client:
         protocols = [JoinGroupRequest.JoinGroupRequestProtocol(name="v0", metadata=b"{}")]
         join = {
@@ -165,8 +165,9 @@ async def test_a_group_that_only_has_offsets_or_nothing_says_so(broker: BrokerPr
 async def test_s37_offsets_that_an_open_transaction_holds_are_explained(
     broker: BrokerProcess, topic: str, group: str
 ) -> None:
-    """A process died with offsets in its transaction: its successor waits, and is told for which transaction and until
-    when."""
+    """A process died with offsets in its transaction: its successor waits, and the command says for which transaction
+    and until when.
+    """
     await fill(broker, topic)
     await commit(broker, group, topic, 4)
     other = f"{group}-other"

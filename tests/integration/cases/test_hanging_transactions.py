@@ -1,8 +1,8 @@
-"""Frames of transactions that are late, repeated or concurrent: the last stable offset always advances, and no aborted
-record is ever read.
+"""Tests transactions whose frames are late, repeated or concurrent: the last stable offset always advances, and no
+aborted record is ever read.
 
-A frame delayed by a network is simulated by a frame that is sent later, over another connection. During a scenario, a
-read_committed reader reads along (`Watch`), and in the end has seen every committed record, once.
+A frame that a network delays is simulated by a frame that is sent later, over another connection. During each scenario
+a read_committed consumer reads along (`Watch`), and in the end it must have seen every committed record exactly once.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from oncelog_protocol.records.record import read_records
 Sabotage = Callable[[str], None]
 ENDS = pytest.mark.parametrize("commits", [True, False], ids=["commit", "abort"])
 STABLE_SECONDS = 1.0
-"""Seconds until all transactions have ended, once nothing blocks them."""
+"""Seconds within which all transactions must end after nothing blocks them any more."""
 RACES = 60
 
 
 def settles(client: RawClient, topic: str, *partitions: int) -> None:
-    """The last stable offset reaches the high watermark."""
+    """Wait until the last stable offset reaches the high watermark."""
     for partition in partitions or (0,):
         eventually(
             lambda: is_stable(client, topic, partition),  # noqa: B023
@@ -66,13 +66,15 @@ def expected(*values: bytes, commits: bool) -> list[bytes | None]:
 def test_e1_a_late_end_leaves_the_next_transaction_whole(
     broker: BrokerProcess, raw: RawClient, topic: str, commits: bool, late_commits: bool
 ) -> None:
-    """KAFKA-17754. In V1 the late commit would commit half of the second transaction, the late abort drop half."""
+    """KAFKA-17754. With V1 the late commit would commit half of the second transaction, and the late abort would
+    discard half of it.
+    """
     raw.create_topic(topic, 2)
     txn = RawTransactions(raw, topic, is_v2=True)
     first = txn.take_over()
     with RawClient(broker.port) as slow, Watch(broker.port, topic, 0, 1) as watch:
         txn.write(topic, 0, value=b"first")
-        assert txn.end() == 0  # the retry, which overtakes the delayed frame
+        assert txn.end() == 0  # the retry, which arrives before the delayed frame
         txn.write(topic, 0, value=b"second a")
         late = slow.call(txn.end_request(late_commits, first), ApiKey.END_TXN, txn.end_version)
         assert late.error_code == ErrorCode.PRODUCER_FENCED
@@ -85,9 +87,10 @@ def test_e1_a_late_end_leaves_the_next_transaction_whole(
 
 
 def test_e1_v1_cannot_tell_a_late_end_and_the_log_stays_live(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
-    """A limit of transactions V1, also in Kafka: all transactions of a producer have one epoch, so a late commit counts
-    for the next transaction. It splits that one, and still nothing hangs. A client that takes a new epoch after an
-    answer that it did not get (KIP-360) is safe."""
+    """The test shows a limit of transactions V1, which Kafka also has: all transactions of a producer have one epoch,
+    so a late commit applies to the next transaction. The late commit splits the next transaction, but nothing hangs. A
+    client is safe if it requests a new epoch after a missing response (KIP-360).
+    """
     raw.create_topic(topic, 2)
     txn = RawTransactions(raw, topic)
     first = txn.take_over()
@@ -117,7 +120,9 @@ def test_e1_v1_cannot_tell_a_late_end_and_the_log_stays_live(broker: BrokerProce
 def test_e1_e20_each_repeated_end_is_answered_alike(
     broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool
 ) -> None:
-    """The copy comes at once, on another connection, for a series of transactions: each ends once, as requested."""
+    """A copy of each EndTxn is sent immediately on another connection, for a series of transactions: each transaction
+    ends once, as requested.
+    """
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic, is_v2=is_v2)
     txn.take_over()
@@ -142,7 +147,7 @@ def test_e1_e20_each_repeated_end_is_answered_alike(
 def late_produce(
     txn: RawTransactions, broker: BrokerProcess, topic: str, partition: int, old: ProducerIdAndEpoch
 ) -> int:
-    """The answer to a delayed batch of `old`."""
+    """Send a delayed batch of the producer `old`, and return the error code of the response."""
     with RawClient(broker.port) as slow:
         request = txn.produce_request(topic, partition, 1, old, b"late")
         answer = slow.call(request, ApiKey.PRODUCE, txn.produce_version)
@@ -155,8 +160,9 @@ def late_produce(
 def test_e2_a_late_produce_hangs_nothing(
     broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool, next_one: str | None
 ) -> None:
-    """KAFKA-12671, KAFKA-14402: the producer gave up on a batch and ended its transaction; then the batch arrives, with
-    no transaction open, with one open that does not write there, or with another producer in its place."""
+    """KAFKA-12671, KAFKA-14402: the producer gave up on a batch and ended its transaction, and then the batch arrives.
+    By then no transaction is open, or one that does not include the partition, or another producer has taken over.
+    """
     raw.create_topic(topic, 2)
     txn = RawTransactions(raw, topic, is_v2=is_v2)
     old = txn.take_over()
@@ -209,8 +215,10 @@ def test_e2_e18_a_late_produce_of_a_timed_out_transaction_is_refused(
 def test_e2_a_late_add_partitions_hangs_nothing(
     broker_factory: BrokerFactory, topic: str, commits: bool, goes_on: bool
 ) -> None:
-    """It begins a transaction that its producer does not know. That blocks no reader, as nothing is written, and ends
-    with the producer's next transaction, or by its timeout. Transactions V2 have no such request."""
+    """The late request begins a transaction that its producer does not know. The unknown transaction blocks no reader,
+    because nothing is written to it, and it ends with the producer's next transaction or by its timeout. Transactions
+    V2 have no such request.
+    """
     broker = broker_factory({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "20"}).start()
     with RawClient(broker.port) as client, RawClient(broker.port) as slow:
         client.create_topic(topic, 2)
@@ -261,8 +269,10 @@ def test_s41_a_late_add_partitions_of_a_fenced_producer_is_refused(
 def test_e3_the_end_races_with_the_last_records_without_loss(
     broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool
 ) -> None:
-    """KAFKA-14884: a batch that is found to be in an open transaction, with the marker coming before it is appended.
-    Whichever is first, the batch is in that transaction or refused, and the marker comes after it."""
+    """KAFKA-14884: the coordinator confirms that a batch belongs to an open transaction, and then the marker arrives
+    before the batch is appended. Whichever comes first, the batch is either in that transaction or refused, and the
+    marker follows it.
+    """
     raw.create_topic(topic, 2)
     txn = RawTransactions(raw, topic, is_v2=is_v2)
     txn.take_over()
@@ -303,8 +313,9 @@ def test_e3_the_end_races_with_the_last_records_without_loss(
 
 
 def test_e4_partitions_are_added_while_others_are_written(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
-    """KAFKA-14904: a partition is looked up while the coordinator logs another one. It ends; there is no endless
-    CONCURRENT_TRANSACTIONS, and no sequence is lost."""
+    """KAFKA-14904: a partition is verified while the coordinator logs another partition. The transaction ends without
+    an endless CONCURRENT_TRANSACTIONS, and no sequence is lost.
+    """
     partitions = 30
     raw.create_topic(topic, partitions)
     txn = RawTransactions(raw, topic)
@@ -325,8 +336,9 @@ def test_e4_partitions_are_added_while_others_are_written(broker: BrokerProcess,
 
 
 def logged_states(client: RawClient, transactional_id: str) -> list[str]:
-    """The states of a transactional id, in the order of the coordinator's log; a state that is logged again unchanged
-    (for a repeated EndTxn before v5) counts once."""
+    """Return the states of a transactional id in the order of the coordinator's log. A state that is logged again
+    unchanged (for a repeated EndTxn before v5) counts once.
+    """
     found: list[TransactionMetadata | None] = []
     offset, partition = 0, partition_for(transactional_id, INTERNAL_PARTITIONS)
     while batches := client.fetch("__transaction_state", partition, offset):
@@ -345,8 +357,9 @@ def logged_states(client: RawClient, transactional_id: str) -> list[str]:
 def test_e8_ends_and_markers_that_race_complete_once(
     broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool
 ) -> None:
-    """KAFKA-9777, KAFKA-10080: two ends at once, and markers of another sender (WriteTxnMarkers, from a tool or another
-    coordinator) in between: one Prepare record, one Complete record."""
+    """KAFKA-9777, KAFKA-10080: two EndTxn requests arrive concurrently, with markers of another sender (WriteTxnMarkers
+    from a tool or another coordinator) in between. The coordinator logs one Prepare record and one Complete record.
+    """
     raw.create_topic(topic, 20)
     txn = RawTransactions(raw, topic, is_v2=is_v2)
     producer = txn.take_over()
@@ -387,11 +400,13 @@ from oncelog_broker.log.producers.recent_ends import RecentEnds
 
 RecentEnds.look = lambda self, log_end_offset, now, seconds: log_end_offset
 """
-"""Older than the time for which producers are remembered."""
+"""A timestamp older than producer.id.expiration.ms."""
 
 
 def some_looks_for_silent_producers(broker: BrokerProcess) -> None:
-    """A plain producer of 2023 is forgotten when the broker has looked."""
+    """Wait until the broker has removed a plain producer whose last record is of 2023, which shows that it has looked
+    for expired producers.
+    """
     name = f"silent-{time.monotonic_ns()}"
     with RawClient(broker.port) as client:
         client.create_topic(name)
@@ -409,7 +424,9 @@ def test_e6_a_transaction_older_than_the_producer_expiry_is_completed(
     broker_factory: BrokerFactory, sabotage: Sabotage, topic: str, is_v2: bool
 ) -> None:
     """KAFKA-9144: all records of a producer in the partition are older than producer.id.expiration.ms when the
-    coordinator aborts its transaction. The producer is still known, by the marker's time, and so are its epochs."""
+    coordinator aborts its transaction. The partition still knows the producer and its epochs, because the marker's time
+    counts.
+    """
     settings = {
         "producer.id.expiration.ms": "60000",
         "producer.id.expiration.check.interval.ms": "20",
@@ -421,7 +438,7 @@ def test_e6_a_transaction_older_than_the_producer_expiry_is_completed(
         client.create_topic(topic)
         txn = RawTransactions(client, topic, is_v2=is_v2)
         old = txn.take_over(timeout_ms=3000)
-        for _ in range(3):  # with a time of 2023: expired long ago, and open
+        for _ in range(3):  # records of 2023, in an open transaction
             txn.write(topic, value=b"dropped")
             some_looks_for_silent_producers(broker)
         assert last_stable_offset(client, topic) == 0
@@ -445,7 +462,9 @@ def test_e6_a_transaction_older_than_the_producer_expiry_is_completed(
 def test_e19_a_new_epoch_aborts_the_old_transaction_at_once(
     broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool
 ) -> None:
-    """redpanda#3232: not when it times out, in a minute. And no request can end it with a future epoch (KAFKA-9600)."""
+    """redpanda#3232: the old transaction is aborted immediately, not by its timeout a minute later. No request can end
+    the new transaction with a future epoch (KAFKA-9600).
+    """
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic, is_v2=is_v2)
     old = txn.take_over(timeout_ms=60_000)
@@ -471,8 +490,9 @@ def test_e19_a_new_epoch_aborts_the_old_transaction_at_once(
 def test_e22_a_transaction_survives_a_kill_before_its_end(
     broker_factory: BrokerFactory, topic: str, group: str, is_v2: bool, commits: bool
 ) -> None:
-    """redpanda#6018: coordinator and leader fail together, when records and offsets are acknowledged and the end is not
-    asked for yet. Either the commit fails, or every acknowledged record is there."""
+    """redpanda#6018: coordinator and leader fail together after records and offsets were acknowledged and before the
+    end was requested. Either the commit fails, or every acknowledged record is committed.
+    """
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
         client.create_topic(topic, 2)
@@ -501,7 +521,7 @@ def test_e22_a_transaction_survives_a_kill_before_its_end(
 
 @BOTH
 def test_e2_s44_a_late_produce_after_a_kill_is_refused(broker_factory: BrokerFactory, topic: str, is_v2: bool) -> None:
-    """The fencing state is in the log, not in memory."""
+    """The fencing state must be in the log, not only in memory."""
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)
@@ -528,7 +548,9 @@ def test_e2_s44_a_late_produce_after_a_kill_is_refused(broker_factory: BrokerFac
 def test_e24_a_waiting_fetch_learns_aborted_transactions(
     broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool
 ) -> None:
-    """KAFKA-5376: the list belongs to the records read at the end of the wait, not to the state at its beginning."""
+    """KAFKA-5376: the list of aborted transactions belongs to the records that are read at the end of the wait, not to
+    the state at its beginning.
+    """
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic, is_v2=is_v2)
     txn.take_over()

@@ -1,5 +1,6 @@
-"""Requests of real clients that reach the broker late, or changed: held back and altered at the broker's door, which is
-where a network would have them (E1, E2, S67)."""
+"""Tests requests of real clients that reach the broker late or changed: a proxy in front of the broker holds back and
+alters them, as a network might (E1, E2, S67).
+"""
 
 from __future__ import annotations
 
@@ -54,8 +55,9 @@ Dispatcher.handle = hold
 
 
 class Door:
-    """While it is shut, up to `most` requests of an API wait; when it opens, they are passed on, even if their clients
-    have gone."""
+    """A door in front of the broker. While the door is shut, up to `most` requests of an API wait; when it opens, the
+    requests are forwarded, even if their clients have disconnected.
+    """
 
     def __init__(self, path: Path, sabotage: Sabotage, api_key: ApiKey, most: int = 1000) -> None:
         self._lock = path
@@ -66,15 +68,16 @@ class Door:
         self._lock.touch()
 
     def open(self) -> int:
-        """Open; returns how many were passed on."""
+        """Open the door; return how many requests were forwarded."""
         self._lock.unlink()
         text = eventually(lambda: self._log.read_text() if self._log.exists() else "", "what was held back has come in")
         return int(text)
 
 
 def fails_with_oncelog(address: str, topic: str, door: Door) -> Callable[[], None]:
-    """A transaction whose record is delayed for too long, and is aborted; the client can only begin the next
-    transaction."""
+    """Return a function that writes a transaction whose record is delayed for too long: the transaction is aborted, and
+    the client can only begin the next one.
+    """
     runner = asyncio.Runner()
 
     async def fail() -> Producer:
@@ -144,7 +147,7 @@ def test_e2_a_client_gives_up_on_a_record_that_comes_in_the_end(
     topic: str,
     fails: Callable[[str, str, Door], Callable[[], None]],
 ) -> None:
-    """KAFKA-14402, as it happens: delivery timeout, abort, and then the record."""
+    """KAFKA-14402 with its real sequence of events: delivery timeout, abort, and then the record arrives."""
     door = Door(tmp_path / "lock", sabotage, ApiKey.PRODUCE)
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
@@ -166,8 +169,9 @@ def test_e2_a_client_gives_up_on_a_record_that_comes_in_the_end(
 async def test_e1_the_end_of_a_transaction_comes_after_its_retry(
     broker_factory: BrokerFactory, sabotage: Sabotage, tmp_path: Path, topic: str, commits: bool, late_commits: bool
 ) -> None:
-    """KAFKA-17754 as it was found: the first EndTxn is delayed, its retry ends the transaction, and the first one
-    arrives in the middle of the next."""
+    """KAFKA-17754 as it was first reported: the first EndTxn is delayed, its retry ends the transaction, and the first
+    EndTxn arrives in the middle of the next transaction.
+    """
     door = Door(tmp_path / "lock", sabotage, ApiKey.END_TXN, most=1)
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
@@ -244,8 +248,9 @@ def one_by_one_with_kafka_python(address: str, topic: str, values: list[bytes]) 
 def test_s67_our_producer_recovers_from_a_changed_sequence(
     broker_factory: BrokerFactory, sabotage: Sabotage, topic: str
 ) -> None:
-    """The second record arrives with sequence 111 in the place of 1 and is refused. The producer continues with the
-    next epoch, from 0: each record is in the log once, and in order."""
+    """The second record arrives with sequence 111 instead of 1 and is refused. The producer continues with the next
+    epoch and sequence 0: each record is in the log once, and in order.
+    """
     sabotage(CHANGES_A_SEQUENCE)
     broker = broker_factory().start()
     values = [b"%d" % number for number in range(5)]
@@ -262,7 +267,7 @@ def test_s67_our_producer_recovers_from_a_changed_sequence(
 def test_s67_other_producers_report_a_changed_sequence(
     broker_factory: BrokerFactory, sabotage: Sabotage, topic: str, produce: Callable[[str, str, list[bytes]], None]
 ) -> None:
-    """They do not try again: it is an error, and the log has the acknowledged records."""
+    """The other producers do not retry: they report an error, and the log has the acknowledged records."""
     sabotage(CHANGES_A_SEQUENCE)
     broker = broker_factory().start()
     with RawClient(broker.port) as client:

@@ -1,4 +1,6 @@
-"""The home page of the documents keeps its word: its six lines of code write a record once, its commands exist."""
+"""Tests the claims of the documentation's home page: its six lines of code write a record once, and its
+commands exist.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The measuring client of the fuzzer and other tests: it detects a broker that is blocked, and only that."""
+"""Tests the client with which the fuzzer and other tests measure response times: it detects a blocked broker, and
+reports no other delays.
+"""
 
 from __future__ import annotations
 
@@ -52,8 +54,10 @@ describe_cluster.handle = handle
 
 
 def test_a_stall_counts_for_all_the_requests_that_it_kept_from_being_sent() -> None:
-    """One second in which no request was served, and 99 seconds of short waits: one in a hundred waited half a
-    second."""
+    """During a stall of one second, requests count that would have been sent, with the time that they would have
+    waited. With 49 seconds of short waits the stall is 2% of the time, so one request in a hundred waits about half a
+    second or longer.
+    """
     interval = int(INTERVAL_SECONDS * 1000)
     measured = percentiles([MS] * (99_000 // interval) + [1000 * MS])
     assert measured.p50 == 1
@@ -64,7 +68,7 @@ def test_a_stall_counts_for_all_the_requests_that_it_kept_from_being_sent() -> N
 
 @contextmanager
 def other_work_beside(broker: BrokerProcess) -> Iterator[None]:
-    """The broker shares one processor with three processes that never sleep."""
+    """Let the broker share one processor with three processes that never sleep."""
     processors = sorted(os.sched_getaffinity(0))[:1]
     for thread in os.listdir(f"/proc/{broker.pid}/task"):
         os.sched_setaffinity(int(thread), processors)
@@ -111,13 +115,13 @@ def test_other_work_excuses_no_broker_that_stands_still(
 
 
 MS_OF_WAITS = [
-    # wall, the prober's (ran, queued), the loop's, others queued -> net
-    (10, (1, 2), (3, 4), 0, 3),  # it ran for 3 ms
-    (50, (0, 0), (1, 0), 0, 50),  # it slept: a lock, or a disk
-    (50, (0, 0), (1, 0), 40, 10),  # for a lock whose holder had no processor
-    (50, (0, 0), (1, 0), 400, 1),  # several waiting threads
-    (50, (0, 0), (45, 5), 400, 45),  # it ran, whatever others waited for
-    (50, (10, 0), (100, 0), 0, 40),  # the loop had run before, too
+    # wall time, the prober's (ran, queued), the loop's (ran, queued), others queued -> net
+    (10, (1, 2), (3, 4), 0, 3),  # the loop ran for 3 ms
+    (50, (0, 0), (1, 0), 0, 50),  # the loop slept, for a lock or a disk
+    (50, (0, 0), (1, 0), 40, 10),  # the loop waited for a lock whose holder had no processor
+    (50, (0, 0), (1, 0), 400, 1),  # several threads waited for a processor
+    (50, (0, 0), (45, 5), 400, 45),  # the loop ran the whole time, so the waiting of others does not count
+    (50, (10, 0), (100, 0), 0, 40),  # the loop had run before the measurement, too
     (5, (4, 4), (4, 4), 4, 0),
 ]
 
@@ -142,13 +146,15 @@ def test_times_of_short_lived_threads_are_counted() -> None:
     done.set()
     thread.join()
     eventually(lambda: thread.native_id not in process.now(), "the thread is gone")
-    gone = ThreadTimes(2**22 + 1)  # above the kernel's highest
+    gone = ThreadTimes(2**22 + 1)  # higher than the highest process id of the kernel
     assert gone.now() == {}
 
 
 @NEEDS_PROC
 def test_the_peak_is_of_the_time_since_it_was_forgotten() -> None:
-    """The kernel counts pages by processor and adds them up now and then: a peak is right to some hundreds of KB."""
+    """The kernel counts pages for each processor and sums the counts only occasionally, so a peak is exact to some
+    hundreds of KB.
+    """
     memory = BrokerMemory(os.getpid())
     block = bytearray(64 << 20)
     block[:: 1 << 12] = bytes(len(block) >> 12)

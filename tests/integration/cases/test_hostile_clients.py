@@ -1,6 +1,7 @@
-"""A small version of each hostile client, and an honest client that must not notice it. `make hostile` does all.
+"""Runs a small version of each hostile client, beside an honest client that must not be affected. `make hostile` runs
+the full version.
 
-And the measurement must notice, even if it is short.
+The tests also check that even a short measurement notices an effect.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.describe_cluster import DescribeClusterRequest
 
 PACES = (BRIEF, THOROUGH, THOROUGH)
-"""The most repetitions of a measurement: the lowest one counts."""
+"""The pace of the first measurement and of up to two repetitions, which follow while the result is doubtful."""
 SMALL = [client for client in CLIENTS if client.small is not None]
 
 

@@ -1,4 +1,6 @@
-"""The broker's memory that hostile connections, however many, can use: the budgets, plus a little for each of them."""
+"""Tests how much memory of the broker hostile connections, however many, can use: the budgets, plus a little for each
+connection.
+"""
 
 from __future__ import annotations
 
@@ -30,21 +32,21 @@ REQUEST_BUDGET = 8 * MB
 ANSWER_BUDGET = 8 * MB
 LARGEST_REQUEST = 4 * MB
 PER_CONNECTION = 150_000
-"""Its first buffer, unread answers below the high water mark, objects."""
+"""Bytes for each connection: its first buffer, unread responses below the high-water mark, and objects."""
 PER_TLS_CONNECTION = PER_CONNECTION + 30_000 + UNCOUNTED_BYTES
-"""OpenSSL's state of a connection, and the bytes in it."""
+"""Bytes for each TLS connection: as above, plus OpenSSL's state and the bytes in it."""
 SLACK = 12 * MB
-"""The broker's memory for its own work, and one response that is built before it is counted."""
+"""Bytes for the broker's own work, and for one response that is built before it is counted."""
 PARTITIONS = 50
 RECORD = 110_000
-"""Small enough to be copied when it is read."""
+"""The size of a record in bytes, small enough that the broker copies the record when reading it."""
 ADDRESSES = tuple(f"127.0.0.{number}" for number in range(2, 5))
 QUIET_ROUNDS = 20
 ROUND_SECONDS = 0.02
 OF_EACH_KIND = 10
-"""Connections from each address..."""
+"""How many connections of each kind come from each address."""
 OF_EACH_KIND_WITH_TLS = 20
-"""... more if each may have more, so that it is measurable."""
+"""The same number for TLS, which is higher so that the additional memory of TLS connections is measurable."""
 
 
 def anonymous_bytes(broker: BrokerProcess) -> int:
@@ -55,16 +57,18 @@ def anonymous_bytes(broker: BrokerProcess) -> int:
 
 
 SENT_AT_ONCE = 64 * 1024
-"""With TLS, refused bytes must be sent again unchanged."""
+"""With TLS, bytes that the socket has not accepted must be sent again unchanged, so they are sent in pieces of this
+size.
+"""
 
 
 class Hostile:
-    """Connections that send as much as the broker accepts, and read nothing."""
+    """Connections that send as many bytes as the broker accepts, and read no response."""
 
     def __init__(
         self, port: int, opened: ExitStack, tls: ssl.SSLContext | None = None, first: bytes | None = None
     ) -> None:
-        """`first`: a request with which each begins, and whose response it reads."""
+        """`first` is a request that each connection sends first, and whose response it reads."""
         self._port = port
         self._opened = opened
         self._tls = tls
@@ -86,7 +90,7 @@ class Hostile:
         self._left[client] = memoryview(data)
 
     def press_on(self) -> int:
-        """How many bytes more are accepted."""
+        """Send more bytes on all connections, and return how many bytes were accepted."""
         taken = 0
         for client, left in self._left.items():
             try:
@@ -113,7 +117,7 @@ def fetch_of_all(topic: str, max_bytes: int = 2**30) -> bytes:
 
 
 def settings_explained(topic: str) -> bytes:
-    """Some 500 bytes whose response has some ten thousand."""
+    """Return a request of some 500 bytes whose response has some ten thousand bytes."""
     resource = DescribeConfigsRequest.DescribeConfigsResource(
         resource_type=ResourceType.TOPIC, resource_name=topic, configuration_keys=None
     )
@@ -137,7 +141,8 @@ def test_n_hostile_connections_take_the_budgets_and_little_more(
     tmp_path: Path, with_tls: bool, beside_an_honest_one: bool
 ) -> None:
     """The test ends when the broker has neither read nor allocated more for a while. In a soak an honest client needs
-    that memory: it waits until some of them are disconnected, and others connect in their place."""
+    the same memory: it waits until the broker disconnects some hostile connections, which then connect again.
+    """
     settings = {
         **(SECURED if with_tls else {}),
         "queued.max.request.bytes": str(REQUEST_BUDGET),

@@ -1,4 +1,4 @@
-"""Three brokers in one process, with metadata in memory: a cluster without ZooKeeper and without Java."""
+"""Tests three brokers in one process, with metadata in memory: a cluster without ZooKeeper and without Java."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from oncelog_testing.in_process import InProcessCluster, MemoryCluster
 T = TypeVar("T")
 
 UP_SECONDS, FIRST_SECONDS, NEXT_SECONDS = 0.1, 0.5, 1.0
-"""Until three brokers serve; until a record is on all of them, with an existing topic; until a record is acknowledged
-after the leader's session has ended."""
+"""Limits in seconds: until three brokers serve; until all replicas of an existing topic have a record; until a record
+is acknowledged after the leader's session has ended.
+"""
 TRIES = 6
-"""Figures that are too high are measured again: a defect is slow each time, a busy machine is not."""
+"""How often figures that are too high are measured again: a defect is slow each time, a busy machine is not."""
 
 
 async def timed(work: Awaitable[T]) -> tuple[float, T]:
-    """Seconds until it was done, and the result."""
+    """Run the work, and return the seconds that it took, and its result."""
     began = time.monotonic()
     result = await work
     return time.monotonic() - began, result
@@ -36,7 +37,7 @@ async def first_written(cluster: MemoryCluster) -> int:
 
 
 async def written(cluster: MemoryCluster, value: bytes) -> int:
-    """The offset of a record that all replicas in sync have."""
+    """Write a record, and return its offset once all in-sync replicas have it."""
     async with Producer(cluster.bootstrap_servers) as producer:
         return (await producer.send_and_wait("t", value)).offset
 
@@ -46,7 +47,9 @@ def log_ends(cluster: MemoryCluster) -> list[int]:
 
 
 async def play(directory: Path) -> tuple[float, float, float]:
-    """A cluster starts, takes a record, and another one when the leader has lost its session: seconds for each."""
+    """Start a cluster, write a record, and write another record after the leader has lost its session; return the
+    seconds for each step.
+    """
     cluster = MemoryCluster(directory)
     up, _ = await timed(cluster.start())
     try:
@@ -57,7 +60,7 @@ async def play(directory: Path) -> tuple[float, float, float]:
         after, offset = await timed(written(cluster, b"next"))
         assert offset == 1
         assert cluster.leader_of("t") not in (before, -1)
-        await cluster.until_whole()  # the broker that lost its session is back in the ISR
+        await cluster.until_whole()  # the broker whose session ended returns to the ISR
     finally:
         await cluster.stop()
     return up, first, after
@@ -65,7 +68,7 @@ async def play(directory: Path) -> tuple[float, float, float]:
 
 @pytest.mark.measured
 async def test_a_cluster_is_up_replicates_and_fails_over_in_a_moment(tmp_path: Path) -> None:
-    await play(tmp_path / "warm")  # modules are imported, and messages compiled, once for each process
+    await play(tmp_path / "warm")  # the first run in a process also imports modules and compiles messages
     found = []
     for number in range(TRIES):
         found.append(await play(tmp_path / str(number)))
@@ -91,7 +94,7 @@ async def test_a_broker_that_is_stopped_and_started_again_has_its_port_and_its_r
 
 
 async def test_no_request_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From the first start to the last stop."""
+    """The test covers the time from the first start to the last stop."""
     synced: list[int] = []
     monkeypatch.setattr("os.fsync", synced.append)
     async with MemoryCluster(tmp_path) as cluster:
@@ -102,7 +105,7 @@ async def test_no_request_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest
 
 
 def test_a_foreign_client_writes_while_brokers_restart(tmp_path: Path) -> None:
-    """A client that waits in the thread of the test, as librdkafka does."""
+    """librdkafka blocks the thread of the test while it waits, so this tests a synchronous client."""
     from confluent_kafka import Consumer as LibrdkafkaConsumer
     from confluent_kafka import Producer as LibrdkafkaProducer
 

@@ -1,4 +1,4 @@
-"""kafka-python against a live broker, also pinned to the versions that it uses with old brokers."""
+"""Tests kafka-python against a live broker, also with the protocol versions that it uses with old brokers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_kafka_python_works_with_versions_of_older_brokers(address: str, topic: 
         assert client.delete_records(topic, 5, 1) == 5
         if version >= (1, 1):  # DescribeConfigs v0 was removed in Kafka 4
             assert client.configs(topic)["retention.ms"] == "3600000"
-        if version != (3, 0):  # kafka-python misses a field that DescribeCluster v0 does not have
+        if version != (3, 0):  # kafka-python requires a field that DescribeCluster v0 does not have
             assert len(client.brokers()) == BROKERS
         client.delete_topic(topic)
         eventually(lambda: topic not in client.topics(), "the topic is gone")

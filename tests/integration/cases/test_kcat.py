@@ -1,4 +1,4 @@
-"""kcat, if it is installed: a command of librdkafka 2.0, so also a client that is years older than the others."""
+"""Tests kcat, if installed: a command built on librdkafka 2.0, and so a client that is years older than the others."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Kcat = Callable[..., str]
 
 @pytest.fixture
 def kcat(address: str) -> Kcat:
-    """Run it; its standard output."""
+    """Return a function that runs kcat and returns its standard output."""
 
     def run(*arguments: str, standard_input: str = "") -> str:
         result = subprocess.run(

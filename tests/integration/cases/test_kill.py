@@ -1,8 +1,8 @@
-"""`kill -9` in the middle of producing, again and again on the same data; and the orderly stop.
+"""Tests `kill -9` during producing, repeatedly on the same data, and the orderly stop.
 
-The producer is raw and knows exactly which records were acknowledged: no retries, no idempotence, several requests in
-flight. Each record carries its partition and a sequence number, and its timestamp is that number too, so that offsets,
-content and time index can be checked against each other.
+The raw producer knows exactly which records were acknowledged: it has no retries and no idempotence, and several
+requests in flight. Each record contains its partition and a sequence number, which is also its timestamp, so that
+offsets, content and time index can be compared.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STEP_MS = 10
 CODECS = (Compression.NONE, Compression.NONE, Compression.GZIP, Compression.LZ4, Compression.ZSTD, Compression.SNAPPY)
 CLEAN_SHUTDOWN_MARKER = ".kafka_cleanshutdown"
 
-# Small segments and dense indexes: kills fall on rolls and on index entries too.
+# Small segments and dense indexes, so that kills also interrupt rolls and the writing of index entries.
 SETTINGS = {
     "log.segment.bytes": "20000",
     "log.index.interval.bytes": "200",
@@ -41,7 +41,7 @@ SETTINGS = {
 
 @dataclass
 class Sent:
-    """One request with one batch; `offset` once it was acknowledged."""
+    """One request with one batch; `offset` is set when the batch is acknowledged."""
 
     first_sequence: int
     count: int
@@ -50,7 +50,7 @@ class Sent:
 
 @dataclass
 class PartitionHistory:
-    """All records that were ever sent to one partition, in order."""
+    """All records that were ever sent to one partition, in the order of sending."""
 
     topic: str
     partition: int
@@ -91,7 +91,7 @@ class Producer:
         self.client.send(produce_request(history.topic, history.partition, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
 
     def send_part_of_a_frame(self) -> None:
-        """The broker never gets the whole record."""
+        """Send only a part of a request, so that the broker never gets the entire record."""
         history = self.rng.choice(self.histories)
         _, batch = history.next_batch(self.rng)
         data = frame(produce_request(history.topic, history.partition, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
@@ -103,8 +103,9 @@ class Producer:
         self.waiting.pop(0).offset = answer.base_offset
 
     def run_until(self, broker: BrokerProcess, acknowledgements: int) -> None:
-        """Kill the broker after so many responses, with requests in flight, and read the responses that still
-        arrive."""
+        """Kill the broker after `acknowledgements` responses, with requests in flight, and read the responses that
+        still arrive.
+        """
         for _ in range(acknowledgements):
             while self.client.unanswered < IN_FLIGHT:
                 self.send()
@@ -118,7 +119,7 @@ class Producer:
             while self.waiting:
                 self.receive()
         except OSError:
-            pass  # as required: the others were not acknowledged
+            pass  # the remaining requests stay unacknowledged, as intended
         self.client.socket.close()
 
 
@@ -132,7 +133,9 @@ def whole_log(client: RawClient, history: PartitionHistory) -> list[RecordBatch]
 
 
 def check_log(client: RawClient, history: PartitionHistory) -> None:
-    """Acknowledged batches once, in order, at their offsets; others whole or not at all; nothing else."""
+    """Check that the log contains every acknowledged batch once, in order and at its offset, every other batch entirely
+    or not at all, and nothing else.
+    """
     log = whole_log(client, history)
     next_offset = 0
     at_offset: dict[int, list[int]] = {}
@@ -159,7 +162,9 @@ def check_log(client: RawClient, history: PartitionHistory) -> None:
 
 
 def check_indexes(client: RawClient, history: PartitionHistory, stored: list[int]) -> None:
-    """`stored[offset]` is the sequence number, and so the timestamp, of the record at each offset."""
+    """Check the indexes; `stored[offset]` is the sequence number, and so the timestamp, of the record at each
+    offset.
+    """
     for offset in range(0, len(stored), max(1, len(stored) // 40)):
         timestamp = BASE_TIMESTAMP + STEP_MS * stored[offset]
         assert client.list_offset(history.topic, history.partition, timestamp) == (offset, timestamp)
@@ -170,7 +175,7 @@ def check_indexes(client: RawClient, history: PartitionHistory, stored: list[int
 
 
 def check_newest(client: RawClient, history: PartitionHistory) -> None:
-    """After each restart: the newest acknowledged batch is there, and the log ends after it."""
+    """Check after a restart that the newest acknowledged batch exists, and that the log ends after it."""
     if not history.acknowledged:
         return
     newest = history.acknowledged[-1]
@@ -209,7 +214,7 @@ def test_kills_lose_nothing(broker_factory: BrokerFactory, kills: int) -> None:
 
 
 def test_a_kill_during_recovery_loses_nothing(broker_factory: BrokerFactory) -> None:
-    """Recovery itself may be killed, at any point: the next one finishes the work."""
+    """The broker may also be killed during recovery, at any point; the next recovery completes the work."""
     rng = random.Random(SEED + 1)
     broker = broker_factory(SETTINGS).start()
     histories = create_topics(broker)
@@ -246,7 +251,7 @@ def test_a_clean_stop_is_marked_and_spares_the_scan(broker_factory: BrokerFactor
 
 
 def test_a_stop_ends_waiting_requests(broker_factory: BrokerFactory) -> None:
-    """A long poll and a half-sent request do not keep the broker from stopping."""
+    """A waiting Fetch and a half-sent request do not delay the broker's stop."""
     broker = broker_factory(SETTINGS).start()
     create_topics(broker)
     with RawClient(broker.port) as polling, RawClient(broker.port) as half_sent:

@@ -1,6 +1,6 @@
-"""A part of the kill matrix, with each fault and each side of the connection; `make kill-matrix` runs all of it.
+"""Runs a part of the kill matrix, with each fault and each side of the connection; `make kill-matrix` runs all of it.
 
-Also tests that the matrix notices wrong outputs.
+The tests also check that the matrix notices wrong output.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ async def stage(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Stage
 @pytest.mark.parametrize(
     ("library", "strike"),
     [
-        # Its session is long (`worker.run_aiokafka`), and a killed member delays the group that long.
+        # aiokafka has a long session timeout (`worker.run_aiokafka`), so a killed member delays its group for that
+        # long.
         pytest.param(
             library, strike, marks=[pytest.mark.soak] * (library == "aiokafka" and strike[0] == Fault.CLIENT_KILLED)
         )
@@ -71,7 +72,7 @@ async def test_inputs_are_processed_exactly_once_when_the_client_stops_at_the_po
 @pytest.mark.asyncio(loop_scope="module")
 @pytest.mark.parametrize(("library", "is_v1"), [("aiokafka", True), ("oncelog", False), ("oncelog-v1", True)])
 async def test_each_library_has_the_transactions_that_its_table_names(stage: Stage, library: str, is_v1: bool) -> None:
-    """Only before V2 does a client add partitions itself."""
+    """Only before V2 does a client send AddPartitionsToTxn itself."""
     stage.proxy.versions.clear()
     outcome = await run_cell(stage, Cell(library, Moment(Hit("before", "reply-sent")), Fault.CONNECTION_CUT))
     assert outcome.problems == []

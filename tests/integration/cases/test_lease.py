@@ -1,4 +1,6 @@
-"""The lease on a real ensemble: it ends before ZooKeeper gives our place away, whichever server dies under us."""
+"""Tests the lease on a real ensemble: the lease ends before ZooKeeper removes the broker's node, whichever
+server dies.
+"""
 
 from __future__ import annotations
 
@@ -21,13 +23,15 @@ from oncelog_broker.metadata.stores.zookeeper.zookeeper_store import ZooKeeperSt
 from oncelog_broker.runtime.clock import SystemClock
 
 SESSION_SECONDS = 1.5
-"""Six ticks of the ensemble: the session of a silent client ends at most a sixth of this too late."""
+"""The session timeout, which is six ticks of the ensemble: a silent client's session ends at most a sixth of
+this time too late.
+"""
 CLOCK = SystemClock()
 
 
 @contextmanager
 def witness_at(server: str, path: str) -> Iterator[queue.Queue[float]]:
-    """Records when the node was gone, by our clock: the time at which `server` reports it."""
+    """Yield a queue that receives the local time at which `server` reports that the node is gone."""
     gone: queue.Queue[float] = queue.Queue()
     client = KazooClient(server, timeout=30)
     client.start(30)
@@ -40,7 +44,7 @@ def witness_at(server: str, path: str) -> Iterator[queue.Queue[float]]:
 
 
 async def next_heartbeat(store: ZooKeeperStore) -> None:
-    """Return in the turn in which an answered heartbeat has lengthened the lease."""
+    """Wait until the response to a heartbeat has extended the lease."""
     before = store.lease_until
     async with asyncio.timeout(30):
         while store.lease_until <= before:  # noqa: ASYNC110 - nothing tells of it
@@ -48,8 +52,9 @@ async def next_heartbeat(store: ZooKeeperStore) -> None:
 
 
 async def margin(ensemble: Ensemble, follower: int, leader: int, seconds: float) -> float | None:
-    """Kill the follower `seconds` after a heartbeat: by how much the node outlives the lease. None if the session was
-    doubtful before, on a machine that was blocked."""
+    """Kill the follower `seconds` after a heartbeat, and return for how long the node outlives the lease. Returns None
+    if the session was already doubtful before, because the machine was blocked.
+    """
     path = f"/c7-{uuid.uuid4().hex}"
     store = await ZooKeeperStore.open(ensemble.server(follower).address, session_timeout=SESSION_SECONDS)
     try:
@@ -76,14 +81,16 @@ async def margin(ensemble: Ensemble, follower: int, leader: int, seconds: float)
 async def test_c7_the_lease_ends_before_the_session_when_the_follower_dies_that_answered(
     ensemble: Ensemble, times: int
 ) -> None:
-    """The ensemble's leader counts from a heartbeat that it knows of, which may be older than ours."""
+    """The ensemble's leader measures the session timeout from the last heartbeat that reached it, which may be older
+    than the broker's last heartbeat.
+    """
     moments = random.Random(7)
     margins: list[float] = []
     for _ in range(10 * times):
         leader = ensemble.leader
         assert leader is not None
         follower = next(each for each in (1, 2, 3) if each != leader)
-        # At once the first time, then at any time up to the next heartbeat.
+        # Kill immediately in the first round, then at a random time before the next heartbeat.
         seconds = moments.uniform(0, HEARTBEAT_SHARE * SESSION_SECONDS) if margins else 0
         found = await margin(ensemble, follower, leader, seconds)
         margins += [] if found is None else [found]

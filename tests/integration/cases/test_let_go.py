@@ -1,4 +1,6 @@
-"""Ended objects are freed by reference counts alone: no collection visits frozen objects (`runtime/garbage.py`)."""
+"""Tests that reference counts alone free ended objects, because the garbage collector skips frozen objects
+(`runtime/garbage.py`).
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ BATCH = build_batch([Record(0, 1_700_000_000_000, None, b"x", [])])
 
 
 def alive() -> Counter[str]:
-    """The number of objects of each kind."""
+    """Return the number of existing objects of each kind."""
     found = (type(each) for each in gc.get_objects())
     return Counter(
         kind.__name__ for kind in found if kind.__name__ in KINDS and str(kind.__module__).startswith("oncelog_")
@@ -46,7 +48,9 @@ def no_collections() -> Iterator[None]:
 
 
 def work(port: int) -> None:
-    """Connections, topics and their logs, a transaction; all of it ends except the transactional id."""
+    """Use connections, topics with their logs, and a transaction; everything ends afterwards except the transactional
+    id.
+    """
     with RawClient(port, 30.0) as client:
         transactions = RawTransactions(client, "tx")
         transactions.take_over()
@@ -60,7 +64,7 @@ def work(port: int) -> None:
 
 @pytest.fixture
 async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
-    """In this process, where its objects can be counted."""
+    """Start the broker in this process, where its objects can be counted."""
     settings = {**SETTINGS, "log.dirs": str(tmp_path / "data"), "listeners": "PLAINTEXT://127.0.0.1:0"}
     here = Broker(load_broker_config(None, {}, [f"{key}={value}" for key, value in settings.items()]))
     await here.start()
@@ -81,7 +85,7 @@ async def test_connections_and_deleted_topics_need_no_collection(broker: Broker,
 
 @dataclass
 class Here:
-    """The broker of this process, for the fuzzer."""
+    """Describes the broker in this process to the fuzzer."""
 
     port: int
     log: Path
@@ -92,15 +96,16 @@ class Here:
 async def test_requests_of_every_api_need_no_collection(
     broker: Broker, tmp_path: Path, no_collections: None, cases_of_each_time: int
 ) -> None:
-    """Neither refused nor unreadable requests: an error that is stored with its traceback keeps all local variables of
-    its frames alive."""
+    """Neither refused nor unreadable requests may leave garbage cycles: an error that is stored with its traceback
+    keeps all local variables of its frames alive.
+    """
     here = Here(broker.advertised[0].port, tmp_path / "log")
     here.log.touch()
     world = World()
     await asyncio.to_thread(world.prepare, here.port)
     fuzzer = Fuzzer(here, world)
     odd = cases(world, SEED)
-    # Also objects that are created at the first use.
+    # The first run also creates objects that exist from the first use on.
     await asyncio.to_thread(fuzzer.run, odd, count=cases_of_each_time, seconds=60.0)
     gc.collect()
     gc.set_debug(gc.DEBUG_SAVEALL)

@@ -1,4 +1,4 @@
-"""librdkafka, through confluent-kafka, against a live broker."""
+"""Tests librdkafka, through confluent-kafka, against a live broker."""
 
 from __future__ import annotations
 

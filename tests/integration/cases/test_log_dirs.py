@@ -1,4 +1,6 @@
-"""DescribeLogDirs: the contents of the data directories, by our client and by `oncelog log-dirs`."""
+"""Tests DescribeLogDirs, which returns the contents of the data directories, with oncelog's client and `oncelog
+log-dirs`.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ RECORD = bytes(make_batch())
 
 @pytest.fixture
 def filled(broker: BrokerProcess, topic: str) -> str:
-    """A topic whose partition 1 has a batch."""
+    """Create a topic whose partition 1 has a batch, and return its name."""
     with RawClient(broker.port) as client:
         client.create_topic(topic, PARTITIONS)
         client.call(produce_request(topic, 1, RECORD), ApiKey.PRODUCE, 9)

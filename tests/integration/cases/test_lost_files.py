@@ -1,4 +1,4 @@
-"""Files that vanish from a data directory: the broker starts, and the partitions that lost records say so."""
+"""Tests files that vanish from a data directory: the broker starts, and reports which partitions have lost records."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_s71_logs_that_an_older_metadata_store_does_not_know_are_served_again(br
         broker.start()
         with RawClient(broker.port) as client:
             client.create_topic("new", retention_ms="-1")
-            assert produce(client, "new") is ErrorCode.NONE  # a record of 2023
+            assert produce(client, "new") is ErrorCode.NONE  # the record's timestamp is in 2023
         assert broker.stop() == 0
         metadata.write_bytes(older)
         broker.start()

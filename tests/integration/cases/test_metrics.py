@@ -1,4 +1,6 @@
-"""The HTTP metrics of a live broker about its clients' requests, and the correctness of its readiness."""
+"""Tests the metrics that a live broker serves over HTTP about its clients' requests, and that its readiness is
+correct.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ SESSION_MS = "2000"
 
 
 class Told:
-    """The metrics of a broker at one moment."""
+    """The metrics of a broker at one point in time."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -61,7 +63,7 @@ SCRAPER_ACCEPTS = (
     "application/openmetrics-text;version=1.0.0;q=0.5,application/openmetrics-text;version=0.0.1;q=0.4,"
     "text/plain;version=1.0.0;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1"
 )
-"""The Accept header of Prometheus, and of a Collector, which uses its code."""
+"""The Accept header of Prometheus, and of an OpenTelemetry Collector, which uses Prometheus' code."""
 
 
 def http_of(broker: BrokerProcess) -> str:
@@ -86,7 +88,7 @@ def metrics_of(broker: BrokerProcess) -> Told:
 
 
 def until(broker: BrokerProcess, is_so: Callable[[Told], bool], what: str) -> Told:
-    """A text may be a moment old, and not have a new topic yet: wait for the expected metrics."""
+    """Wait until the metrics are as expected, because they may be slightly old and lack a new topic."""
     found: list[Told] = []
 
     def look() -> bool:
@@ -102,7 +104,7 @@ def until(broker: BrokerProcess, is_so: Callable[[Told], bool], what: str) -> To
 
 @pytest.fixture(scope="module")
 def telling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    settings = {"http.listener": "0", "quota.window.num": "101"}  # metrics of the latest seconds stay for long
+    settings = {"http.listener": "0", "quota.window.num": "101"}  # metrics over recent seconds then last longer
     broker = BrokerProcess(tmp_path_factory.mktemp("metrics") / "data", settings)
     broker.start()
     yield broker
@@ -238,7 +240,7 @@ def test_quota_usage_and_waiting_are_exported(telling: BrokerProcess, topic: str
         throttle_ms = client.receive().throttle_time_ms
     assert throttle_ms > 0
     with RawClient(telling.port) as client:
-        set_quotas(client, producer_byte_rate=1e9)  # waiting requests need not wait for long now
+        set_quotas(client, producer_byte_rate=1e9)  # throttled requests now need not wait for long
     of_all = {"user": "ANONYMOUS", "client_id": ""}
     found = until(
         telling, lambda told: told("kafka_server_produce_throttle_time", **of_all) > 0, "somebody was told to wait"
@@ -263,7 +265,9 @@ def test_each_panel_of_our_dashboard_fills(telling: BrokerProcess, topic: str) -
 
 
 def test_a_collector_of_opentelemetry_finds_what_it_is_told_to_ask_for(telling: BrokerProcess, topic: str) -> None:
-    """deploy/otel-collector.yaml: its scrape is answered, in a format that it reads, each sample once."""
+    """With deploy/otel-collector.yaml, the Collector's scrape succeeds in a format that the Collector reads, and has
+    each sample once.
+    """
     text = (DEPLOY / "otel-collector.yaml").read_text()
     config = yaml.safe_load(text.replace("${env:ONCELOG_HTTP}", http_of(telling).removeprefix("http://")))
     (job,) = config["receivers"]["prometheus"]["config"]["scrape_configs"]
@@ -311,7 +315,7 @@ def test_misbehaving_http_clients_block_no_other(telling: BrokerProcess, topic: 
                     (b"GET /metrics HTTP/1.1\r\n", b"GET /metrics HTTP/1.1\r\nHost: here\r\n\r\n" * 50)[number % 2]
                 )
             except ConnectionError:
-                pass  # it was closed for another one
+                pass  # the server closed this connection to accept another one
         assert read(f"{http_of(telling)}/health/live")[0] == 200
         make_traffic(telling, topic)
     finally:

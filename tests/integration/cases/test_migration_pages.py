@@ -1,4 +1,6 @@
-"""docs/migrate/: each pair of programs does the same with a live broker, the other client's and ours."""
+"""Tests docs/migrate/: the two programs of each pair, one for another client and one for oncelog's, do the same with a
+live broker.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ TIMEOUT_SECONDS = 90
 
 
 class Pair(NamedTuple):
-    """A section of a page: the program of the other client, and ours."""
+    """A section of a page: the program of the other client, and oncelog's program."""
 
     page: str
     title: str
@@ -49,7 +51,7 @@ def registry_url(broker: BrokerProcess, tmp_path_factory: pytest.TempPathFactory
 
 
 async def fill(address: str, topic: str) -> None:
-    """A topic with the records a, b and c, one to write to, and one with several partitions."""
+    """Create a topic with the records a, b and c, a topic to write to, and a topic with several partitions."""
     names = {topic: 1, f"{topic}-out": 1, f"{topic}-many": PARTITIONS_OF_MANY, f"{topic}-json": 1}
     async with Admin(address) as admin:
         await admin.create_topics([NewTopic(name, count, 1) for name, count in names.items()])
@@ -59,7 +61,7 @@ async def fill(address: str, topic: str) -> None:
 
 
 async def outcome(program: str, address: str, topic: str, group: str, registry_url: str) -> Any:
-    """What the `main` of a program returns."""
+    """Run a program, and return the result of its `main`."""
     names: dict[str, Any] = {}
     exec(compile(program, "<page>", "exec"), names)
     main = names["main"]
@@ -72,7 +74,9 @@ async def outcome(program: str, address: str, topic: str, group: str, registry_u
 
 
 async def written(address: str, topic: str, group: str) -> tuple[int | None, list[bytes | None]]:
-    """The committed offset of the group in the topic, and the committed values of the topic to write to."""
+    """Return the group's committed offset in the topic, and the committed values in the topic to which the program
+    wrote.
+    """
     async with Admin(address) as admin:
         groups = {each.group_id for each in await admin.groups.list()}
         offsets = await admin.groups.offsets(group) if group in groups else {}

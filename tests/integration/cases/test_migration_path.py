@@ -1,4 +1,6 @@
-"""docs/migrate/index.md: a cluster, a registry, Avro in the console, and an application moved from aiokafka."""
+"""Follows docs/migrate/index.md: a cluster, a registry, Avro in the console, and an application that is migrated from
+aiokafka.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ LINK = re.compile(r"<http://127\.0\.0\.1:8080(/[^>]+)>")
 
 
 class Stranger(Operator):
-    """Somebody who does what the page says, with a registry and a console in other terminals."""
+    """A reader who does what the page says, with a registry and a console in other terminals."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -41,7 +43,7 @@ class Stranger(Operator):
         self.totals: list[int] = []
 
     def environment(self) -> dict[str, str]:
-        """Without the address of the cluster: the profile has it."""
+        """Return the environment without the address of the cluster, because the profile contains the address."""
         found = super().environment() | {"ONCELOG_PROFILES": str(self.directory / "profiles.yaml")}
         del found["ONCELOG_BOOTSTRAP_SERVER"]
         return found
@@ -70,14 +72,16 @@ class Stranger(Operator):
                 super().does(block)
 
     def installs(self, text: str) -> None:
-        """What it installs exists, and is what this environment has: `make dist` installs it in a clean one."""
+        """Check that the extras in the command `pip install` exist; `make dist` installs them in a clean
+        environment.
+        """
         found = re.fullmatch(r"pip install 'oncelog\[(.*)\]'\n", text)
         assert found is not None
         project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
         assert set(found[1].split(",")) <= project["optional-dependencies"].keys()
 
     def start_console(self) -> None:
-        """The console as the page starts it, at a free port."""
+        """Start the console as the page does, on a free port."""
         assert self.registry is not None
         command = ["oncelog", "console", "--bootstrap-server", self.addresses]
         command += ["--schema-registry", self.registry.url, "--listen", "127.0.0.1:0"]
@@ -90,13 +94,15 @@ class Stranger(Operator):
         self.console_url = found[0]
 
     def console_shows(self, lines: list[str]) -> bool:
-        """Load the linked page, which on a busy machine may say that the cluster or a value took too long."""
+        """Load the linked page, and return whether it shows the lines. On a busy machine the page may say that the
+        cluster or a value took too long.
+        """
         (path,) = LINK.findall(PAGE.read_text())
         self.shown = as_text(httpx.get(f"{self.console_url}{path}", timeout=TIMEOUT_SECONDS).text)
         return all(line in self.shown for line in lines)
 
     def total(self, program: str, count: int) -> int:
-        """Run the application until it has read `count` records."""
+        """Run the application until it has read `count` records, and return its total."""
         names: dict[str, Any] = {}
         exec(compile(program, "<page>", "exec"), names)
         assert self.registry is not None
@@ -124,7 +130,7 @@ class Stranger(Operator):
 
 @pytest.fixture
 def stranger(tmp_path: Path) -> Iterator[Stranger]:
-    faulthandler.cancel_dump_traceback_later()  # every wait here ends by itself
+    faulthandler.cancel_dump_traceback_later()  # every wait here has its own limit
     somebody = Stranger(tmp_path)
     yield somebody
     somebody.goes()

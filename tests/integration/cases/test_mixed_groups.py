@@ -1,8 +1,9 @@
-"""Members of different libraries in one group, each in a process of its own, killed and stopped.
+"""Tests groups whose members use different libraries; each member is a separate process, which is killed or stopped.
 
-The standard output of each member is read in the order of arrival; two pipes are read one after the other, so when a
-partition changes hands the lines of the two members may swap. Hence these tests check only who read which record in the
-end; that no two members own a partition at once is checked where order is certain (test_consumer_groups).
+The standard output of each member is read in the order of arrival. Two pipes are read one after the other, so when a
+partition changes hands, the lines of the two members may be swapped. Hence these tests check only which member has read
+which record in the end; test_consumer_groups, where the order is certain, checks that no two members own a partition
+simultaneously.
 """
 
 from __future__ import annotations
@@ -22,7 +23,9 @@ from oncelog import Admin, NewTopic, TopicPartition
 
 PARTITIONS = 6
 SESSION_MS, SHORT_SESSION_MS = 30_000, 1_500
-"""The short one is for members that are killed: no other member may time out on a busy machine."""
+"""Session timeouts in milliseconds. Only members that are killed have the short timeout, because no other member may
+time out on a busy machine.
+"""
 IMPORTS = {
     "kafka-python": ("kafka",),
     "aiokafka": ("aiokafka",),
@@ -49,7 +52,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 class MemberProcess:
-    """`owned` and `read` follow its output."""
+    """A member in its own process; `owned` and `read` are updated from its output."""
 
     def __init__(self, library: str) -> None:
         self.library = library
@@ -67,7 +70,7 @@ class MemberProcess:
         assert self._child is not None
         async for line in self._child.lines():
             if not line.endswith(b"\n"):
-                return  # killed in the middle of a word
+                return  # the member was killed while it wrote a line
             what, *words = line.decode().split()
             if what == "assigned":
                 self.owned.update(map(int, words))
@@ -111,7 +114,7 @@ class MixedGroup:
         return member
 
     async def shared_as(self, *sizes: int) -> None:
-        """Every partition has one owner, and the owners have so many."""
+        """Wait until every partition has one owner, and the owners have these numbers of partitions."""
 
         def is_shared() -> bool:
             owned = [member.owned for member in self.members if member.owned]
@@ -120,7 +123,7 @@ class MixedGroup:
         await until(is_shared, f"shared as {sizes}: {[(member.library, member.owned) for member in self.members]}")
 
     async def all_read(self, written: int) -> list[str]:
-        """Wait until every record was read by some member; returns the values, in any order."""
+        """Wait until some member has read every record; return the values, in any order."""
 
         def values() -> list[str]:
             return [value for member in self.members for _, _, value in member.read]
@@ -129,7 +132,7 @@ class MixedGroup:
         return values()
 
     def assert_in_order(self) -> None:
-        """Each member reads each partition forwards; going back is for new owners alone."""
+        """Assert that each member reads each partition forwards; only a new owner may go back."""
         for member in self.members:
             for partition in range(PARTITIONS):
                 offsets = [offset for place, offset, _ in member.read if place == partition]
@@ -141,8 +144,8 @@ async def mixed_group(address: str, topic: str, strategy: str) -> AsyncIterator[
     group = MixedGroup(address, topic, strategy)
     async with Admin(address) as admin:
         await admin.create_topics([NewTopic(topic, PARTITIONS)])
-        # Where nothing is committed, librdkafka may read a partition that was taken from it, and hand that out when it
-        # has the partition again (docs/guides/clients.md).
+        # If no offset is committed, librdkafka may read a partition that was revoked, and deliver those records when it
+        # owns the partition again (docs/guides/clients.md).
         await admin.groups.alter_offsets(group.name, {TopicPartition(topic, index): 0 for index in range(PARTITIONS)})
     async with Writer(address, topic, PARTITIONS) as writer:
         try:
@@ -175,7 +178,9 @@ async def test_two_libraries_share_the_work(address: str, topic: str, strategy: 
 
 @pytest.mark.parametrize("strategy", ["range", "cooperative-sticky"])
 async def test_a_killed_member_is_replaced(address: str, topic: str, strategy: str) -> None:
-    """kill -9: its session ends, and the others continue from its committed offsets; no record is skipped."""
+    """After a kill -9 the member's session ends, and the others continue from its committed offsets; no record is
+    skipped.
+    """
     async with mixed_group(address, topic, strategy) as (group, writer):
         writer.start()
         await group.join("oncelog")

@@ -1,4 +1,4 @@
-"""Names that clients chose, with escape sequences in them, as an administrator's terminal gets them."""
+"""Tests how an administrator's terminal gets names that clients have chosen and that contain escape sequences."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from oncelog.cli.main import BUILT_IN, cli
 HOSTILE = "esc\x1b]0;pwned\x07\x1b[31mred\x1b[2J\x9b1m\u202etxt\u200b\n\tx"
 SHOWN = r"\x1b]0;pwned\x07"
 SGR = re.compile(r"\x1b\[[0-9;]*m")
-"""Colours and weights of our own tables."""
+"""Matches the colours and weights that oncelog's own tables use."""
 
 READS = {
     ("topics", "list"): [],
@@ -45,10 +45,10 @@ READS = {
     ("ping",): [],
     ("brokers", "list"): [],
 }
-"""Commands that only read, with the arguments that make them print something."""
+"""Commands that only read, each with the arguments that make it print something."""
 NAMED = {("groups", "list"), ("groups", "describe"), ("txns", "list"), ("txns", "describe"), ("top",), ("explain",),
          ("quotas", "list")}  # fmt: skip
-"""The commands that print HOSTILE."""
+"""The commands that print the name HOSTILE."""
 WITHOUT_OUTPUT = {("ping",)}
 CHANGES = {
     ("groups", "reset"): [HOSTILE, "--topic", "TOPIC", "--to", "0"],
@@ -63,7 +63,7 @@ CHANGES = {
     ("configs", "set"): ["--topic", HOSTILE, "retention.ms=1"],
     ("configs", "delete"): ["--topic", HOSTILE, "retention.ms"],
 }
-"""Commands that repeat a name in their output, or are refused and name it."""
+"""Commands that repeat a name in their output, or are refused and name it in the error."""
 ELSEWHERE = {
     ("leaders", "elect"), ("acls", "list"), ("acls", "add"), ("acls", "remove"), ("users", "set"), ("users", "remove"),
     ("quotas", "set"), ("quotas", "remove"), ("reassign", "generate"), ("reassign", "execute"), ("reassign", "verify"),
@@ -73,7 +73,9 @@ ELSEWHERE = {
     ("shares", "describe"), ("shares", "reset"), ("shares", "delete"), ("shares", "delete-offsets"),
     ("groups", "delete-offsets"), ("topics", "delete-records"),
 }  # fmt: skip
-"""They print names chosen by clients only by `show_rows`, `tell` and `Failure`, like all commands."""
+"""Commands that are not run here, because they print names chosen by clients only through `show_rows`, `tell` and
+`Failure`, like all commands.
+"""
 
 
 def commands(group: click.Group, above: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
@@ -92,14 +94,16 @@ def steers(text: str) -> list[str]:
 
 
 async def oncelog(broker: BrokerProcess, *arguments: str) -> Result:
-    """The output for a pipe: run in this process, as there are so many."""
+    """Run a command in this process, because there are many commands, and return its result with the output for
+    a pipe.
+    """
     result = await asyncio.to_thread(CliRunner().invoke, cli, [*arguments, "--bootstrap-server", broker.address])
     assert result.exception is None or isinstance(result.exception, SystemExit), result.exc_info
     return result
 
 
 def on_terminal(broker: BrokerProcess, *arguments: str) -> str:
-    """The output of a command on a terminal."""
+    """Run a command on a pseudo-terminal, and return its output."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, "ONCELOG_BOOTSTRAP_SERVER": broker.address, "COLUMNS": "400", "TERM": "xterm"}
     process = subprocess.Popen([COMMAND, *arguments], stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
@@ -108,7 +112,7 @@ def on_terminal(broker: BrokerProcess, *arguments: str) -> str:
     try:
         while part := os.read(ours, 65536):
             parts.append(part)
-    except OSError:  # the other end is closed
+    except OSError:  # the process has closed its end of the terminal
         pass
     finally:
         os.close(ours)
@@ -118,7 +122,7 @@ def on_terminal(broker: BrokerProcess, *arguments: str) -> str:
 
 @asynccontextmanager
 async def named(broker: BrokerProcess, topic: str) -> AsyncIterator[None]:
-    """A client, a group, its metadata, a transaction and a quota, all with that name."""
+    """Create a client, a group, its metadata, a transaction and a quota that all have the hostile name."""
     async with AsyncExitStack() as stack:
         admin = await stack.enter_async_context(Admin(broker.address))
         await admin.create_topics([NewTopic(topic, num_partitions=1)])

@@ -1,6 +1,6 @@
-"""Committed offsets under `kill -9` of the broker, again and again on the same data: none moves back.
+"""Tests committed offsets under `kill -9` of the broker, repeatedly on the same data: no committed offset decreases.
 
-The committer is raw and knows exactly which commits were acknowledged: several in flight, no retries.
+The raw committer knows exactly which commits were acknowledged: it has several requests in flight and no retries.
 """
 
 from __future__ import annotations
@@ -55,8 +55,9 @@ def commit_until_killed(
     acknowledged: dict[str, int],
     kill_soon: Callable[[], object],
 ) -> None:
-    """Commit ever larger offsets until the connection breaks; `IN_FLIGHT` requests unanswered at a time. `kill_soon` is
-    called once each group has one more acknowledged."""
+    """Commit increasing offsets until the connection breaks, with `IN_FLIGHT` requests in flight. `kill_soon` is called
+    when each group has one more acknowledged commit.
+    """
     wanted = set(GROUPS)
     waiting: list[tuple[str, int]] = []
     try:
@@ -75,14 +76,14 @@ def commit_until_killed(
                     wanted.discard(group)
                     if not wanted:
                         kill_soon()
-            else:  # right after a start
+            else:  # these errors are possible just after a start
                 assert codes <= {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}, codes
     except OSError:
         return
 
 
 def committed(client: RawClient) -> dict[str, set[tuple[int, str | None]]]:
-    """(offset, metadata) of all partitions of each group; waits for the coordinators to be loaded."""
+    """Return (offset, metadata) of all partitions of each group, after the coordinators have loaded."""
     topics = [GroupRequest.OffsetFetchRequestTopics(name="t", partition_indexes=list(range(PARTITIONS)))]
     request = OffsetFetchRequest(groups=[GroupRequest(group_id=group, topics=topics) for group in GROUPS])
     while True:
@@ -117,7 +118,7 @@ def test_no_acknowledged_offset_is_lost_in_kills(broker_factory: BrokerFactory, 
         broker.start()
         with RawClient(broker.port) as client:
             for group, found in committed(client).items():
-                # A commit is one batch: its partitions move together, metadata and all.
+                # A commit is one batch, so all its partitions and their metadata change together.
                 assert len(found) == 1, (round_number, group, found)
                 ((offset, metadata),) = found
                 assert acknowledged[group] <= offset <= sent[group], (round_number, group)

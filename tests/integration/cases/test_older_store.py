@@ -1,5 +1,6 @@
-"""A single broker whose metadata store is older than its logs, or has unreadable nodes: it starts, reports it, and no
-acknowledged record is lost."""
+"""Tests a single broker whose metadata store is older than its logs, or has unreadable nodes: the broker starts and
+reports the problem, and no acknowledged record is lost.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +28,9 @@ async def send(address: str, *values: bytes) -> None:
 
 
 async def read(address: str, count: int, group: str | None = None) -> list[bytes]:
-    """Read so many records, from the group's committed offset, and commit them; or from the beginning."""
+    """Read `count` records from the group's committed offset and commit them; without a group, read from the
+    beginning.
+    """
     found: list[bytes] = []
     async with Consumer(address, group_id=group, auto_offset_reset="earliest", enable_auto_commit=False) as consumer:
         if group is None:
@@ -47,13 +50,13 @@ async def read(address: str, count: int, group: str | None = None) -> list[bytes
 def test_s75_s77_e43_e44_a_store_that_is_older_than_the_logs_gives_out_no_id_and_no_epoch_again(
     broker_factory: BrokerFactory, tmp_path: Path, way: str
 ) -> None:
-    """As the broker itself recommends for a damaged `metadata.db`."""
+    """The test restores a backup of the store, as the broker itself recommends for a damaged `metadata.db`."""
     with broker_factory() as broker:
         store, backup = broker.data / "metadata.db", tmp_path / "backup"
         with RawClient(broker.port) as client:
             client.create_topic(TOPIC)
         asyncio.run(send(broker.address, b"1"))
-        assert asyncio.run(read(broker.address, 1, "group")) == [b"1"]  # the topic of the offsets is in the backup
+        assert asyncio.run(read(broker.address, 1, "group")) == [b"1"]  # the backup has the offsets' topic
         assert broker.stop() == 0
         shutil.copy(store, backup)
         if way == "made anew twice":
@@ -77,7 +80,7 @@ def test_s75_s77_e43_e44_a_store_that_is_older_than_the_logs_gives_out_no_id_and
 
 
 def put(store: Path, path: str, config: dict[str, str] | None) -> None:
-    """Write settings, or nonsense, into the file of a broker that is down."""
+    """Write settings, valid or not, into the store of a stopped broker."""
     data = b"{" if config is None else json.dumps({"version": 1, "config": config}).encode()
     connection = sqlite3.connect(store)
     for parent in ("/config", path.rpartition("/")[0]):
@@ -98,7 +101,7 @@ def test_s76_e45_settings_that_cannot_be_read_keep_no_broker_from_starting_and_n
             client.create_topic("other")
         asyncio.run(send(broker.address, b"1", b"2", b"3"))
         assert broker.stop() == 0
-        broker.settings |= settings  # the value without the topic's own
+        broker.settings |= settings  # the broker's value, without the topic's own setting
         put(broker.data / "metadata.db", f"/config/topics/{TOPIC}", {"retention.ms": "7 days"})
         put(broker.data / "metadata.db", "/config/topics/other", None)
         put(broker.data / "metadata.db", "/config/brokers/<default>", {"num.io.threads": "x", "message.max.bytes": "x"})

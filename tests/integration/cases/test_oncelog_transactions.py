@@ -1,5 +1,6 @@
-"""Transactions of our own client where things go wrong, V1 and V2. Tests that need no broker of their own run against
-Apache Kafka, too (tests/interop)."""
+"""Tests transactions of oncelog's own client under failures, with V1 and V2. Tests that can share a broker also run
+against Apache Kafka (tests/interop).
+"""
 
 from __future__ import annotations
 
@@ -43,8 +44,9 @@ async def create(address: str, topic: str, partitions: int = PARTITIONS, **confi
 
 
 async def committed(address: str, topic: str, producer: Producer, partitions: int = PARTITIONS) -> list[list[bytes]]:
-    """The records that a read_committed consumer finds in each partition. Writes an end mark to each, in a
-    transaction."""
+    """Return the records that a read_committed consumer finds in each partition. First an end mark is written to each
+    partition in a transaction.
+    """
     async with producer.transaction():
         for partition in range(partitions):
             await producer.send(topic, END, partition=partition)
@@ -60,7 +62,7 @@ async def committed(address: str, topic: str, producer: Producer, partitions: in
 
 @pytest.fixture(params=[1, V2], ids=["V1", "V2"])
 def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The cluster's `transaction.version`, as the client sees it."""
+    """Set the cluster's `transaction.version`, as the client sees it."""
     if request.param < V2:
         monkeypatch.setattr("oncelog.connection.versions._finalized", lambda *_: request.param)
     return int(request.param)
@@ -112,8 +114,9 @@ async def test_s27_s38_a_failed_send_aborts_all(producing: Producer, address: st
 async def test_e1_a_commit_with_a_lost_answer_is_repeated_safely(
     producing: Producer, address: str, topic: str, commits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before V2 the epoch goes up after it: if the first attempt arrived again, it must not end the next
-    transaction."""
+    """Before V2 the client bumps the epoch after the repeated commit, because the first attempt could arrive again and
+    must not end the next transaction.
+    """
     await create(address, topic)
     start, lost = BrokerConnection.start, list[int]()
 
@@ -176,8 +179,9 @@ async def test_s46_a_consumer_that_is_behind_commits_nothing(producing: Producer
 async def test_s42_a_slow_transaction_is_aborted_and_the_next_one_succeeds(
     broker_factory: BrokerFactory, topic: str, level: int, notices_by: str
 ) -> None:
-    """KIP-588: no other producer has taken over, so this one continues. Before V2 it has to notice by a write: the
-    coordinator's answers do not tell it from a producer that was replaced."""
+    """KIP-588: no other producer has taken over, so this producer continues. Before V2 the producer notices the timeout
+    only by a write, because the coordinator's responses do not distinguish it from a producer that was replaced.
+    """
     broker = broker_factory({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "50"}).start()
     await create(broker.address, topic)
     options = {"transactional_id": new_id(), "transaction_timeout_ms": 1500, "retry_backoff_ms": 10}
@@ -197,7 +201,7 @@ async def test_s42_a_slow_transaction_is_aborted_and_the_next_one_succeeds(
 
 
 async def until_aborted(admin: Admin, partition: TopicPartition) -> None:
-    """Wait until a marker follows the one record."""
+    """Wait until a marker follows the only record."""
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while (await admin.list_offsets({partition: LATEST_TIMESTAMP}))[partition].offset < 2:  # noqa: ASYNC110 - no event
             await asyncio.sleep(0.02)
@@ -260,8 +264,9 @@ async def test_s45_calls_in_a_wrong_state_are_refused(producing: Producer, addre
 async def test_s36_the_last_record_without_a_key_goes_to_another_partition(
     address: str, level: int, topic: str
 ) -> None:
-    """Each record fills a batch, and the next one goes to another partition: that partition is also part of the
-    transaction."""
+    """Each record fills a batch, and the next record goes to another partition, which must become part of the
+    transaction.
+    """
     await create(address, topic)
     options: dict[str, Any] = {"transactional_id": new_id(), "batch_size": 100, "retry_backoff_ms": 10}
     async with asyncio.timeout(TIMEOUT_SECONDS), Producer(address, **options) as producer:
@@ -276,7 +281,7 @@ async def test_s36_the_last_record_without_a_key_goes_to_another_partition(
 async def test_s45_a_record_waiting_for_room_does_not_join_the_next_transaction(
     address: str, level: int, topic: str
 ) -> None:
-    """It fails, and later records do not."""
+    """The waiting record fails, and later records do not."""
     await create(address, topic)
     options: dict[str, Any] = {"transactional_id": new_id(), "batch_size": 200, "buffer_memory": 200, "linger_ms": 5000}
     async with asyncio.timeout(TIMEOUT_SECONDS), Producer(address, **options) as producer:
@@ -301,7 +306,9 @@ async def test_s45_a_record_waiting_for_room_does_not_join_the_next_transaction(
 async def test_s38_a_commit_survives_a_broker_killed_before_its_answer(
     broker_factory: BrokerFactory, topic: str, level: int, commits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker has nothing left to do then: the producer continues when a broker is up again."""
+    """The broker was killed after it had ended the transaction, so nothing is left to do when the producer
+    reconnects.
+    """
     broker = broker_factory().start()
     await create(broker.address, topic)
     start, killed = BrokerConnection.start, list[str]()
@@ -329,7 +336,7 @@ async def test_s38_a_commit_survives_a_broker_killed_before_its_answer(
 async def test_s60_cancelled_while_it_commits_it_can_be_called_again(
     producing: Producer, address: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The commit is in progress then, and counts: its input is not processed again."""
+    """At that time the commit is in progress, and it takes effect: its input is not processed again."""
     source = topic + "-in"
     await create(address, topic)
     await create(address, source, 1)
@@ -372,7 +379,7 @@ async def test_s60_cancelled_while_it_commits_it_can_be_called_again(
 async def test_s60_the_consumer_rewinds_although_the_broker_is_away(
     broker_factory: BrokerFactory, topic: str, level: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long that takes, longer than one call may: nothing is passed over."""
+    """The consumer rewinds however long the broker is down, even longer than a call may take, and skips no record."""
     broker = broker_factory().start()
     source, failures = topic + "-in", list[asyncio.Task[Any]]()
     await create(broker.address, topic)
@@ -421,7 +428,9 @@ async def test_s60_the_consumer_rewinds_although_the_broker_is_away(
 async def test_s37_late_offsets_do_not_join_the_next_transaction(
     producing: Producer, address: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An unanswered attempt arrives late: it must not reset the offsets that the next transaction commits."""
+    """A commit of offsets that got no response arrives late: it must not reset the offsets that the next transaction
+    commits.
+    """
     await create(address, topic)
     source = TopicPartition(topic, 0)
     start, late = BrokerConnection.start, list[tuple[Any, ...]]()
@@ -454,7 +463,7 @@ async def test_s37_late_offsets_do_not_join_the_next_transaction(
 
 
 async def test_s38_a_producer_is_closed_while_its_commit_fails(producing: Producer, address: str, topic: str) -> None:
-    """The transaction is aborted then, and does not wait for its timeout."""
+    """The transaction is aborted when the producer is closed, and does not wait for its timeout."""
     await create(address, topic, max_message_bytes="1000")
     producing.begin_transaction()
     await producing.send_and_wait(topic, b"small", partition=0)
@@ -491,7 +500,7 @@ async def test_s38_a_producer_is_closed_in_time_though_its_commit_is_not_answere
 
 
 async def test_s38_an_unsent_record_fails_the_commit(producing: Producer, address: str, topic: str) -> None:
-    """Even if no caller has awaited `send`."""
+    """The commit fails even if no caller has awaited `send`."""
     await create(address, topic)
     for wrong in ({"topic": "not a topic"}, {"topic": topic, "partition": PARTITIONS}):
         producing.begin_transaction()
@@ -510,7 +519,7 @@ async def test_s45_a_record_that_waits_does_not_come_into_the_next_transaction(
     await create(address, topic)
     producing.begin_transaction()
     waiting = asyncio.ensure_future(producing.send(topic, b"of the first", partition=0))
-    await asyncio.sleep(0)  # it asks for the topic's metadata
+    await asyncio.sleep(0)  # `send` requests the topic's metadata
     await producing.commit_transaction()
     producing.begin_transaction()
     with pytest.raises(InvalidTransactionState):
@@ -538,7 +547,9 @@ async def test_s41_the_error_of_a_fenced_producer_does_not_grow(producing: Produ
 
 @pytest.mark.parametrize("commits", [True, False])
 async def test_a_process_that_knows_a_transaction_ends_it(level: int, address: str, topic: str, commits: bool) -> None:
-    """Its producer is closed by then. A repeated request, or one for the other end, gets the actual outcome."""
+    """The producer of the transaction is closed by then. A repeated request, or a request for the opposite end, returns
+    the actual outcome.
+    """
     await create(address, topic)
     async with Producer(address, transactional_id=new_id()) as producer:
         producer.begin_transaction()

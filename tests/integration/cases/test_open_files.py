@@ -1,5 +1,6 @@
-"""A limit of open files that is far too low: connections are refused, no log goes offline, and open logs take no
-descriptors from connections."""
+"""Tests a limit of open files that is far too low: connections are refused, no log goes offline, and open logs take no
+descriptors from connections.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +43,7 @@ def test_a_flood_of_connections_takes_no_log_offline(tmp_path: Path) -> None:
     with broker, ExitStack() as opened, RawClient(broker.port) as client:
         client.create_topic("orders")
         flood = [opened.enter_context(socket.create_connection(("127.0.0.1", broker.port))) for _ in range(CONNECTIONS)]
-        # While all are open: segments are rolled, topics created.
+        # While all connections are open, the broker must still roll segments and create topics.
         assert {produce(client) for _ in range(60)} == {ErrorCode.NONE}
         client.create_topic("another", partitions=3)
         refused = sum(map(is_refused, flood))
@@ -53,7 +54,9 @@ def test_a_flood_of_connections_takes_no_log_offline(tmp_path: Path) -> None:
 
 
 def test_more_partitions_than_descriptors_leave_connections_their_own(tmp_path: Path) -> None:
-    """Each open log once kept its descriptor, so logs made on a running broker shut new connections out."""
+    """Each open log once kept its own descriptor, so logs that were created on a running broker left none for new
+    connections.
+    """
     broker = BrokerProcess(tmp_path / "data", open_files=OPEN_FILES)
     with broker:
         for number in range(3):

@@ -1,4 +1,4 @@
-"""docs/guides/operations.md works: each recipe, run exactly as written."""
+"""Tests docs/guides/operations.md: each recipe works exactly as written."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ REFUSED_MENTION = re.compile(r"start\.accept=[a-z-]+:[0-9a-f]+")
 
 
 class Operator:
-    """An operator at a shell, with a local cluster, and sometimes a broker in another terminal."""
+    """An operator at a shell, with a local cluster and sometimes a broker in another terminal."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -111,7 +111,7 @@ class Operator:
     def is_refused(self) -> None:
         with self._serving() as broker:
             assert broker.stdout is not None
-            said = broker.stdout.readline()  # before its standard input ends, at which it would stop
+            said = broker.stdout.readline()  # the broker stops when its standard input ends
             _, self.refusal = broker.communicate(timeout=PATIENCE_SECONDS)
         assert (broker.returncode, said) == (1, "")
 
@@ -124,7 +124,7 @@ class Operator:
         assert broker.returncode == 0
 
     def goes(self) -> None:
-        """Nothing of this operator stays."""
+        """Stop the broker and the clusters of this operator."""
         if self.broker is not None:
             self.broker.kill()
             with self.broker:
@@ -136,7 +136,7 @@ class Operator:
 
 @pytest.fixture
 def operator(tmp_path: Path) -> Iterator[Operator]:
-    faulthandler.cancel_dump_traceback_later()  # every wait here ends by itself
+    faulthandler.cancel_dump_traceback_later()  # every wait here has its own limit
     somebody = Operator(tmp_path)
     yield somebody
     somebody.goes()

@@ -1,4 +1,6 @@
-"""docs/guides/watching.md: a broker dies, alerts fire in a real Prometheus, and the broker is let go, step by step."""
+"""Follows docs/guides/watching.md: a broker dies, alerts fire in a real Prometheus, and the broker is decommissioned
+step by step.
+"""
 
 from __future__ import annotations
 
@@ -27,11 +29,11 @@ FOR_SECONDS = re.compile(r"for: \w+")
 START_SECONDS = 60.0
 ALERT_SECONDS = 100.0
 LEAST_FREE_SHARE = 0.12
-"""With less, the doctor finds a full disk."""
+"""The least free share of the disk with which the doctor does not report a full disk."""
 
 
 class Watcher(Operator):
-    """An operator with a Prometheus, at ports of the test's own."""
+    """An operator with a Prometheus, at ports that belong to this test."""
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
@@ -44,7 +46,7 @@ class Watcher(Operator):
 
     @contextmanager
     def watching(self, command: str) -> Iterator[None]:
-        """Prometheus, with our targets, and alerts that wait for a second only."""
+        """Run Prometheus with this test's targets, and with alerts that wait for only one second."""
         program, flag, config = command.split()
         assert (program, flag, ROOT / config) == ("prometheus", "--config.file", RULES.with_name("prometheus.yaml"))
         text = (ROOT / config).read_text().replace("15s", "1s")
@@ -74,7 +76,7 @@ class Watcher(Operator):
                 process.wait()
 
     def firing(self) -> set[str]:
-        """The alerts that fire; none while Prometheus starts."""
+        """Return the firing alerts; none while Prometheus starts."""
         try:
             with urllib.request.urlopen(f"{self.prometheus}/api/v1/alerts", timeout=10) as answer:
                 alerts = json.loads(answer.read())["data"]["alerts"]
@@ -107,7 +109,7 @@ def steps() -> list[Block]:
 
 @pytest.fixture
 def watcher(tmp_path: Path) -> Iterator[Watcher]:
-    faulthandler.cancel_dump_traceback_later()  # every wait here ends by itself
+    faulthandler.cancel_dump_traceback_later()  # every wait here has its own limit
     needed("prometheus")
     room = shutil.disk_usage(tmp_path)
     if room.free < LEAST_FREE_SHARE * room.total:

@@ -1,4 +1,4 @@
-"""All files of a broker are private to its owner, whatever the umask is (S96)."""
+"""Tests that all files of a broker are private to its owner, whatever the umask is (S96)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SECRETS = ("metadata.db", "metadata.db-wal", "metadata.db-shm", ".oncelog-sessio
 
 
 def with_umask(directory: Path, umask: int) -> str:
-    """The command `oncelog`, run with that umask."""
+    """Write a script that runs `oncelog` with this umask, and return its path."""
     path = directory / "oncelog-with-umask"
     path.write_text(f'#!/bin/sh\numask {umask:03o}\nexec {COMMAND} "$@"\n')
     path.chmod(0o755)
@@ -53,7 +53,7 @@ async def test_s96_a_broker_s_files_are_its_owner_s(tmp_path: Path, umask: int, 
         },
         command=with_umask(tmp_path, umask),
     )
-    for number in range(2):  # a second start writes files that a first one does not
+    for number in range(2):  # the second start writes files that the first start does not write
         broker.start()
         try:
             async with Producer(broker.address, transactional_id="t", transaction_timeout_ms=60_000) as producer:

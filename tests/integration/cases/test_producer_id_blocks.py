@@ -1,5 +1,6 @@
-"""No producer id is given out twice, whatever happens to the connections to ZooKeeper, its servers, and processes that
-replace each other: S1-S4 if the outcome of a write is unknown."""
+"""Tests that no producer id is assigned twice, whatever happens to the connections to ZooKeeper, to its servers, and to
+processes that replace each other (S1-S4, with an unknown outcome of a write).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ BROKER_IDS = pytest.mark.parametrize("broker_ids", [(1, 2, 3), (1, 1, 1)], ids=[
 
 @contextmanager
 def takers(connect: str, broker_ids: Sequence[int], blocks: int, cuts: float) -> Iterator[list[subprocess.Popen[str]]]:
-    """One process for each id, each behind a proxy of its own that cuts it off from time to time."""
+    """Start one process for each id, each behind its own proxy, which disconnects it from time to time."""
     with ExitStack() as stack:
         started = []
         for number, broker_id in enumerate(broker_ids):
@@ -98,7 +99,7 @@ def test_s1_no_block_is_given_twice_when_servers_and_takers_stop(
                     is_over.wait(rng.uniform(0.3, 2.5))
                     os.kill(pid, signal.SIGCONT)
                 except ProcessLookupError:
-                    pass  # it has all its blocks
+                    pass  # the process already has all its blocks
 
         troublemaker = threading.Thread(target=trouble)
         troublemaker.start()
@@ -122,8 +123,9 @@ def test_s1_no_block_is_given_twice_when_servers_and_takers_stop(
 async def test_s1_a_paused_process_and_its_successor_have_no_id_in_common(
     zookeeper: str, direction: Direction, moment: Moment, rounds: int
 ) -> None:
-    """The first is stopped in the middle of its write, another with its broker id takes a block, and the first
-    continues: the node now has exactly the value that it wanted to write."""
+    """The first process is paused in the middle of its write, another process with the same broker id allocates a
+    block, and the first process continues: the node then has exactly the value that the first process tried to write.
+    """
     with CuttingProxy(zookeeper) as proxy:
         paused_store = await ZooKeeperStore.open(proxy.connect_string, session_timeout=30)
         successor_store = await ZooKeeperStore.open(zookeeper, session_timeout=30)
@@ -144,7 +146,7 @@ async def test_s1_a_paused_process_and_its_successor_have_no_id_in_common(
 
 
 class Stop:
-    """Stops the whole proxy, which one client uses, at the next write."""
+    """Pauses the entire proxy, which one client uses, at the next write."""
 
     def __init__(self) -> None:
         self.reached, self.is_over = threading.Event(), threading.Event()
@@ -167,7 +169,7 @@ async def until_connected(store: ZooKeeperStore) -> None:
 
 
 async def ids_of(paused: ProducerIdManager, writing: asyncio.Future[int]) -> list[int]:
-    """A whole block, when it is through."""
+    """Return the ids of an entire block after the write has succeeded."""
     ids: list[int] = []
     answers = [writing]
     while len(ids) < BLOCK_SIZE:

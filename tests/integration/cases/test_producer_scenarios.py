@@ -1,5 +1,6 @@
-"""Idempotent producing where others went wrong: producer ids, epochs and sequences at their ends, forgotten producers,
-internal errors; live."""
+"""Tests idempotent producing in situations that have failed elsewhere, with live brokers: exhausted producer ids,
+epochs and sequences, forgotten producers, internal errors.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +69,7 @@ def test_s5_an_empty_transactional_id_is_none(raw: RawClient) -> None:
 
 
 def test_s5_a_transactional_id_goes_to_its_coordinator(broker_factory: BrokerFactory, topic: str) -> None:
-    """Here no client has asked for a coordinator yet, so the broker is none."""
+    """No client has requested a coordinator yet, so this broker coordinates nothing so far."""
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
         request = InitProducerIdRequest(transactional_id=topic, transaction_timeout_ms=60_000)
@@ -97,7 +98,7 @@ ProducerIdManager._claim_block = claim_block
 def test_e29_no_block_of_ids_is_no_reason_to_give_up(
     broker_factory: BrokerFactory, sabotage: Sabotage, topic: str, is_transactional: bool
 ) -> None:
-    """KAFKA-14417: REQUEST_TIMED_OUT was fatal for producers of old; this one they try again after."""
+    """KAFKA-14417: REQUEST_TIMED_OUT was fatal for old producers; this error makes them retry."""
     sabotage(UNREACHABLE_STORE)
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
@@ -116,8 +117,9 @@ def test_e29_no_block_of_ids_is_no_reason_to_give_up(
 def test_e12_an_init_that_cannot_be_logged_costs_no_epoch(
     broker_factory: BrokerFactory, too_few_in_sync: Callable[[str, bool], None], topic: str, is_v2: bool
 ) -> None:
-    """KAFKA-9666: the coordinator's log is below its min.insync.replicas for a while; every retry of InitProducerId
-    took an epoch, until none were left."""
+    """KAFKA-9666: the coordinator's log is below its min.insync.replicas for a while. Every retry of InitProducerId
+    used up an epoch, until none were left.
+    """
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)
@@ -141,7 +143,7 @@ def test_e12_an_init_that_cannot_be_logged_costs_no_epoch(
 
 
 def plant(directory: Path, metadata: TransactionMetadata) -> None:
-    """Have the coordinator's log of a stopped broker say that a transactional id is so."""
+    """Write a state of a transactional id into the coordinator's log of a stopped broker."""
     key, value = records.encode(TransactionRecord(metadata.transactional_id, metadata))
     index = partition_for(metadata.transactional_id, INTERNAL_PARTITIONS)
     log = open_log(directory / f"__transaction_state-{index}", LogConfig(), clock=SystemClock())
@@ -155,7 +157,9 @@ def plant(directory: Path, metadata: TransactionMetadata) -> None:
 def test_s35_e14_the_epochs_of_a_producer_id_run_out(
     broker_factory: BrokerFactory, topic: str, is_v2: bool, commits: bool
 ) -> None:
-    """KAFKA-5283: the last epochs of an id, then another id; no epoch is used twice, and late requests are refused."""
+    """KAFKA-5283: after its last epochs a producer id is replaced by another; no epoch is used twice, and late requests
+    are refused.
+    """
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)
@@ -217,7 +221,9 @@ def test_s35_s42_a_timeout_at_the_last_epoch_brings_another_producer_id(
 
 
 def test_s34_e17_a_producer_continues_after_an_error(raw: RawClient, topic: str) -> None:
-    """KIP-360, on the wire: the current epoch is bumped, the one before is a retry, any other is fenced."""
+    """KIP-360, with raw requests: the current epoch is bumped, the previous epoch is a retry, any other epoch is
+    fenced.
+    """
     txn = RawTransactions(raw, topic)
     first = txn.take_over()
     assert txn.init(shown=first) == ErrorCode.NONE
@@ -236,7 +242,9 @@ def test_s34_e17_a_producer_continues_after_an_error(raw: RawClient, topic: str)
 
 
 def test_s11_e14_sequences_wrap_inside_a_batch(raw: RawClient, topic: str) -> None:
-    """KAFKA-7692: ... 2147483647, 0, 1 ...: the next batch is the next one, and a copy is a copy."""
+    """KAFKA-7692: ... After sequence 2147483647 follows 0: the batch after the wrap is accepted, and a duplicate is
+    recognised.
+    """
     raw.create_topic(topic)
     producer = new_producer_id(raw)
     before = sequenced(producer.producer_id, MAX_SEQUENCE - 3, 2)
@@ -252,8 +260,9 @@ def test_s11_e14_sequences_wrap_inside_a_batch(raw: RawClient, topic: str) -> No
 
 
 def test_e16_a_producer_all_of_whose_records_are_deleted_continues(raw: RawClient, topic: str) -> None:
-    """KAFKA-7190: its state is not tied to its records. UNKNOWN_PRODUCER_ID made producers restart, repeatedly, and
-    in-flight batches were duplicated."""
+    """KAFKA-7190: the state of a producer does not depend on its records. UNKNOWN_PRODUCER_ID made producers restart
+    repeatedly, and in-flight batches were duplicated.
+    """
     raw.create_topic(topic)
     producer = new_producer_id(raw)
     for sequence in range(3):
@@ -270,7 +279,7 @@ def test_e16_a_producer_all_of_whose_records_are_deleted_continues(raw: RawClien
 
 
 def test_e16_a_producer_that_was_silent_for_too_long_continues(broker_factory: BrokerFactory, topic: str) -> None:
-    """redpanda#22670: it is forgotten, and its next sequence, which is not 0, is accepted."""
+    """redpanda#22670: the producer is forgotten, and its next sequence, which is not 0, is accepted."""
     settings = {"producer.id.expiration.ms": "1000", "producer.id.expiration.check.interval.ms": "20"}
     broker = broker_factory(settings).start()
     with RawClient(broker.port) as client:
@@ -278,12 +287,12 @@ def test_e16_a_producer_that_was_silent_for_too_long_continues(broker_factory: B
         producer = new_producer_id(client)
         for sequence in range(3):
             assert send(client, topic, sequenced(producer.producer_id, sequence)).error_code == 0
-        # A gap is refused as long as the producer is known.
+        # A gap in the sequences is refused as long as the producer is known.
         eventually(lambda: send(client, topic, sequenced(producer.producer_id, 7)).error_code == 0, "it is forgotten")
         assert client.list_offset(topic, 0)[0] == 4
 
 
-# --- errors that should not be
+# --- errors that a broker should not return
 
 FAILING_APPEND = """
 from oncelog_broker.log.partition_log import PartitionLog
@@ -307,8 +316,9 @@ PartitionLog.append_as_leader = fails_now_and_then
 
 
 def test_e23_an_internal_error_is_no_answer(broker_factory: BrokerFactory, sabotage: Sabotage, topic: str) -> None:
-    """redpanda#5355, KAFKA-14034: at UNKNOWN_SERVER_ERROR an idempotent producer takes new sequences, and written
-    batches are duplicated. A lost connection it tries again as it is."""
+    """redpanda#5355, KAFKA-14034: after UNKNOWN_SERVER_ERROR an idempotent producer uses new sequences, so written
+    batches are duplicated. After a lost connection the producer retries the same batch.
+    """
     sabotage(FAILING_APPEND)
     broker = broker_factory().start()
     client = RawClient(broker.port)
@@ -329,12 +339,13 @@ def test_e23_an_internal_error_is_no_answer(broker_factory: BrokerFactory, sabot
     client.socket.close()
 
 
-# --- one thing after the other
+# --- order
 
 
 def test_s59_the_errors_of_a_batch_are_checked_in_order(raw: RawClient, topic: str) -> None:
-    """Topic, CRC, size, duplicate, epoch, sequence: a batch with several faults gets the first of these errors, and
-    changes nothing."""
+    """A batch with several faults gets the error that comes first in the order topic, CRC, size, duplicate, epoch,
+    sequence, and the batch changes nothing.
+    """
     pid = new_producer_id(raw).producer_id
     wrong_in_all = sequenced(pid, 7)
     wrong_in_all[-1] ^= 1
@@ -354,8 +365,9 @@ def test_s59_the_errors_of_a_batch_are_checked_in_order(raw: RawClient, topic: s
 
 
 def test_s67_a_sequence_changed_in_transit_is_detected(raw: RawClient, topic: str) -> None:
-    """A batch whose sequence 1 arrives as 111: it is refused and nothing is written, the original is accepted, and a
-    producer that restarts, with the next epoch or another id, begins at 0."""
+    """A batch whose sequence 1 arrives as 111 is refused, nothing is written, and the original is accepted. A producer
+    that restarts, with the next epoch or another id, begins at 0.
+    """
     raw.create_topic(topic)
     pid = new_producer_id(raw).producer_id
     assert send(raw, topic, sequenced(pid, 0)).base_offset == 0

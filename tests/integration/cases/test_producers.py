@@ -1,4 +1,6 @@
-"""Idempotent and transactional batches against a live broker: raw requests, over lost connections, restarts."""
+"""Tests idempotent and transactional batches against a live broker with raw requests, over lost connections and
+restarts.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +42,7 @@ Answer = ProduceResponse.TopicProduceResponse.PartitionProduceResponse
 def send(
     client: RawClient, topic: str, *batches: bytes | bytearray, transactional_id: str | None = None, version: int = 9
 ) -> list[Answer]:
-    """Send one request per batch, all in flight; returns the responses."""
+    """Send one request for each batch, all in flight; return the responses."""
     for batch in batches:
         request = produce_request(topic, 0, batch)
         request.transactional_id = transactional_id
@@ -60,14 +62,16 @@ def values(client: RawClient, topic: str) -> list[bytes | None]:
 
 @pytest.fixture(scope="module")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker that asks no coordinator about the transactions that these tests invent."""
+    """Start a broker that verifies no transactions with a coordinator, because these tests invent their
+    transactions.
+    """
     settings = {"log.segment.bytes": "1048576", **NO_COORDINATOR}
     with BrokerProcess(tmp_path_factory.mktemp("broker") / "data", settings) as process:
         yield process
 
 
 def five(start: int = 0) -> list[bytearray]:
-    """Five batches of different sizes that follow one another."""
+    """Return five batches of different sizes with consecutive sequences."""
     firsts = [start, start + 1, start + 4, start + 6, start + 11]
     return [sequenced(PID, first, count) for first, count in zip(firsts, (1, 3, 2, 5, 1), strict=True)]
 
@@ -239,7 +243,7 @@ def test_s8_each_record_is_written_once_though_answers_are_lost(
 
 
 def produce_one_by_one(library: type[ForeignClient], address: str, topic: str, records: list[Record]) -> None:
-    """Idempotently, with many requests: each library's own way."""
+    """Produce idempotently with many requests, as each library does."""
     if library is Librdkafka:
         client = Librdkafka(address, **{"reconnect.backoff.ms": 10, "reconnect.backoff.max.ms": 20})
         producer = client.producer(
@@ -281,8 +285,9 @@ async def produce_with_oncelog(address: str, topic: str, records: list[Record]) 
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    """A broker whose topic `finished` has committed, aborted and open transactions, mixed with plain records: written
-    into its stopped directory, as there is no coordinator."""
+    """Start a broker whose topic `finished` has committed, aborted and open transactions, mixed with plain records. The
+    log is written while the broker is stopped, because there is no coordinator.
+    """
     data = tmp_path_factory.mktemp("finished") / "data"
     broker = BrokerProcess(data, {"log.segment.bytes": "1500"}).start()
     with RawClient(broker.port) as client:
@@ -320,7 +325,7 @@ OPEN = [b"1/28", b"1/29"]
 @pytest.mark.parametrize("library", [Librdkafka, Aiokafka, KafkaPython, Oncelog])
 def test_s52_s53_other_libraries_read_committed_records(finished: BrokerProcess, library: type[ForeignClient]) -> None:
     client = library(finished.address)
-    # The open transaction of producer 1 begins with its record 28, which is the end of the readable part.
+    # The open transaction of producer 1 begins with its record 28, so record 28 marks the end of the readable part.
     wanted = {*PLAIN[:28], *COMMITTED[:28]}
     received = client.consume("finished", len(wanted), isolation="read_committed")
     assert {record.value for record in received} == wanted

@@ -1,4 +1,6 @@
-"""The plugin in a project of its own: with and without pytest-asyncio, side by side with xdist, killed, and failing."""
+"""Tests the plugin in a separate project: with and without pytest-asyncio, with xdist, killed, and with failing
+tests.
+"""
 
 from __future__ import annotations
 
@@ -88,7 +90,7 @@ def test_a_history_that_is_wrong(oncelog_history, oncelog_topic):
 
 
 def test_a_failure_shows_the_lines_of_the_test_and_none_of_ours(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And an environment variable that would stop a broker, or change it, does not affect one of a test."""
+    """An environment variable that would stop or change a broker has no effect on a test's broker."""
     monkeypatch.setenv("ONCELOG_PORT", "tcp://10.0.0.1:9092")
     monkeypatch.setenv("ONCELOG_NUM_PARTITON", "3")
     done = pytest_in(project, MISTAKEN, *WITHOUT)
@@ -100,7 +102,7 @@ def test_a_failure_shows_the_lines_of_the_test_and_none_of_ours(project: Path, m
 
 
 def test_a_broker_is_there_for_the_session_and_a_topic_for_each_test(project: Path) -> None:
-    """And a failed test shows the broker's log lines during the test, not earlier ones."""
+    """A failed test shows the broker's log lines during the test, not earlier lines."""
     done = pytest_in(project, PLAIN + FAILING, *WITHOUT)
     assert "4 passed" in done.stdout, done.stdout + done.stderr
     assert "2 failed" in done.stdout
@@ -111,7 +113,7 @@ def test_a_broker_is_there_for_the_session_and_a_topic_for_each_test(project: Pa
     assert all(topic.startswith("test_it-") for topic in topics)
     assert started_at(int(brokers[0])) is None
     assert done.stdout.count("log of oncelog's broker") == 1
-    assert done.stdout.count("what the broker said") == 1 + 1  # and in the source
+    assert done.stdout.count("what the broker said") == 1 + 1  # once in the log, and once in the shown source
 
 
 ENDING_BADLY = """
@@ -166,7 +168,7 @@ def test_that_it_left_no_fault(oncelog_broker):
 """
 
 
-@pytest.mark.soak  # as our own tests use it, too
+@pytest.mark.soak  # the tests of this project use the marker, too
 def test_the_plugin_supports_coroutines_and_a_broker_per_xdist_worker(project: Path) -> None:
     done = pytest_in(project, ASYNC, "-n2", "--dist=each")
     assert "4 passed" in done.stdout, done.stdout + done.stderr
@@ -260,7 +262,7 @@ def test_a_cluster_of_three_brokers_is_available(project: Path) -> None:
 
 @pytest.fixture
 def example(project: Path) -> Path:
-    """The application of examples/ with its tests, in a project of its own."""
+    """Return a project with the application of examples/ and its tests."""
     shutil.copytree(EXAMPLE, project / "examples" / EXAMPLE.name)
     (project / "pytest.ini").write_text("[pytest]\npythonpath = .\nasyncio_default_fixture_loop_scope = function\n")
     return project / "examples" / EXAMPLE.name
@@ -300,6 +302,6 @@ def test_next(oncelog_in_process_cluster, oncelog_topic):
 
 
 def test_three_brokers_in_the_process_of_pytest_need_no_zookeeper(project: Path) -> None:
-    """And the effects of a test on them are undone when it ends."""
+    """The effects of a test on the brokers are undone when the test ends."""
     done = pytest_in(project, IN_PROCESS, "-p", "no:cacheprovider")
     assert "2 passed" in done.stdout, done.stdout + done.stderr

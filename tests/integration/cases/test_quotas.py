@@ -1,7 +1,8 @@
-"""Quotas on a live broker: the amount in a time, by counts and by the broker's responses; and clients without a quota.
+"""Tests quotas on a live broker, by measuring the amount in a time and by the broker's responses, and tests clients
+without a quota.
 
-A quota's window is two seconds here, so that the burst allowance is used up soon. A test only requires a minimum of
-elapsed time: a busy machine adds to it.
+A quota window is two seconds here, so that the burst allowance is used up soon. A test only requires a minimum of
+elapsed time, because a busy machine takes longer.
 """
 
 from __future__ import annotations
@@ -187,7 +188,7 @@ async def test_too_many_topic_changes_are_refused_or_delayed(broker: BrokerProce
         lambda admin: admin.delete_topics([f"{topic}-1"]),
     ]
     for change in changes:
-        async with Admin(broker.address, client_id="changer") as admin:  # the connection waits afterwards
+        async with Admin(broker.address, client_id="changer") as admin:  # the broker then throttles this connection
             with pytest.raises(KafkaError) as raised:
                 await change(admin)
             assert raised.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -258,7 +259,7 @@ def test_librdkafka_obeys_the_throttle_time_and_keeps_the_rate(broker: BrokerPro
     )
     told: list[int] = []
     began, written = time.monotonic(), 0
-    while not told:  # on a busy machine 25 may be written so slowly that no client is throttled
+    while not told:  # on a busy machine 25 records may be written so slowly that the client is not throttled
         assert time.monotonic() < began + TIMEOUT_SECONDS
         for _ in range(25):
             producer.produce(topic, RECORD, on_delivery=lambda error, _: delivered.append(error))
@@ -275,7 +276,7 @@ def test_librdkafka_obeys_the_throttle_time_and_keeps_the_rate(broker: BrokerPro
 async def test_users_have_quotas_of_their_own_and_our_client_waits(
     tmp_path: Any, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The broker's answers to our clients are noted; alice has a quota, the administrator has none."""
+    """The test records the broker's responses to oncelog's clients; alice has a quota, the administrator has none."""
     told: dict[str, list[float]] = {"alice": [], "admin": []}
     throttle = BrokerConnection._throttle
 
@@ -292,7 +293,9 @@ async def test_users_have_quotas_of_their_own_and_our_client_waits(
         await alter(address, QuotaEntity(USER), admin, producer_byte_rate=RATE, consumer_byte_rate=RATE)
 
         async def write(settings: dict[str, Any], is_enough: Callable[[int], bool]) -> float:
-            """How much longer it took than the quota requires, less than 0 if it was faster."""
+            """Write records, and return how many seconds longer it took than the quota requires; negative if it was
+            faster.
+            """
             async with Producer(address, **settings, batch_size=1) as producer:
                 began, written = time.monotonic(), 0
                 while not is_enough(written):
@@ -302,7 +305,7 @@ async def test_users_have_quotas_of_their_own_and_our_client_waits(
 
         async with asyncio.timeout(2 * TIMEOUT_SECONDS):
             seconds, _ = await asyncio.gather(
-                # On a busy machine even sixteen may be written so slowly that no client is throttled.
+                # On a busy machine even sixteen records may be written so slowly that the client is not throttled.
                 write(alice, lambda written: written >= 16 and bool(told["alice"])),
                 write(admin, lambda written: written >= 16),
             )
@@ -320,7 +323,7 @@ async def test_users_have_quotas_of_their_own_and_our_client_waits(
                 assert time.monotonic() - began >= received / RATE - 2 * WINDOW_SECONDS - 0.3
         assert told["alice"]
         assert told["admin"] == []
-        async with Admin(address, **alice) as other:  # SCRAM credentials of alice are where her quotas are
+        async with Admin(address, **alice) as other:  # the SCRAM credentials of alice are stored with her quotas
             assert QuotaEntity(USER) in await other.describe_client_quotas()
 
 
@@ -381,7 +384,7 @@ def test_connections_that_come_too_fast_wait_to_be_accepted_and_brokers_do_not(t
 
 
 def test_an_address_that_connects_too_often_is_turned_away(broker: BrokerProcess) -> None:
-    """The other addresses of this machine are others."""
+    """Other addresses of this machine count as other clients."""
 
     def answered(source: str) -> bool:
         with closing(
@@ -401,7 +404,9 @@ def test_an_address_that_connects_too_often_is_turned_away(broker: BrokerProcess
 
 
 def test_a_refused_connection_causes_no_work(broker: BrokerProcess) -> None:
-    """It would get no response: its client would not know the outcome."""
+    """A request on a refused connection gets no response, so its client would not know whether the request took
+    effect.
+    """
     address = "127.0.0.9"
     wanted = CreateTopicsRequest.CreatableTopic(
         name="turned-away", num_partitions=1, replication_factor=1, assignments=[], configs=[]

@@ -1,4 +1,4 @@
-"""The first page is right in this checkout; `make dist` tests the same with the published package."""
+"""Tests that the README is correct for this checkout; `make dist` tests it with the published package."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ def the_block_with(text: str) -> str:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """The environment of a shell in which the package is installed, and no tests run."""
+    """Return the environment of a shell in which the package is installed and no tests run."""
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST")} | {"PATH": path} | more
 
 
 def pytest_of(program: str, directory: Path) -> str:
-    """The output of pytest for a program in a directory of its own."""
+    """Run pytest on a program in a separate directory, and return the output."""
     (directory / "test_billing.py").write_text(program)
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
@@ -45,7 +45,7 @@ def test_the_readme_test_passes_as_written(tmp_path: Path) -> None:
 
 
 def test_the_readme_test_fails_for_an_application_that_writes_again(tmp_path: Path) -> None:
-    """As many applications do when a response is lost: another transaction with the same records."""
+    """Many applications do this when a response is lost: they write the same records in another transaction."""
     commit = "        producer.commit_transaction()\n"
     again = "        producer.begin_transaction()\n        producer.produce(oncelog_topic, b'invoice 1')\n"
     said = pytest_of(the_block_with("def test_").replace(commit, commit + again + commit), tmp_path)

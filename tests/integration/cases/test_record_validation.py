@@ -1,4 +1,6 @@
-"""Errors inside a batch, reported to real clients record by record; and no other client waits for the check."""
+"""Tests that errors inside a batch are reported to real clients record by record, and that no other client waits for
+the check.
+"""
 
 from __future__ import annotations
 
@@ -36,14 +38,14 @@ def test_librdkafka_fails_just_the_records_without_a_key(broker: BrokerProcess, 
     for number in range(10):
         key = None if number in (2, 7) else b"key"
         producer.produce(topic, value=b"%d" % number, key=key, on_delivery=delivered)
-    assert producer.flush(30) == 0  # which lets no batch linger: all ten are one batch, however slow the machine
+    assert producer.flush(30) == 0  # flush ends lingering, so all ten records are one batch
     others = KafkaError._INVALID_DIFFERENT_RECORD
     expected = {number: KafkaError.INVALID_RECORD if number in (2, 7) else others for number in range(10)}
     assert told == expected
 
 
 def test_other_requests_are_answered_while_many_records_are_walked(broker: BrokerProcess, topic: str) -> None:
-    """A few kilobytes of zstd that hold 300,000 records, the last one without a key."""
+    """The batch is a few kilobytes of zstd with 300,000 records, the last of which has no key."""
     records = [Record(0, 0, b"k", b"", [])] * 299_999 + [Record(0, 0, None, b"", [])]
     batch = build_batch(records, compression=Compression.ZSTD)
     with RawClient(broker.port) as hostile, RawClient(broker.port) as honest:
@@ -69,8 +71,9 @@ def test_garbage_with_a_right_checksum_is_refused(broker: BrokerProcess, topic: 
 
 
 def test_a_client_with_acks_0_does_not_wait_for_record_validation(broker: BrokerProcess, topic: str) -> None:
-    """A producer with acks=0 may close as soon as it has sent all records: a batch that is being checked at that time
-    is still appended."""
+    """A producer with acks=0 may close as soon as it has sent all records; the broker still appends a batch that it is
+    checking at that time.
+    """
     batch = build_batch([Record(0, 0, b"k", b"", [])] * 300_000, compression=Compression.ZSTD)
     with RawClient(broker.port) as other:
         other.create_topic(topic, **{"cleanup.policy": "compact"})
@@ -80,7 +83,9 @@ def test_a_client_with_acks_0_does_not_wait_for_record_validation(broker: Broker
 
 
 def test_a_client_with_acks_0_does_not_wait_for_earlier_answers(broker: BrokerProcess, topic: str) -> None:
-    """It closes while its records wait behind a fetch that waits for others: they are appended, the fetch ends."""
+    """The client closes the connection while its records wait behind a Fetch that waits for more bytes: the records are
+    appended, and the Fetch ends.
+    """
     batch = build_batch([Record(0, 0, b"k", b"", [])])
     empty = FetchRequest.FetchTopic.FetchPartition(partition=1, fetch_offset=0, partition_max_bytes=1000)
     waits = FetchRequest(

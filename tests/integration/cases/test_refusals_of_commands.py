@@ -1,4 +1,4 @@
-"""A command that refuses names the actual reason."""
+"""Tests that a command that is refused reports the actual reason."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from warm_commands import run_oncelog_text
 from oncelog import Admin, Consumer, ConsumerGroupMetadata, NewTopic, Producer, TopicPartition
 
 QUICK_SECONDS = 20.0
-"""Less than default.api.timeout.ms, for which a client waits for an unreachable broker."""
+"""Limit in seconds for a refused command, below default.api.timeout.ms, for which a client waits for an unreachable
+broker.
+"""
 
 
 @pytest.fixture

@@ -1,4 +1,6 @@
-"""The schema registry as users see it: serializers of confluent-kafka, the REST interface, several registries."""
+"""Tests the schema registry as its users see it: serializers of confluent-kafka, the REST interface, several
+registries.
+"""
 
 from __future__ import annotations
 
@@ -306,8 +308,9 @@ def test_two_references_of_one_name_are_refused(http: httpx.Client) -> None:
 
 
 def test_registries_that_write_at_once_agree(broker: BrokerProcess, registry: Registry, tmp_path: Path) -> None:
-    """Each id belongs to one schema and each version of a subject to one, though both decide at the same time and one
-    of them is killed; a third one reads the same from the topic."""
+    """Each id belongs to one schema and each version of a subject to one schema, although two registries assign them
+    simultaneously and one of the two is killed; a third registry reads the same from the topic.
+    """
     given: dict[str, set[int]] = {}
 
     def register(url: str, number: int) -> None:
@@ -338,7 +341,9 @@ def test_registries_that_write_at_once_agree(broker: BrokerProcess, registry: Re
 
 
 def test_answered_registrations_survive_kill_9(broker: BrokerProcess, registry: Registry, tmp_path: Path) -> None:
-    """A registry that is killed leaves the transaction of its last write open or committed, and the others continue."""
+    """A killed registry leaves the transaction of its last write open or committed, and the other registries
+    continue.
+    """
     other = Registry(broker.address, tmp_path / "killed").start()
     first = httpx.post(f"{other.url}/subjects/kept/versions", json=avro('"int"'), timeout=CALL_SECONDS).json()["id"]
     writing = threading.Thread(target=_write_until_gone, args=(other.url,))

@@ -1,4 +1,4 @@
-"""The requests of one small batch of the exactly-once sink, counted: each request delays a micro-batch."""
+"""Counts the requests of a small batch of the exactly-once sink, because each request delays a micro-batch."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from oncelog_pipeline.sink.state import Batch, TaskMessage
 
 TASK_REQUESTS = 9
 COMMIT_REQUESTS = 19
-"""From the second batch on, on one broker."""
+"""The number of requests of a commit, from the second batch on and with one broker."""
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
-    """Requests by name."""
+    """Count the requests of the client by their name."""
     counter: Counter[str] = Counter()
     start = BrokerConnection.start
 

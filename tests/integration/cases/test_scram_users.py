@@ -1,4 +1,4 @@
-"""Many SCRAM users in one request, and long names."""
+"""Tests many SCRAM users in one request, and long names."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ Deletion = AlterUserScramCredentialsRequest.ScramCredentialDeletion
 MECHANISM = ScramMechanism.SCRAM_SHA_256.value
 USERS = 30_000
 TIMEOUT_SECONDS = 30.0
-"""For half a second of work: with a look at all of the request for each user it would be a minute."""
+"""Limit in seconds for work of half a second; if the broker went through the entire request for each user, the work
+would take a minute.
+"""
 
 
 def test_each_user_costs_the_same_however_many_a_request_names(broker: BrokerProcess) -> None:

@@ -1,5 +1,6 @@
-"""TLS and SASL with four client libraries: which clients are accepted, which are not, and the requests that a stranger
-may send."""
+"""Tests TLS and SASL with four client libraries: which clients are accepted or refused, and which requests an
+unauthenticated client may send.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +50,7 @@ IMPATIENT: dict[str, dict[str, Any]] = {
     "aiokafka": {},
     "kafka-python": {"bootstrap_timeout_ms": 3_000},
 }
-"""So that a client that retries gives up."""
+"""Settings with which the client of each library soon stops retrying."""
 
 
 @pytest.fixture(scope="module")
@@ -160,7 +161,7 @@ def test_certificates_change_without_a_restart(secured: SecuredBroker) -> None:
     eventually(lambda: common_name() == "renewed", "the new certificate is shown")
 
 
-# --- requests of a stranger
+# --- requests of an unauthenticated client
 
 
 def raw(secured: SecuredBroker, listener: str = "SASL_PLAINTEXT") -> RawClient:
@@ -233,7 +234,7 @@ def test_a_refusal_is_told_and_then_the_connection_closes(secured: SecuredBroker
     with raw(secured) as client:
         handshake(client)
         client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0no"), ApiKey.SASL_AUTHENTICATE, 1)
-        client.send(MetadataRequest(topics=[]), ApiKey.METADATA, METADATA_VERSION)  # in one go: it is not handled
+        client.send(MetadataRequest(topics=[]), ApiKey.METADATA, METADATA_VERSION)  # this is not handled
         answer = client.receive()
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert answer.error_message == "Authentication failed: Invalid username or password"
@@ -264,12 +265,12 @@ def test_a_plaintext_client_on_a_tls_port_is_refused(secured: SecuredBroker) -> 
 
 @pytest.mark.parametrize("junk", [b"\xff" * 100_000, b"\0\0\0\x05" + b"x" * 100_000], ids=["no frame", "no request"])
 def test_bytes_after_a_malformed_request_are_ignored(secured: SecuredBroker, junk: bytes) -> None:
-    """The end of the fixture looks for tracebacks."""
+    """The fixture then searches the broker's log for tracebacks."""
     with (
         socket.create_connection(("127.0.0.1", secured.port("SSL")), TIMEOUT_SECONDS) as plain,
         secured.client_context().wrap_socket(plain, server_hostname="localhost") as client,
         suppress(OSError),
-    ):  # it may be disconnected before everything is sent
+    ):  # the broker may disconnect before everything is sent
         client.sendall(junk)
         assert client.recv(1) == b""
 
@@ -330,7 +331,7 @@ def test_a_client_that_disconnects_without_awaiting_answers_has_sent_all_records
 
 
 def test_a_client_that_sends_no_more_gets_its_answers(secured: SecuredBroker) -> None:
-    """TLS 1.3 closes one direction at a time, like TCP."""
+    """In TLS 1.3 each direction of a connection is closed separately, as in TCP."""
     from raw_client import frame
 
     incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -368,12 +369,12 @@ def test_a_client_that_sends_no_more_gets_its_answers(secured: SecuredBroker) ->
     assert answers == 50
 
 
-# --- again, and users
+# --- reauthentication, and users
 
 
 def test_a_client_logs_in_again_while_it_works(tmp_path: Path, topic: str) -> None:
     async def work(broker: SecuredBroker) -> bool:
-        """Whether it was the same connection all the time."""
+        """Produce over several logins, and return whether the connection remained the same."""
         address = f"127.0.0.1:{broker.process.port}"
         async with Producer(address, **broker.settings("SASL_PLAINTEXT", "SCRAM-SHA-256")) as producer:
             await (await producer.send(topic, b"first"))
@@ -395,7 +396,8 @@ def test_a_client_logs_in_again_while_it_works(tmp_path: Path, topic: str) -> No
             assert offsets == list(range(1, len(offsets) + 1))
             return connection.is_open
 
-    # A busy machine may be blocked for the rest of a short session when the client logs in again.
+    # The second attempt has a longer session, because a busy machine may be blocked for the rest of a short session
+    # when the client logs in again.
     for session_ms in (1500, 10_000):
         settings = {"connections.max.reauth.ms": str(session_ms), "listeners": "SASL_PLAINTEXT://127.0.0.1:0"}
         directory = tmp_path / str(session_ms)
@@ -407,7 +409,9 @@ def test_a_client_logs_in_again_while_it_works(tmp_path: Path, topic: str) -> No
 
 
 def test_s93_keys_of_tokens_are_followed_whatever_the_provider_answers(tmp_path: Path) -> None:
-    """At the start, and later: a response that was not HTTP once ended the updates for ever."""
+    """The provider fails at the broker's start and later: a response that was not HTTP once stopped the updates
+    permanently.
+    """
     with closing(socket.create_server(("127.0.0.1", 0))) as listening:
         answers = [b"nonsense\r\n\r\n"]
         broker = SecuredBroker(
@@ -446,7 +450,7 @@ def test_s93_keys_of_tokens_are_followed_whatever_the_provider_answers(tmp_path:
             eventually(gets_in, "the keys are read after all")
             revoked = b'{"keys": []}'
             answers.append(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + revoked)
-            for _ in range(50):  # none of the readings that were under way is counted
+            for _ in range(50):  # do not count requests that were already in progress
                 if not asked.acquire(blocking=False):
                     break
             for _ in range(3):

@@ -1,4 +1,6 @@
-"""Our serializers and those of confluent-kafka read each other, with our schema registry between them."""
+"""Tests that oncelog's serializers and those of confluent-kafka read each other's values, with oncelog's schema
+registry.
+"""
 
 from __future__ import annotations
 
@@ -71,7 +73,9 @@ def theirs(url: str) -> Iterator[SchemaRegistryClient]:
 
 
 def message_class() -> Any:
-    """`import "money.proto"; message Box { int32 n = 1; message Order { int32 id = 1; Money price = 2; } }`"""
+    """Return the class of this message: `import "money.proto"; message Box { int32 n = 1; message Order { int32 id = 1;
+    Money price = 2; } }`
+    """
     pool = DescriptorPool()
     money = FileDescriptorProto(name="money.proto", package="m", syntax="proto3")
     money.message_type.add(name="Money").field.add(name="cents", number=1, type=INT32, label=OPTIONAL)
@@ -127,7 +131,7 @@ async def test_confluent_kafka_and_we_write_and_read_the_same(
     written = await serializer.serialize(value, context)
     by_them = their_serializer(value, their_context)
     assert written is not None
-    if kind != "json":  # they put spaces between the tokens
+    if kind != "json":  # confluent-kafka puts spaces between the JSON tokens
         assert written == by_them
     assert their_deserializer(written, their_context) == value
     assert await deserializer.deserialize(by_them, context) == value
@@ -241,7 +245,7 @@ async def test_a_value_of_another_type_of_schema_is_refused(registry: SchemaRegi
 
 
 def oncelog(broker: BrokerProcess, *arguments: str, stdin: str = "", code: int = 0) -> tuple[str, str]:
-    """Standard output and standard error."""
+    """Run a command, and return its standard output and standard error."""
     done = run_oncelog(*arguments, stdin=stdin.encode(), environment={"ONCELOG_BOOTSTRAP_SERVER": broker.address})
     assert done.returncode == code, done.stderr.decode()
     return done.stdout.decode(), done.stderr.decode()

@@ -1,5 +1,6 @@
-"""The reasons for which `oncelog serve` refuses to start: exit code 1 and one line that says what to do, never a
-traceback."""
+"""Tests the reasons for which `oncelog serve` refuses to start: the exit code is 1, and one line says what to do,
+without a traceback.
+"""
 
 import socket
 import subprocess
@@ -13,7 +14,7 @@ FREE_PORT = "listeners=PLAINTEXT://127.0.0.1:0"
 
 
 def refusal(data: Path, *settings: str) -> str:
-    """The message on standard error, after `oncelog: cannot start: `."""
+    """Start a broker that refuses, and return its message after `oncelog: cannot start: `."""
     command = [str(Path(sys.executable).parent / "oncelog"), "serve", "--data", str(data)]
     for setting in settings:
         command += ["--set", setting]

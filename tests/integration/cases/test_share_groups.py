@@ -1,5 +1,6 @@
-"""Share consumers (KIP-932), librdkafka's and ours, on a live broker: records are shared, given back, rejected, and not
-lost."""
+"""Tests share consumers (KIP-932) of librdkafka and oncelog on a live broker: records are shared, released, rejected,
+and not lost.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +35,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
 
 
 class Shares:
-    """A topic with records, and a share group that reads it from the start."""
+    """A topic with records, and a share group that reads it from the beginning."""
 
     def __init__(self, broker: BrokerProcess, topic: str, group: str, partitions: int = 2) -> None:
         self.broker = broker
@@ -92,7 +93,7 @@ def key_of(message: Message) -> Key:
 def poll_until(
     consumers: list[ShareConsumer], is_enough: Callable[[], bool], take: Callable[[int, Message], None]
 ) -> None:
-    """Poll by turns; `take` gets the index of the consumer with each message."""
+    """Poll the consumers in turn; `take` gets each message with the index of its consumer."""
     deadline = time.monotonic() + TIMEOUT_SECONDS
     while not is_enough():
         assert time.monotonic() < deadline
@@ -254,7 +255,7 @@ def test_what_was_accepted_stays_so_when_the_broker_is_killed(
 
 
 async def gathered(consumer: OncelogShareConsumer, count: int) -> list[ShareRecord]:
-    """So many records, polled until they are there."""
+    """Poll until `count` records have arrived, and return them."""
     records: list[ShareRecord] = []
     async with asyncio.timeout(TIMEOUT_SECONDS):
         while len(records) < count:

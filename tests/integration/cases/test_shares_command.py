@@ -1,4 +1,4 @@
-"""`oncelog shares` and `admin.shares` against a live broker."""
+"""Tests `oncelog shares` and `admin.shares` against a live broker."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def oncelog(broker: BrokerProcess, *arguments: str) -> subprocess.CompletedProce
 
 
 async def fill(broker: BrokerProcess, topic: str, group: str) -> None:
-    """A topic with one partition and records, and a share group that is to read it from the start."""
+    """Create a topic with one partition and records, and a share group that reads it from the beginning."""
     async with Admin(broker.address) as admin:
         await admin.create_topics([NewTopic(topic, num_partitions=1)])
     setting = await asyncio.to_thread(
@@ -41,7 +41,7 @@ async def fill(broker: BrokerProcess, topic: str, group: str) -> None:
 async def member(
     broker: BrokerProcess, topic: str, group: str
 ) -> AsyncIterator[tuple[ShareConsumer, list[ShareRecord]]]:
-    """A share consumer, and the first records that it got."""
+    """Yield a share consumer and its first records."""
     async with ShareConsumer(broker.address, group_id=group, share_acknowledgement_mode="explicit") as consumer:
         consumer.subscribe([topic])
         records: list[ShareRecord] = []
@@ -52,7 +52,7 @@ async def member(
 
 
 async def accept_four(broker: BrokerProcess, topic: str, group: str) -> None:
-    """The first four records are accepted, the others given back."""
+    """Accept the first four records, and release the others."""
     async with member(broker, topic, group) as (consumer, records):
         for record in records:
             (record.accept if record.offset < 4 else record.release)()

@@ -1,4 +1,6 @@
-"""A task's rows, encoded from Arrow's columns and sent to a live broker, as librdkafka reads and would place them."""
+"""Tests the rows of a task, encoded from Arrow's columns and sent to a live broker: librdkafka reads them, and would
+choose the same partitions.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,9 @@ Row = tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]], int]
 
 
 def row_of(number: int) -> Row:
-    """Nulls, empty fields, tombstones, large and small ones, no header and several, decreasing timestamps."""
+    """Return a row whose number decides its features: nulls, empty fields, tombstones, large and small values, no
+    header or several, decreasing timestamps.
+    """
     key = None if number % 17 == 0 else b"k%d" % number * (number % 30)
     value = None if number % 11 == 0 else b"%d," % number * (number % 97 if number % 100 else 9000)
     headers: list[tuple[str, bytes | None]] = [("h", b"%d" % number), ("h", None), ("é", b"")][: number % 4]
@@ -54,7 +58,7 @@ def batches() -> Iterator[pa.RecordBatch]:
 
 
 def read(address: str, topic: str) -> dict[int, list[Row]]:
-    """By partition, in order. librdkafka checks the CRC of each batch."""
+    """Return the rows of each partition in order."""
     consumer = Consumer({"bootstrap.servers": address, "group.id": topic, "check.crcs": True})
     try:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in range(PARTITIONS)])

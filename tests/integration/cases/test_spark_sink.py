@@ -1,7 +1,7 @@
-"""The sink's steps against a live broker, V1 and V2, each of them killed at critical points, without Spark.
+"""Tests the sink's steps against a live broker without Spark, with V1 and V2; each step is killed at critical points.
 
-Whatever process died, and whichever continues: a read_committed reader finds each row once, and no transaction blocks
-it.
+Whichever process dies, and whichever continues, a read_committed consumer finds each row once, and no transaction
+blocks it.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from oncelog_protocol.messages.fetch import IsolationLevel
 
 V2 = 2
 TIMEOUT_MS = 10 * SECONDS * 1000
-"""The timeout of the tasks' transactions."""
+"""The timeout of the tasks' transactions in milliseconds."""
 WEEK_MS = 7 * 24 * 3600 * 1000
 
 
 @pytest.fixture(params=[pytest.param(1, marks=pytest.mark.soak), V2], ids=["V1", "V2"])
 def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The cluster's `transaction.version`, as the client sees it, here and in the processes that are killed."""
+    """Set the cluster's `transaction.version` as the client sees it, here and in the processes that are killed."""
     if request.param < V2:
         monkeypatch.setattr("oncelog.connection.versions._finalized", lambda *_: request.param)
         monkeypatch.setenv(V1, "1")
@@ -54,7 +54,7 @@ def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
 
 
 class Sink:
-    """Plays a query for a test: batch after batch, run after run."""
+    """Simulates a query for a test, batch after batch and run after run."""
 
     def __init__(self, address: str, topic: str) -> None:
         self.address, self.topic = address, topic
@@ -66,7 +66,7 @@ class Sink:
             await admin.create_topics([NewTopic(self.topic, PARTITIONS)])
 
     def new_run(self, number: int) -> Batch:
-        """The first action of a driver that has just started: the batch that it finds in Spark's log."""
+        """Return the batch with which a restarted driver begins: the one that it finds in Spark's log."""
         self.runs += 1
         return Batch(self.query, f"{self.runs:08d}-run", number)
 
@@ -97,7 +97,9 @@ class Sink:
             return await StateTopic(admin, self.address).read(self.query)
 
     async def seen(self) -> Counter[bytes]:
-        """The rows that a read_committed reader finds; no transaction is open, so it reaches the end."""
+        """Return the rows that a read_committed consumer finds; it reaches the end of the log, because no transaction
+        is open.
+        """
         partitions = [TopicPartition(self.topic, index) for index in range(PARTITIONS)]
         found: Counter[bytes] = Counter()
         async with Admin(self.address) as admin:
@@ -113,7 +115,7 @@ class Sink:
 
 
 def batches(*numbers: int) -> Counter[bytes]:
-    """All rows of these batches, each once."""
+    """Return all rows of these batches, each once."""
     return Counter(row for number in numbers for partition in range(TASKS) for row in rows_of(number, partition))
 
 
@@ -125,7 +127,7 @@ async def sink(level: int, address: str, topic: str) -> Sink:
 
 
 async def test_a_commit_killed_under_v1_is_recovered(address: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Under V1 only the state shows the outcome of a transaction; `make soak` runs all of these tests under V1."""
+    """With V1 only the state shows the outcome of a transaction; `make soak` runs all of these tests with V1."""
     monkeypatch.setattr("oncelog.connection.versions._finalized", lambda *_: 1)
     monkeypatch.setenv(V1, "1")
     sink = Sink(address, topic)
@@ -174,7 +176,7 @@ POINTS = ["decision", "decided", "one ended", "all ended"]
     ],
 )
 async def test_k4_to_k7_k10_to_k13_the_commit_dies(sink: Sink, point: str, is_aborted: bool) -> None:
-    """Spark calls abort, or its driver has died, too; then the query is started again."""
+    """Spark either calls abort, or its driver has died, too; then the query is started again."""
     batch = sink.new_run(0)
     messages = await sink.tasks(batch)
     sink.dies(Commit(batch, messages), point)
@@ -200,7 +202,7 @@ async def test_k9_the_driver_dies_while_tasks_write(sink: Sink) -> None:
 
 @pytest.mark.parametrize("lost", [pytest.param({0, 1, 2}, marks=pytest.mark.soak), {1}])
 async def test_k14_a_decided_timed_out_batch_is_repaired(sink: Sink, lost: set[int]) -> None:
-    """A timeout and `oncelog txns fence` have the same effect on a transaction."""
+    """The test uses `oncelog txns fence` in place of a timeout, because both have the same effect on a transaction."""
     batch = sink.new_run(0)
     messages = await sink.tasks(batch)
     sink.dies(Commit(batch, messages), "decided")
@@ -245,7 +247,7 @@ async def test_k15_a_batch_timed_out_before_the_decision_is_repeated(sink: Sink)
 
 
 async def test_a_driver_whose_clock_is_ahead_decides(sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The age of a transaction is decided by the brokers, whose clocks abort it."""
+    """The brokers, whose clocks abort transactions, decide the age of a transaction."""
     ahead_ms = now_ms() + WEEK_MS
     monkeypatch.setattr("oncelog_pipeline.sink.cluster.now_ms", lambda: ahead_ms)
     await sink.replay(sink.new_run(0))
@@ -255,14 +257,16 @@ async def test_a_driver_whose_clock_is_ahead_decides(sink: Sink, monkeypatch: py
 async def test_a_transaction_with_too_little_time_left_is_not_counted_open(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By the brokers' clocks; if those cannot list by age (before Kafka 3.8), by our own."""
+    """The brokers' clocks decide; if the brokers cannot list transactions by age (before Kafka 3.8), the client's clock
+    decides.
+    """
     (message,) = await sink.tasks(sink.new_run(0), [0])
     assert message.written is not None
     transaction = message.written.transaction
 
     async with KafkaCluster(sink.address, task_timeout_ms=TIMEOUT_MS) as cluster:
         assert await cluster.are_open([transaction], 1 / 3) == [True]
-        async with asyncio.timeout(60):  # until the broker's clock has moved by a millisecond
+        async with asyncio.timeout(60):  # until the broker's clock has advanced by a millisecond
             while await cluster.are_open([transaction], 1.0) != [False]:
                 pass
 
@@ -285,7 +289,7 @@ async def test_k17_an_older_driver_and_its_tasks_wake_up(sink: Sink) -> None:
     for step in (sink.commit(old, messages), sink.task(old, 0, attempt=1)):
         with pytest.raises(TakenOver):
             await step
-    await sink.abort(old, messages)  # does not touch the newer one's transactions
+    await sink.abort(old, messages)  # leaves the newer run's transactions open
     await sink.commit(new, written)
     assert await sink.seen() == batches(0)
 
@@ -314,7 +318,9 @@ async def test_k23_an_expired_index_costs_only_a_scan(sink: Sink) -> None:
 
 @pytest.mark.parametrize("point", [pytest.param("rows sent", marks=pytest.mark.soak), "rows flushed"])
 async def test_each_task_commits_by_itself(sink: Sink, point: str) -> None:
-    """exactly-once-per-task: killed and tried again; then the whole batch once more, as after a restart."""
+    """With exactly-once-per-task, a task is killed and retried; then the entire batch is repeated, as after a
+    restart.
+    """
     batch = sink.new_run(0)
     sink.dies(Task(batch, 0, is_by_itself=True), point)
     for again in (batch, sink.new_run(0)):
@@ -326,10 +332,12 @@ async def test_each_task_commits_by_itself(sink: Sink, point: str) -> None:
 
 
 async def test_k22_at_least_once_duplicates_under_the_same_kills(address: str, topic: str) -> None:
-    """A plain producer, killed at the same point, tried again: so these tests can fail."""
+    """A plain producer that is killed at the same point and retried writes duplicates, which shows that these tests can
+    fail.
+    """
     sink = Sink(address, topic)
     await sink.create()
-    for _ in range(2):  # the attempt that has flushed and dies, and the next one
+    for _ in range(2):  # the first attempt flushes and dies, the second is the retry
         async with Producer(address) as producer:
             for number, row in enumerate(rows_of(0, 0)):
                 await producer.send(topic, row, partition=number % PARTITIONS)

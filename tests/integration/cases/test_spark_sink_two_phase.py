@@ -1,7 +1,8 @@
-"""The sink's steps against a broker with two-phase commit: a driver may be away for longer than any timeout (S123).
+"""Tests the sink's steps against a broker with two-phase commit: a driver may be down for longer than any timeout
+(S123).
 
-Where a test waits for the timeout, the tasks' transactions have one of a few seconds. A transaction that begins later,
-with a longer timeout, tells when theirs is over.
+In tests that wait for the timeout, the tasks' transactions have a timeout of a few seconds. A transaction that begins
+later, with a longer timeout, shows when their timeout is over.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ async def sink(two_phase: BrokerProcess, topic: str) -> Sink:
 
 
 def wait_out(broker: BrokerProcess, topic: str) -> None:
-    """Wait until every transaction that is open now and has the tasks' timeout is aborted."""
+    """Wait until every transaction that is open now with the tasks' timeout is aborted."""
     with RawClient(broker.port) as client:
         later = RawTransactions(client, f"{topic}-later")
         later.take_over(timeout_ms=TIMEOUT_MS + 500)
@@ -56,7 +57,7 @@ def wait_out(broker: BrokerProcess, topic: str) -> None:
 
 
 async def still_open(sink: Sink, messages: list[TaskMessage]) -> list[bool]:
-    """For each task, whether its transaction is open and without a timeout."""
+    """Return for each task whether its transaction is open and has no timeout."""
     ids = [message.written.transaction.transactional_id for message in messages if message.written is not None]
     async with Admin(sink.address) as admin:
         described = await admin.transactions.describe(ids)
@@ -67,7 +68,7 @@ async def test_s123_k14_a_decision_outlives_the_timeout(
     sink: Sink, two_phase: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(TASK_TIMEOUT, str(TIMEOUT_MS))
-    driver = start_process(sink.address, sink.topic)  # before the transactions begin: its imports take seconds
+    driver = start_process(sink.address, sink.topic)  # started before the transactions, since its imports take seconds
     batch = sink.new_run(0)
     messages = await sink.tasks(batch)
     die(driver, Commit(batch, messages), "decided")
@@ -90,7 +91,7 @@ async def test_s123_a_kept_undecided_transaction_is_swept(sink: Sink, two_phase:
 
 
 async def test_s123_a_kept_undecided_transaction_is_aborted_by_its_driver(sink: Sink) -> None:
-    """Spark calls abort after a commit that has died in a process of its own."""
+    """Spark calls abort after a commit has died in a separate process."""
     batch = sink.new_run(0)
     messages = await sink.tasks(batch)
     sink.dies(Commit(batch, messages), "decision")

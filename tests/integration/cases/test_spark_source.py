@@ -1,4 +1,4 @@
-"""Ranges of offsets read as columns from a live broker: the same records whenever they are asked for, and no others."""
+"""Tests reading ranges of offsets as columns from a live broker: each read returns the same records, and no others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def values(batches: list[ColumnBatch]) -> list[bytes | None]:
 
 
 async def test_columns_equal_the_records(address: str, topic: str) -> None:
-    """Keys, headers, tombstones, timestamps: the same as `poll` returns."""
+    """Keys, headers, tombstones and timestamps are the same as `poll` returns."""
     partition = await create(address, topic)
     async with Producer(address) as producer:
         for number in range(50):
@@ -77,7 +77,9 @@ async def test_polls_of_records_and_of_columns_go_on_from_one_another(address: s
 
 
 async def test_a_range_ends_at_its_end_whatever_is_there(address: str, topic: str) -> None:
-    """Aborted records, markers, an end in the middle of a batch; however the range is cut, everything is read once."""
+    """The ranges include aborted records, markers, and ends in the middle of a batch; however the log is cut into
+    ranges, every record is read once.
+    """
     await create(address, topic)
     async with Producer(address, transactional_id=uuid.uuid4().hex) as producer:
         for commits in (True, False, True, False):
@@ -91,7 +93,7 @@ async def test_a_range_ends_at_its_end_whatever_is_there(address: str, topic: st
     for pieces in (1, 7, end):
         ranges = cut({TopicPartition(topic, 0): 0}, {TopicPartition(topic, 0): end}, min_partitions=pieces)
         if pieces == end:
-            ranges = ranges[8:14]  # around the first marker; each takes a connection
+            ranges = ranges[8:14]  # keep only the ranges around the first marker
         found = [value for each in ranges for value in values(await read(address, each))]
         assert found == (everything if pieces < end else [b"1 8", b"1 9"])
     assert values(await read(address, OffsetRange(topic, 0, 33, end))) == []

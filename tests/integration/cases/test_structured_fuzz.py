@@ -1,4 +1,6 @@
-"""Requests of every API at every version, each with one unexpected field or value. `make fuzz` sends more."""
+"""Sends requests of every API at every version, each with one unexpected field or value. `make fuzz` sends more
+requests.
+"""
 
 from __future__ import annotations
 
@@ -29,9 +31,9 @@ from oncelog_protocol.versions import VersionRange
 SEED = 8
 CASES = 1500
 MEASUREMENTS = 3
-"""At most this many measurements; the lowest one counts."""
+"""The maximum number of measurements; the first one without excesses counts."""
 SECONDS = 12.0
-"""Where the machine is too busy to send them all in this time, it sends fewer."""
+"""Limit in seconds: on a busy machine the test sends fewer requests."""
 LARGE_BYTES = 50_000
 OF_EACH_API = 2
 SABOTAGE = """
@@ -45,7 +47,7 @@ describe_cluster.handle = lambda request, context: context.in_a_task(asyncio.sle
 
 @pytest.fixture
 def world() -> World:
-    """The APIs, topic ids and producers that the fuzzer would learn from a broker."""
+    """Return the APIs, topic ids and producers that the fuzzer would otherwise learn from a broker."""
     served = {key: served.versions for key, served in SERVED.items()}
     return World(served=served, topic_ids=[bytes(range(16))], producers={"fuzz-tx-0": (7, 0)})
 
@@ -96,7 +98,9 @@ def test_no_request_is_answered_wrongly(broker_factory: BrokerFactory) -> None:
 
 
 def the_large(cases: Iterable[Case]) -> Iterator[Case]:
-    """The first few of each API. Small requests delay no other client."""
+    """Yield the first few large requests of each API. Small requests are omitted, because they delay no other
+    client.
+    """
     seen: Counter[ApiKey] = Counter()
     for case in cases:
         seen[case.key] += len(case.frame) >= LARGE_BYTES
@@ -110,8 +114,9 @@ def the_large(cases: Iterable[Case]) -> Iterator[Case]:
 def test_no_request_harms_other_clients(
     broker_factory: BrokerFactory, undisturbed_directory: Path, pick: Callable[[Iterable[Case]], Iterator[Case]]
 ) -> None:
-    """A client next to them does not wait long, and the broker keeps little memory; measured with long ones here, in a
-    soak with all."""
+    """A client beside these requests does not wait long, and the broker keeps little memory. Normally only long
+    requests are measured, in a soak all requests.
+    """
     for number in range(MEASUREMENTS):
         excesses = excesses_beside_odd_requests(broker_factory, undisturbed_directory / str(number), pick)
         if not excesses:
@@ -122,7 +127,9 @@ def test_no_request_harms_other_clients(
 def excesses_beside_odd_requests(
     broker_factory: BrokerFactory, directory: Path, pick: Callable[[Iterable[Case]], Iterator[Case]]
 ) -> list[str]:
-    """Excessive waits of a client, or memory of the broker: the machine may have been busy."""
+    """Return a list of excessive waits of a client or excessive memory of the broker; a busy machine may also cause
+    them.
+    """
     broker = broker_factory(SETTINGS, directory).start()
     with HonestProber(broker) as prober:
         world = World()

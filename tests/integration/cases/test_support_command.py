@@ -1,4 +1,6 @@
-"""`oncelog support bundle` of a broker with secrets of every kind: it has the state, and no secret."""
+"""Tests `oncelog support bundle` with a broker that has secrets of every kind: the bundle contains the state, and no
+secret.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""fsync may take arbitrarily long, so the thread that serves clients never waits for it."""
+"""Tests that the thread that serves clients never waits for fsync, which may take arbitrarily long."""
 
 from __future__ import annotations
 

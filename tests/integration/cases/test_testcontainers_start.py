@@ -1,5 +1,7 @@
-"""The image for testcontainers starts as its modules start Kafka: with their variables, and with a script as they copy
-it in. No container is needed: the paths of the image lie in a directory of the test."""
+"""Tests that the image for testcontainers starts as its modules start Kafka: with their variables, and with a script
+that they copy into the container. No container is needed: the test creates the paths of the image below a temporary
+directory.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,9 @@ KRAFT = {
 
 
 class Module(NamedTuple):
-    """How one module starts Kafka: the shell of its script, the script, the line it waits for, and its variables."""
+    """How one module starts Kafka: the shell of its script, the script, the log line for which it waits, and its
+    variables.
+    """
 
     shell: str
     script: str
@@ -88,7 +92,7 @@ MODULES = {
 
 
 def image(root: Path) -> None:
-    """Lay out the files of the image below `root`, as its Dockerfile copies them."""
+    """Copy the files of the image below `root`, to the paths to which its Dockerfile copies them."""
     for line in (DEPLOY / "Dockerfile").read_text().splitlines():
         if line.startswith("COPY"):
             source, target = line.split()[-2:]
@@ -100,7 +104,7 @@ def image(root: Path) -> None:
 
 @contextmanager
 def started(module: Module, root: Path, port: int, broker_port: int) -> Iterator[None]:
-    """The broker, from the line that the module waits for on."""
+    """Start the broker, and yield when it has printed the line for which the module waits."""
     image(root)
     advertised = f"PLAINTEXT://127.0.0.1:{port},BROKER://127.0.0.1:{broker_port}"
     text = f"#!/bin/{module.shell}\nexport KAFKA_ADVERTISED_LISTENERS={advertised}\n{module.script}"

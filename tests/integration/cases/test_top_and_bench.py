@@ -1,4 +1,4 @@
-"""`oncelog top`, `bench` and `configs` against a live broker."""
+"""Tests `oncelog top`, `bench` and `configs` against a live broker."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Oncelog = Callable[..., Result]
 
 @pytest.fixture
 def oncelog(broker: BrokerProcess) -> Oncelog:
-    """Run to the end, in this process: `code` is the exit code that is expected."""
+    """Return a function that runs a command in this process until it ends; `code` is the expected exit code."""
 
     def run(*arguments: str, code: int = 0) -> Result:
         done = CliRunner().invoke(cli, arguments, env={"ONCELOG_BOOTSTRAP_SERVER": broker.address})

@@ -1,5 +1,6 @@
-"""A trace through a live broker: from our producer in a record's headers to its readers, also in foreign libraries, and
-on to the records that they produce in a transaction."""
+"""Tests a trace through a live broker: it goes from oncelog's producer in a record's headers to the record's readers,
+also in foreign libraries, and to the records that they produce in a transaction.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ READ = {"enable_auto_commit": False, "isolation_level": "read_committed", "auto_
 
 
 def trace_of(headers: Any) -> str:
-    """The trace id that a record carries."""
+    """Return the trace id in a record's headers."""
     return bytes(dict(headers)["traceparent"]).decode().split("-")[1]
 
 

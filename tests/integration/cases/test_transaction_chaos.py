@@ -1,7 +1,8 @@
-"""Transactions of several producers in any order, with late copies of their requests and kills of the broker: in the
-end each partition shows the committed records, in order, once, and no transaction blocks its readers.
+"""Tests transactions of several producers in random order, with late copies of their requests and kills of the broker:
+in the end each partition has the committed records once and in order, and no transaction blocks readers.
 
-Cases that V1 cannot distinguish (E1) are excluded: its ends and offsets are repeated only when their epoch is over.
+Cases that V1 cannot distinguish (E1) are excluded: with V1 a request that ends a transaction or adds offsets is
+repeated only after its epoch is over.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ END_REFUSED = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_
 
 
 class Frame(NamedTuple):
-    """A request as it was sent."""
+    """A request with the bytes that were sent."""
 
     request: Any
     key: ApiKey
@@ -40,7 +41,7 @@ class Frame(NamedTuple):
 
 
 class Actor:
-    """A transactional producer, the records of its open transaction, and its committed records."""
+    """A transactional producer, with the records of its open transaction and its committed records."""
 
     def __init__(self, world: World, name: str, *, is_v2: bool) -> None:
         self.world = world
@@ -91,7 +92,7 @@ class Actor:
         txn = self.txn
         frame = self.keep(txn.end_request(commits), ApiKey.END_TXN, txn.end_version, is_harmless_in_v1=False)
         if self.world.rng.random() < 0.3:
-            self.world.send_late(frame)  # at the same time: one of the two is the retry of the other
+            self.world.send_late(frame)  # concurrently: one of the two is the retry of the other
 
         def has_ended() -> bool:
             code = txn.end(commits)
@@ -114,7 +115,9 @@ class Actor:
         self.ended(False)
 
     def go_on(self) -> None:
-        """KIP-360: the open transaction is aborted, the epoch goes up."""
+        """Let the producer continue after an error as KIP-360 says: the open transaction is aborted, and the epoch
+        increases.
+        """
         txn = self.txn
         eventually(lambda: txn.init(shown=txn.producer) == 0, "the producer goes on")
         self.ended(False)
@@ -141,7 +144,7 @@ class World:
         self.network.socket.close()
 
     def send_late(self, frame: Frame) -> None:
-        """A copy, whose response is read later."""
+        """Send a copy of a request, whose response is read later."""
         self.network.send(frame.request, frame.key, frame.version)
 
     def settle_network(self) -> None:
@@ -157,7 +160,7 @@ class World:
             actor.txn.client = self.client
 
     def repeat(self, actor: Actor) -> None:
-        """Something that was sent long ago arrives again."""
+        """Send again a request that was sent long before."""
         late = [frame for frame in actor.frames if actor.may_come_late(frame)]
         if late:
             self.send_late(self.rng.choice(late))
@@ -203,7 +206,7 @@ def test_e1_e2_e20_reordered_and_duplicated_requests_are_harmless(
 
 
 def check(seen: list[bytes | None], committed: list[bytes]) -> None:
-    """Each value once, and the values of each producer in the order of its writes."""
+    """Assert that each value occurs once, and that the values of each producer are in the order of its writes."""
     assert sorted(value or b"" for value in seen) == sorted(committed)
     by_producer: dict[bytes, list[int]] = {}
     for value in seen:

@@ -1,5 +1,6 @@
-"""Transactions of librdkafka, kafka-python, aiokafka and our client: each writes, each reads exactly the committed
-records."""
+"""Tests transactions of librdkafka, kafka-python, aiokafka and oncelog's client: each library writes, and each reads
+exactly the committed records.
+"""
 
 from __future__ import annotations
 
@@ -120,7 +121,7 @@ def test_transactions_span_many_partitions(
         assert record.value == b"kept"
 
 
-# --- consume, process, produce: with a consumer that is a member of a group (S60)
+# --- consume, process, produce with a consumer that is a member of a group (S60)
 
 INPUTS = 20
 PER_TRANSACTION = 4
@@ -263,7 +264,7 @@ def pipe_oncelog(address: str, source: str, target: str) -> None:
 
 
 class Refused(Exception):
-    """The application does not want this transaction."""
+    """The application decides to abort this transaction."""
 
 
 PIPES: dict[str, Callable[[str, str, str], None]] = {

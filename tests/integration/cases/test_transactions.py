@@ -1,4 +1,4 @@
-"""Transactions against a live broker, request by request: late, repeated, or by a fenced producer."""
+"""Tests single requests of transactions against a live broker: late, repeated, or from a fenced producer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
 from oncelog_protocol.messages.write_txn_markers import WriteTxnMarkersRequest
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
-# --- whole transactions
+# --- entire transactions
 
 
 @BOTH
@@ -45,8 +45,10 @@ def test_s38_s39_a_transaction_ends_with_a_marker_in_each_partition(
 
 
 def test_s38_the_next_transaction_need_not_wait_for_the_last_one(raw: RawClient, topic: str) -> None:
-    """The marker is written before anything else is read. For many offsets, the ones beyond a slice are not pending:
-    that depends on time, and tests/unit/broker/coordinator/transaction/test_coordinator.py has a clock for it."""
+    """The broker writes the marker before it reads the next request. For many offsets, those beyond a slice are not
+    pending yet; this depends on time, so tests/unit/broker/coordinator/transaction/test_coordinator.py tests it with a
+    simulated clock.
+    """
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic)
     txn.take_over()
@@ -59,7 +61,7 @@ def test_s38_the_next_transaction_need_not_wait_for_the_last_one(raw: RawClient,
     add = frame(request, ApiKey.ADD_PARTITIONS_TO_TXN, 3)
     end = frame(txn.end_request(True), ApiKey.END_TXN, 3)
     added = raw.exchange(add)
-    assert added[-5:-3] == b"\0\0"  # the error code of its last partition
+    assert added[-5:-3] == b"\0\0"  # the error code of the last partition
     for _ in range(50):
         ended = raw.exchange(end)
         assert ended[-3:-1] == b"\0\0"
@@ -72,14 +74,14 @@ def test_t6_transactions_v2_are_in_force(raw: RawClient) -> None:
     in_force = {feature.name: feature.max_version_level for feature in answer.finalized_features}
     assert in_force["transaction.version"] == 2
     assert answer.finalized_features_epoch >= 0
-    assert answer.supported_features == []  # its lowest level is 0, which v3 cannot say
+    assert answer.supported_features == []  # the feature's minimum level is 0, which v3 cannot express
     supported = raw.call(request, ApiKey.API_VERSIONS, 4).supported_features
     assert "transaction.version" in {feature.name for feature in supported}
 
 
 def test_s30_s31_the_coordinators_topic_is_made_at_first_use(broker_factory: BrokerFactory) -> None:
     broker = broker_factory()
-    del broker.settings["transaction.state.log.num.partitions"]  # the default is to be seen
+    del broker.settings["transaction.state.log.num.partitions"]  # this test checks the default
     with RawClient(broker.start().port) as client:
         assert not list(broker.data.glob("__transaction_state-*"))
         RawTransactions(client, "tx")
@@ -118,8 +120,9 @@ def test_s41_t8_a_fenced_producer_is_told_in_the_words_of_its_version(
 def test_s37_a_first_offset_that_is_pending_is_told_where_all_topics_are_asked_for(
     raw: RawClient, topic: str, group: str, version: int
 ) -> None:
-    """Found by a seed of the simulation: it was omitted, and a request after the commit was answered that the group had
-    no offset, until the marker was written."""
+    """A seed of the simulation found this defect: OffsetFetch omitted the pending offset, and after the commit it
+    returned that the group had no offset, until the marker was written.
+    """
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic, is_v2=True)
     txn.find_group(group)
@@ -178,7 +181,7 @@ def test_s13_a_partition_that_was_not_added_is_refused(
 
 
 def test_s13_a_batch_that_was_refused_comes_before_the_next(raw: RawClient, topic: str) -> None:
-    """KAFKA-14561: the partition does not know the producer yet, and would accept any sequence."""
+    """KAFKA-14561: the partition does not know the producer yet, so it would accept any sequence."""
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic)
     txn.take_over()
@@ -196,7 +199,7 @@ def test_s13_the_check_can_be_switched_off(broker_factory: BrokerFactory, topic:
         txn = RawTransactions(client, topic)
         txn.take_over()
         assert txn.produce(topic) == ErrorCode.NONE
-        assert not is_stable(client, topic)  # and no client will end this: E32
+        assert not is_stable(client, topic)  # no client will end this transaction (E32)
         marker = WriteTxnMarkersRequest.WritableTxnMarker
         request = WriteTxnMarkersRequest(
             markers=[
@@ -237,7 +240,7 @@ def test_e20_e21_a_repeated_end_is_answered_alike(raw: RawClient, topic: str, is
     old = txn.take_over()
     txn.write(topic, *range(40))
     version = 5 if is_v2 else 3
-    for _ in range(3):  # in one flight: the markers may be on their way still
+    for _ in range(3):  # all in flight together, so markers may not be written yet
         raw.send(txn.end_request(True, old), ApiKey.END_TXN, version)
     codes = [raw.receive().error_code for _ in range(3)]
     assert codes[0] == 0
@@ -249,14 +252,15 @@ def test_e20_e21_a_repeated_end_is_answered_alike(raw: RawClient, topic: str, is
 
 
 def test_s38_the_answer_goes_before_the_markers(broker_factory: BrokerFactory, topic: str) -> None:
-    """Except the first EndTxn of all: a request that was decoded in slices is answered an iteration of the loop
-    later."""
+    """The first EndTxn of a broker is excepted: its request is decoded in slices, and its response is sent one loop
+    iteration later.
+    """
     broker = broker_factory().start("marker-sent@2 = crash")
     with RawClient(broker.port) as client:
         client.create_topic(topic)
         txn = RawTransactions(client, topic)
         for _ in range(2):
-            txn.take_over()  # granted when the transaction before is complete
+            txn.take_over()  # succeeds when the previous transaction is complete
             txn.write(topic)
             assert txn.end() == 0
         broker.wait_killed()
@@ -286,13 +290,14 @@ def test_e7_e8_e13_lost_late_and_repeated_markers_are_harmless(
         for commits in (True, False):
             txn.write(topic, 0, 1)
             assert txn.end(commits) == 0
-            txn.take_over()  # granted when the transaction is complete
+            txn.take_over()  # succeeds when the transaction is complete
         assert is_stable(client, topic)
         assert is_stable(client, topic, 1)
         for partition in (0, 1):
             data, commit, *others = content(client, topic, partition)
             assert (data, commit, others[-2:]) == ("data", "commit", ["data", "abort"])
-            # V1 may write a marker again, which does no harm; it is of the transaction that has ended (E13).
+            # With V1 a marker may be written twice, which is harmless, because the second marker belongs to the ended
+            # transaction (E13).
             assert set(others[:-2]) <= (set() if is_v2 else {"commit"})
 
 
@@ -331,7 +336,7 @@ def test_s44_e20_a_kill_between_prepare_and_complete_is_recovered(
             data, *markers = content(client, topic, partition)
             assert data == "data"
             assert set(markers) == {marker}
-            assert len(markers) == 1 or not is_v2  # V1 may write it again, which does no harm (S39)
+            assert len(markers) == 1 or not is_v2  # V1 may write the marker twice, which is harmless (S39)
         txn.client = client
         assert eventually(lambda: txn.end(commits, asking=old) == 0, "the retry is answered as the first try")
         txn.write(topic, 0)
@@ -371,7 +376,8 @@ def test_s42_e18_a_transaction_that_takes_too_long_is_aborted(
         eventually(lambda: is_stable(client, topic), "the transaction is aborted")
         assert content(client, topic) == ["data", "abort"]
         assert txn.produce(topic) == ErrorCode.INVALID_PRODUCER_EPOCH
-        # Under V2 this looks like the lost response to its own abort: a commit is refused, an abort lets it continue.
+        # With V2 this looks like the lost response to the producer's own abort: a commit is refused, and an abort lets
+        # the producer continue.
         assert txn.end() == (ErrorCode.INVALID_TXN_STATE if is_v2 else ErrorCode.PRODUCER_FENCED)
         assert txn.end(False) == (ErrorCode.NONE if is_v2 else ErrorCode.PRODUCER_FENCED)
         txn.take_over()
@@ -382,7 +388,7 @@ def test_s42_e18_a_transaction_that_takes_too_long_is_aborted(
 def test_s43_idle_transactional_ids_are_forgotten(broker_factory: BrokerFactory, topic: str) -> None:
     settings = {
         "transaction.remove.expired.transaction.cleanup.interval.ms": "50",
-        "transactional.id.expiration.ms": "3000",  # the first EndTxn comes before that, also on a busy machine
+        "transactional.id.expiration.ms": "3000",  # longer than until the first EndTxn, even on a busy machine
     }
     broker = broker_factory(settings).start()
     with RawClient(broker.port) as client:
@@ -440,7 +446,7 @@ def test_s46_a_generation_of_no_group_is_refused(raw: RawClient, topic: str, gro
     assert code == ErrorCode.ILLEGAL_GENERATION
 
 
-# --- partitions, and looking
+# --- partitions, and finding coordinators
 
 
 def test_s36_all_partitions_are_added_or_none(raw: RawClient, topic: str) -> None:
@@ -463,7 +469,7 @@ def test_s36_all_partitions_are_added_or_none(raw: RawClient, topic: str) -> Non
 
 @pytest.mark.parametrize("version", [0, 3])
 def test_s36_clients_add_no_internal_topics(raw: RawClient, topic: str, version: int) -> None:
-    """Otherwise a marker would be written to it in the end, into the coordinators' own state."""
+    """If clients could add internal topics, a marker would finally be written into the coordinators' own state."""
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic)
     txn.take_over()

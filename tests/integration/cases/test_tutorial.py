@@ -1,4 +1,4 @@
-"""docs/tutorial.md works: a reader who follows it in order sees the output that it shows."""
+"""Tests docs/tutorial.md: a reader who follows it in order sees the output that it shows."""
 
 from __future__ import annotations
 
@@ -19,11 +19,13 @@ from oncelog_broker.local_cluster.ports import LOOPBACK, own_ports
 PAGE = Path(__file__).parents[3] / "docs" / "tutorial.md"
 PATIENCE_SECONDS = 300
 KILLED = (-signal.SIGKILL, 128 + signal.SIGKILL)
-"""The exit code of a shell whose killed command replaced it, or for which it waited."""
+"""The exit codes of a shell whose command was killed: the command either replaced the shell, or the shell waited for
+it.
+"""
 
 
 class Reader:
-    """A reader at a shell, with a broker in another terminal. Its port stays over a kill."""
+    """A reader at a shell, with a broker in another terminal. The broker keeps its port over a kill."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -40,7 +42,7 @@ class Reader:
     def does(self, block: Block) -> None:
         match block:
             case Block("sh", "install", text):
-                assert re.search(r"^pip install '.*\[broker\]'$", text, re.MULTILINE)  # installed in this environment
+                assert re.search(r"^pip install '.*\[broker\]'$", text, re.MULTILINE)  # already installed
             case Block("sh", "broker", text):
                 self.serve = text.strip()
                 self.start()
@@ -75,7 +77,7 @@ class Reader:
     def kill(self) -> None:
         if self.broker is not None:
             self.broker.kill()
-            with self.broker:  # its pipes are closed, and it is waited for
+            with self.broker:  # close its pipes and wait for its end
                 self.broker = None
 
     def runs(self, commands: str) -> None:
@@ -92,7 +94,7 @@ class Reader:
         self.shown = done.stdout
 
     def sees(self, text: str) -> None:
-        """These lines, in this order; there may be others between."""
+        """Check that the output has these lines in this order; other lines may be between them."""
         lines = iter(line.strip() for line in self.shown.splitlines())
         for line in text.splitlines():
             assert line in lines, f"{line!r} is not, or not in its place, in {self.shown!r}"
@@ -100,8 +102,8 @@ class Reader:
 
 @pytest.fixture
 def reader(tmp_path: Path) -> Iterator[Reader]:
-    # Fifteen processes start one after another. On a busy machine each of them waits for its turn; every wait here has
-    # its own limit, so the watchdog of the whole process is off.
+    # Fifteen processes start one after another, and on a busy machine each start may be slow. Every wait here has its
+    # own limit, so the watchdog of the entire test process is off.
     faulthandler.cancel_dump_traceback_later()
     somebody = Reader(tmp_path)
     yield somebody

@@ -1,6 +1,7 @@
-"""Two-phase commit against live brokers: prepared, killed at every step on either side, and completed once (S120-S122).
+"""Tests two-phase commit against live brokers: transactions are prepared, either side is killed at every step, and each
+transaction is completed once (S120-S122).
 
-`two_phase` is one broker that offers it, whose transactions with a timeout end after a moment.
+`two_phase` is a broker with two-phase commit, on which transactions with a timeout end after a moment.
 """
 
 from __future__ import annotations
@@ -59,7 +60,9 @@ def init(client: RawClient, transactional_id: str, **fields: object) -> InitProd
 
 
 def kept(client: RawClient, transactional_id: str) -> tuple[ProducerIdAndEpoch, ProducerIdAndEpoch]:
-    """The new owner, and the producer id and epoch of the kept records."""
+    """Initialise a new owner that keeps the prepared transaction; return the new owner's producer id and epoch, and
+    those of the kept transaction.
+    """
     answer = init(client, transactional_id, enable2_pc=True, keep_prepared_txn=True)
     assert answer.error_code == ErrorCode.NONE, answer
     return (
@@ -69,7 +72,7 @@ def kept(client: RawClient, transactional_id: str) -> tuple[ProducerIdAndEpoch, 
 
 
 async def prepared_one(address: str, name: str, *values: bytes) -> PreparedTransaction:
-    """The transaction of a producer that is gone, as after kill -9: it closes nothing."""
+    """Return a prepared transaction whose producer has ended without completing it, as after a kill -9."""
     async with Producer(address, transactional_id=name, two_phase_commit=True) as producer:
         producer.begin_transaction()
         for value in values or (b"v",):
@@ -97,7 +100,7 @@ def test_s120_two_phase_commit_is_offered_only_with_the_setting(
 ) -> None:
     assert (highest_init(raw), highest_init(client)) == (5, 6)
     with pytest.raises((EOFError, ConnectionError)):
-        init(raw, topic)  # like any version that a broker does not support
+        init(raw, topic)  # as for any version that a broker does not support
 
     async def ask() -> None:
         async with Producer(broker.address, transactional_id=topic, two_phase_commit=True):
@@ -179,7 +182,7 @@ def test_s120_the_last_owner_ends_the_transaction_and_earlier_ones_are_fenced(
     assert txn.end(commits, asking=owners[-1]) == ErrorCode.NONE
     assert txn.producer == owners[-1]._replace(epoch=owners[-1].epoch + 1)
     eventually(lambda: is_stable(client, topic), "the markers are written")
-    txn.write(topic)  # the partition accepts the last owner's next records
+    txn.write(topic)  # the partition accepts the new owner's next records
     assert txn.end() == ErrorCode.NONE
     eventually(lambda: is_stable(client, topic), "the markers are written")
     assert content(client, topic) == ["data", "commit" if commits else "abort", "data", "commit"]
@@ -213,7 +216,7 @@ def test_s121_one_of_many_simultaneous_starts_completes_the_transaction(
     outcomes = asyncio.run(contend())
     assert outcomes.count(True) <= 1
     assert all(each in (True, None) or isinstance(each, FatalError) for each in outcomes), outcomes
-    assert asyncio.run(complete(two_phase.address, topic, prepared)) in (True, None)  # if all were fenced
+    assert asyncio.run(complete(two_phase.address, topic, prepared)) in (True, None)  # in case all owners were fenced
     eventually(lambda: is_stable(client, topic), "the markers are written")
     assert content(client, topic) == ["data", "commit"]
 
@@ -296,7 +299,9 @@ BROKER_DIES = [
 def test_s120_s44_the_coordinator_dies_in_each_state(
     broker_factory: BrokerFactory, topic: str, fail_points: str
 ) -> None:
-    """Killed while prepared, while taken over, and at `fail_points` of the end: it is committed once."""
+    """The coordinator is killed while the transaction is prepared, while a new owner takes over, and at `fail_points`
+    of the commit: the transaction is committed once.
+    """
     broker = broker_factory(ENABLED).start()
 
     async def prepare() -> PreparedTransaction:
@@ -342,7 +347,7 @@ def test_s120_s44_the_coordinator_dies_in_each_state(
 
 
 def kept_by(client: RawClient, topic: str) -> ProducerIdAndEpoch | None:
-    """The pair of the records of the open transaction; None while the coordinator loads."""
+    """Return the producer id and epoch of the records in the open transaction; None while the coordinator loads."""
     answer = init(client, topic, enable2_pc=True, keep_prepared_txn=True)
     if answer.error_code:
         return None

@@ -1,6 +1,6 @@
-"""`oncelog txns`, `oncelog explain`, `oncelog dump` and `admin.transactions` against live brokers.
+"""Tests `oncelog txns`, `oncelog explain`, `oncelog dump` and `admin.transactions` against live brokers.
 
-Transactions are made to hang: see `hanging`.
+The module `hanging` creates the hanging transactions.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def test_e32_a_hanging_transaction_is_found_explained_and_aborted(
     assert [(each.offset, each.value) for each in committed][1:] == [(3, b"behind")]
     assert committed[0].offset == 0
 
-    txn.write(topic)  # and the producer may continue
+    txn.write(topic)  # the producer may continue, too
     assert txn.end() == ErrorCode.NONE
 
 
@@ -149,7 +149,9 @@ def test_e32_hanging_offset_commits_are_found_and_aborted(unguarded: BrokerProce
 
 
 async def test_e32_transactions_that_come_and_go_are_never_taken_for_hanging(broker: BrokerProcess, topic: str) -> None:
-    """Searched while transactions end all the time: an inconsistent reading is not reported."""
+    """The command searches while transactions end all the time: an inconsistent reading must not be reported as
+    hanging.
+    """
     with RawClient(broker.port) as client:
         client.create_topic(topic, 3)
     is_done = threading.Event()

@@ -1,4 +1,4 @@
-"""A parent process that does not read the broker's standard error blocks no client."""
+"""Tests that a parent process which does not read the broker's standard error blocks no client."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest
 
 REFUSED_CONNECTIONS = 1000
-"""A line of some 100 bytes for each is more than a pipe takes."""
+"""The number of refused connections: their log lines, of some 100 bytes each, exceed the capacity of a pipe."""
 
 
 class UnreadBroker(BrokerProcess):
-    """Its standard error is a pipe that is open and is not read."""
+    """A broker whose standard error is a pipe that is open, but not read."""
 
     def start(self, fail_points: str = "") -> BrokerProcess:
         os.mkfifo(self.log)

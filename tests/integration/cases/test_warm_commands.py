@@ -1,5 +1,6 @@
-"""The process that forks brokers for tests: a test that is interrupted while it waits for one does not affect later
-ones."""
+"""Tests the process that forks brokers for tests: a test that is interrupted while it waits for this process does not
+affect later tests.
+"""
 
 from __future__ import annotations
 
@@ -55,13 +56,13 @@ def test_variables_read_by_python_at_its_start_prevent_a_fork(variable: str) -> 
 
 
 def test_a_sabotaged_command_is_not_forked_even_as_the_first(tmp_path: Path) -> None:
-    """Otherwise the changes of this test to its brokers would affect the brokers of all later ones."""
+    """The changes of this test to its brokers must not affect the brokers of later tests."""
     (tmp_path / "sitecustomize.py").write_text("")
     assert not type(warm)().can_start({**os.environ, "PYTHONPATH": str(tmp_path)})
 
 
 def test_other_modules_are_not_forked_even_as_the_first() -> None:
-    """A test may run alone, or as the first of its worker."""
+    """Such modules must not be forked either if a test runs alone, or as the first test of its xdist worker."""
     assert not type(warm)().can_start({**os.environ, "PYTHONPATH": "/elsewhere"})
 
 

@@ -1,5 +1,6 @@
-"""A live broker with metadata in ZooKeeper: sessions that end, an ensemble that goes away, processes that replace each
-other."""
+"""Tests a live broker with metadata in ZooKeeper: sessions that end, an ensemble that becomes unreachable, processes
+that replace each other.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ ATTEMPTS = 10
 
 @pytest.fixture
 def look(zookeeper: str) -> Iterator[KazooClient]:
-    """Another client of the ensemble, for its contents."""
+    """Yield another client of the ensemble, which reads its contents."""
     client = KazooClient(zookeeper, timeout=30)
     client.start(60)
     yield client
@@ -52,7 +53,7 @@ def record(text: str) -> bytes:
 
 
 def produced(client: RawClient, topic: str, text: str) -> tuple[ErrorCode, int]:
-    """The response to a Produce of one record: the error, and the offset."""
+    """Produce one record, and return the error code and the offset from the response."""
     answer = client.call(produce_request(topic, 0, record(text)), ApiKey.PRODUCE, PRODUCE_VERSION)
     (partition,) = answer.responses[0].partition_responses
     return ErrorCode(partition.error_code), partition.base_offset
@@ -102,7 +103,7 @@ def test_a_broker_registers_and_leaves_a_trace_for_its_successor(
 def test_after_kill_9_the_next_process_takes_over_at_once(
     broker_factory: BrokerFactory, zookeeper: str, look: KazooClient, topic: str
 ) -> None:
-    """The old session would have lasted for a minute."""
+    """Without a takeover, the old session would have lasted for a minute."""
     broker = broker_factory(on_zookeeper(zookeeper, LONG_SESSION)).start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)
@@ -129,7 +130,7 @@ def test_a_broker_id_that_is_taken_is_refused(broker_factory: BrokerFactory, zoo
 
 
 def test_a_start_without_zookeeper_says_what_is_missing(broker_factory: BrokerFactory) -> None:
-    """By default it waits for that as long as a session lasts."""
+    """By default the broker waits for ZooKeeper as long as a session lasts."""
     broker = broker_factory(on_zookeeper("127.0.0.1:1", "500"))
     del broker.settings["zookeeper.connection.timeout.ms"]
     assert "no answer of ZooKeeper at 127.0.0.1:1 in 0.5 s" in refusal_of(broker)
@@ -138,7 +139,7 @@ def test_a_start_without_zookeeper_says_what_is_missing(broker_factory: BrokerFa
 def test_a_member_of_a_cluster_does_not_start_alone(
     broker_factory: BrokerFactory, zookeeper: str, tmp_path: Path
 ) -> None:
-    """Its records would diverge from those of the cluster, and no client would notice."""
+    """The broker's records would diverge from those of the cluster, and no client would notice."""
     data = tmp_path / "member"
     with broker_factory(on_zookeeper(zookeeper, SHORT_SESSION), data):
         pass
@@ -153,20 +154,20 @@ def test_a_member_of_a_cluster_does_not_start_alone(
 
 
 def accepted_by(refusal: str) -> str:
-    """The value of start.accept that the message names last."""
+    """Return the value of start.accept that the message names last."""
     return re.findall(r"start\.accept=(\S+)", refusal)[-1]
 
 
 def refusal_of(broker: BrokerProcess) -> str:
     with pytest.raises(AssertionError, match="the broker ended") as refused:
         broker.start()
-    broker.kill()  # the process has ended, its pipe has not
+    broker.kill()  # the process has ended, its pipe is still open
     return str(refused.value)
 
 
 @pytest.mark.usefixtures("in_a_file")
 def test_a_broker_alone_does_not_import_kazoo(broker_factory: BrokerFactory, sabotage: Callable[[str], None]) -> None:
-    """Otherwise it would pay for the import at every start."""
+    """The import of kazoo would slow down every start of a single broker."""
     sabotage("import sys; sys.modules['kazoo'] = None")
     assert "embedded metadata" in broker_factory().start().start_line
 
@@ -201,12 +202,12 @@ def test_a_session_that_ends_is_followed_by_another_registration(
 def test_s74_a_running_broker_does_not_re_found_an_emptied_zookeeper(
     broker_factory: BrokerFactory, zookeeper: str, look: KazooClient, topic: str
 ) -> None:
-    """The broker serves nothing, and says why: its records would diverge from those of its cluster."""
+    """The broker stops serving, and says why: its records would diverge from those of its cluster."""
     broker = broker_factory(on_zookeeper(zookeeper, LONG_SESSION)).start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)
         assert produced(client, topic, "a") == (ErrorCode.NONE, 0)
-        os.kill(broker.pid, signal.SIGSTOP)  # it sees no deletion: the nodes are gone when it is back
+        os.kill(broker.pid, signal.SIGSTOP)  # the broker sees no deletion: the nodes are gone when it reconnects
         for name in look.get_children("/"):
             look.delete(f"/{name}", recursive=True)
         end_session(broker, zookeeper)
@@ -220,8 +221,10 @@ def test_s74_a_running_broker_does_not_re_found_an_emptied_zookeeper(
 
 
 def end_session(broker: BrokerProcess, connect: str) -> None:
-    """End the session without the broker's knowledge, with the key that it leaves for its successor. It is paused
-    meanwhile: otherwise it would resume its session before that is ended, repeatedly."""
+    """End the broker's ZooKeeper session without its knowledge, with the session key that the broker stores for its
+    successor. The broker is paused while its session is ended, because it would otherwise resume the session
+    repeatedly.
+    """
     left = json.loads((broker.data / ".oncelog-session").read_text())
     key = (int(left["session"], 16), bytes.fromhex(left["password"]))
     client = KazooClient(connect, timeout=30, client_id=key)
@@ -235,7 +238,7 @@ def end_session(broker: BrokerProcess, connect: str) -> None:
 
 
 def until_produced(client: RawClient, topic: str, text: str) -> int:
-    """The offset, after as many refusals as it takes."""
+    """Produce a record, repeatedly if refused, and return its offset."""
     refusals = set()
 
     def offset() -> tuple[int] | None:
@@ -253,7 +256,7 @@ def until_produced(client: RawClient, topic: str, text: str) -> int:
 def test_an_ensemble_that_is_gone_shuts_the_gate_and_its_return_opens_it(
     broker_factory: BrokerFactory, zookeeper_factory: Callable[..., Any], topic: str
 ) -> None:
-    """No leader that might have been replaced, nothing torn down, and no new epoch: it is the same session."""
+    """The session remains the same: no leader is replaced, nothing is closed, and the epoch does not change."""
     ensemble = zookeeper_factory()
     alone = {"transaction.state.log.replication.factor": "1", "transaction.state.log.min.isr": "1"}
     broker = broker_factory({**on_zookeeper(ensemble.connect_string + "/oncelog", SHORT_SESSION), **alone})
@@ -275,7 +278,7 @@ def test_an_ensemble_that_is_gone_shuts_the_gate_and_its_return_opens_it(
             until_coordinated(client, topic)
             since = logged(broker)[len(before) :]
             if "the ZooKeeper session has expired" not in since:
-                break  # on a busy machine a new ensemble may end it before the broker has found it
+                break  # the session survived; on a busy machine the ensemble may end it
         else:
             pytest.fail(f"the session was lost {ATTEMPTS} times: {since}")
         assert leader_epoch(client, topic) == epoch
@@ -288,7 +291,7 @@ def test_an_ensemble_that_is_gone_shuts_the_gate_and_its_return_opens_it(
 
 
 def logged(broker: BrokerProcess) -> str:
-    """All its log lines until now: a thread of its own writes the lines, with a delay."""
+    """Return all log lines of the broker until now; it writes them in a separate thread, with a delay."""
     with socket.create_connection(("127.0.0.1", broker.port)) as connection:
         last = f"client=127.0.0.1:{connection.getsockname()[1]}"
         connection.sendall(b"\xff" * 4)
@@ -323,7 +326,9 @@ def test_a_broker_stops_in_order_where_zookeeper_is_gone(
 def test_a_broker_starts_although_its_connection_breaks(
     tmp_path: Path, zookeeper_proxy: CuttingProxy, look: KazooClient, moment: Moment
 ) -> None:
-    """Where it agrees on the cluster's id, and where it makes the first users: each time it reads, and writes."""
+    """The connection breaks when the broker reads and when it writes, both while it agrees on the cluster id and while
+    it creates the first users.
+    """
     settings = {
         "zookeeper.connect": zookeeper_proxy.connect_string,
         "zookeeper.session.timeout.ms": LONG_SESSION,

@@ -1,4 +1,4 @@
-"""The ZooKeeper that other tests use, and its proxy: they behave as those tests assume."""
+"""Tests the ZooKeeper that other tests use, and its proxy: they behave as those tests assume."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""aiokafka, on an event loop of its own."""
+"""Implements the tests' client interface with aiokafka, on a separate event loop."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Aiokafka(ForeignClient):
 
         try:
             return self._runner.run(bounded())
-        except OffsetOutOfRangeError as error:  # has its own constructor: no number
+        except OffsetOutOfRangeError as error:  # this error has its own constructor, without a number
             raise Refused(1, error) from error
         except KafkaError as error:
             raise Refused(getattr(error, "errno", -1), repr(error)) from error
@@ -156,7 +156,7 @@ class Aiokafka(ForeignClient):
         return set(self._with_admin(lambda admin: admin.list_topics()))
 
     def partition_count(self, topic: str) -> int:
-        if topic not in self.topics():  # asking for one topic by name would create it
+        if topic not in self.topics():  # requesting the metadata of one topic by name would create it
             raise Refused(3, topic)
         (described,) = self._with_admin(lambda admin: admin.describe_topics([topic]))
         _raise_for(described["error_code"])

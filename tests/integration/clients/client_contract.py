@@ -1,7 +1,7 @@
-"""The contract that every Kafka client must fulfil with the broker.
+"""Tests the contract that every Kafka client must fulfil with the broker.
 
-`ClientContract` is inherited by the test class of each client, which supplies the `client` fixture. Refusals
-are compared by Kafka's error number.
+The test class of each client inherits `ClientContract`, and supplies the `client` fixture. The tests compare refusals
+by Kafka's error code.
 """
 
 from __future__ import annotations
@@ -33,7 +33,9 @@ def now_ms() -> int:
 
 
 def varied_records(client: ForeignClient, count: int = 40) -> list[Record]:
-    """Keys, headers, nulls, empties and text of many kinds, as far as the client supports them."""
+    """Return records with keys, headers, nulls, empty values and text of many kinds, as far as the client supports
+    them.
+    """
     rng = random.Random(count)
     base = now_ms() - 10 * MINUTE_MS
     nothing = None if client.sends_null_headers else b"-"
@@ -251,7 +253,7 @@ class ClientContract:
         client.alter_configs(topic, {"retention.ms": "7200000", "max.message.bytes": "2000"})
         eventually(lambda: client.configs(topic)["retention.ms"] == "7200000", "the new value is described")
 
-        def refused() -> int:  # the leader may learn of it later than the broker that described it
+        def refused() -> int:  # the leader may learn of the change later than the broker that described it
             try:
                 client.produce(topic, [Record(bytes(3000))])
             except Refused as refusal:

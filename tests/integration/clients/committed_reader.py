@@ -1,6 +1,7 @@
-"""The records that a read_committed consumer sees, computed with raw fetches and a filter that is not our client's.
+"""Computes the records that a read_committed consumer sees, with raw fetches and a filter that is independent of
+oncelog's client.
 
-`Watch` reads on during a scenario, so that records that are visible only for a moment are found, too.
+`Watch` reads continuously during a scenario, so that records that are visible only for a moment are found, too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,9 @@ PartitionData = FetchResponse.FetchableTopicResponse.PartitionData
 
 
 class CommittedReader:
-    """One partition from offset 0 on. Invariant: `values` are the values of all visible records below `offset`."""
+    """Reads one partition from offset 0 on. Invariant: `values` are the values of all visible records below
+    `offset`.
+    """
 
     def __init__(self, topic: str, partition: int = 0) -> None:
         self.topic = topic
@@ -32,7 +35,7 @@ class CommittedReader:
         self.values: list[bytes | None] = []
 
     def read(self, client: RawClient, *, max_wait_ms: int = 0, max_bytes: int = 1 << 16) -> bool:
-        """One fetch; returns whether it brought records."""
+        """Send one Fetch, and return whether it brought records."""
         fetched = fetch_committed(client, self.topic, self.partition, self.offset, max_wait_ms, max_bytes)
         start = self.offset
         for batch in visible(fetched):
@@ -61,7 +64,7 @@ def fetch_committed(
 
 
 def visible(fetched: PartitionData) -> Iterator[RecordBatch]:
-    """The committed and non-transactional batches."""
+    """Yield the committed and the non-transactional batches of a Fetch response."""
     coming = sorted((found.first_offset, found.producer_id) for found in fetched.aborted_transactions or [])
     aborting: set[int] = set()
     for batch in batches(fetched.records or b""):
@@ -76,7 +79,7 @@ def visible(fetched: PartitionData) -> Iterator[RecordBatch]:
 
 
 def committed_values(client: RawClient, topic: str, partition: int = 0) -> list[bytes | None]:
-    """All values that are visible now."""
+    """Return all values that are visible now."""
     reader = CommittedReader(topic, partition)
     while reader.read(client):
         pass
@@ -84,8 +87,9 @@ def committed_values(client: RawClient, topic: str, partition: int = 0) -> list[
 
 
 class Watch:
-    """Reads partitions of a topic all the time, over broker restarts too. `values` waits until everything present is
-    stable."""
+    """Reads partitions of a topic continuously, also over broker restarts. `values` waits until the reader has reached
+    the last stable offset.
+    """
 
     def __init__(self, port: int, topic: str, *partitions: int) -> None:
         self._port = port

@@ -1,4 +1,4 @@
-"""Asks `oncelog console` for pages as a browser does, without a socket and without a browser."""
+"""Requests pages from `oncelog console` as a browser does, without a socket and without a browser."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ PATIENT = {
     "request_timeout_ms": 60_000,
     "socket_connection_setup_timeout_ms": 60_000,
 }
-"""What a busy machine may take; people would not wait so long."""
+"""Time limits that suffice on a busy machine; people would not wait for so long."""
 
 
 class Browser:
-    """Asks for pages as a browser would, and shows what they say."""
+    """Requests pages as a browser would, and returns their text."""
 
     def __init__(self, client: httpx.AsyncClient, app: Any, address: str = "") -> None:
         self.client = client
@@ -36,7 +36,7 @@ class Browser:
 
     @property
     def console(self) -> Console:
-        """The console of the first cluster, where nobody logs in."""
+        """The console of the first cluster, without a login."""
         console = self.site.places[0].open
         assert console is not None
         return console
@@ -55,18 +55,18 @@ class Browser:
         return await self.send(page, "decide", **changed)
 
     async def fill(self, page: str, **typed: str) -> str:
-        """Fill in the form of a page that is shown before it is done; the page that shows it."""
+        """Fill in the form of a page whose change is shown before it is made; return the page that shows the change."""
         answer = await self.send(page, "edit", **typed)
         assert answer.status_code == 200, as_text(answer.text)
         return answer.text
 
     async def send(self, page: str, kind: str, **typed: str) -> httpx.Response:
-        """Send the form of a page whose class is `kind`, with its hidden fields and what was typed."""
+        """Send the form of a page whose class is `kind`, with its hidden fields and the typed values."""
         form = re.search(rf'<form class="{kind}" method="post" action="([^"]+)"[^>]*>(.*?)</form>', page, re.DOTALL)
         assert form, as_text(page)
         fields = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', form[2]))
         fields = {name: html.unescape(value) for name, value in fields.items()} | typed
-        sent = {name: re.sub(r"\r\n|\r|\n", "\r\n", value) for name, value in fields.items()}  # as browsers do
+        sent = {name: re.sub(r"\r\n|\r|\n", "\r\n", value) for name, value in fields.items()}  # browsers send CRLF
         return await self.client.post(html.unescape(form[1]), data=sent, headers=OURS)
 
 

@@ -1,7 +1,8 @@
-"""The interface of the tests to foreign Kafka clients: one for librdkafka, aiokafka, kafka-python.
+"""Defines the tests' interface to Kafka clients, which is implemented for librdkafka, aiokafka and kafka-python, among
+others.
 
-The contract in `client_contract.py` and the cross-client matrix use only this interface, so that each of them is
-written once. Adapters hold no logic of their own: they translate arguments, results and errors.
+The contract in `client_contract.py` and the cross-client matrix use only this interface, so each of the two is written
+once for all clients. Adapters have no logic of their own: they translate arguments, results and errors.
 """
 
 from __future__ import annotations
@@ -16,14 +17,18 @@ from typing import TypeVar
 T = TypeVar("T")
 
 TIMEOUT_SECONDS = 45.0
-"""The limit of one call of a client: far more than any call takes, so that a broker which does not answer fails a
-test."""
+"""Limit in seconds for one call of a client: far more than any call takes, so that a test fails if a broker does not
+respond.
+"""
 LOOK_SECONDS = 0.005
 FETCH_WAIT_MS = 50
-"""How long a fetch at the end of the log waits: clients that read ahead sit it out when they are closed."""
+"""Milliseconds for which a Fetch at the end of the log waits: clients that read ahead must wait for this time when they
+are closed.
+"""
 BROKERS = int(os.environ.pop("ONCELOG_TEST_BROKERS", "1"))
-"""The number of brokers: one, or three that keep three replicas of each partition. Popped: brokers would take it for a
-setting."""
+"""The number of brokers: one, or three that keep three replicas of each partition. The variable is removed from the
+environment, because brokers would interpret it as a setting.
+"""
 COMPRESSIONS = (None, "gzip", "snappy", "lz4", "zstd")
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
 
@@ -32,7 +37,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record for a producer. `timestamp_ms` None: the client's clock."""
+    """A record for a producer. `timestamp_ms` None means the time of the client's clock."""
 
     value: bytes | None
     key: bytes | None = None
@@ -42,7 +47,7 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Placed:
-    """Where an acknowledged record lies; offset -1 with acks=0."""
+    """The partition and offset of an acknowledged record; the offset is -1 with acks=0."""
 
     partition: int
     offset: int
@@ -50,7 +55,7 @@ class Placed:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """A record that a consumer got."""
+    """A record as a consumer received it."""
 
     partition: int
     offset: int
@@ -70,7 +75,7 @@ def content_of(records: Sequence[Record]) -> list[tuple[bytes | None, bytes | No
 
 
 class Refused(Exception):
-    """The broker's error, by Kafka's number, as the client reported it."""
+    """The broker's error, with Kafka's error code, as the client reported it."""
 
     def __init__(self, code: int, reason: object) -> None:
         super().__init__(f"error {code}: {reason}")
@@ -78,7 +83,7 @@ class Refused(Exception):
 
 
 class ForeignClient(ABC):
-    """One client library; connections last only for a call. `close` ends long-lived clients (admin clients)."""
+    """One client library; connections last only for one call. `close` closes long-lived clients (admin clients)."""
 
     name: str
     compressions: Sequence[str | None] = COMPRESSIONS
@@ -99,26 +104,28 @@ class ForeignClient(ABC):
     ) -> list[Placed]:
         """Send records together (one batch per partition where they fit) and wait until all are acknowledged.
 
-        partition None leaves the choice to the client's own partitioner. Raises Refused.
+        With partition None the client's own partitioner chooses. Raises Refused.
         """
 
     @abstractmethod
     def consume(
         self, topic: str, count: int, *, partition: int = 0, offset: int = 0, isolation: str = "read_uncommitted"
     ) -> list[Received]:
-        """Exactly `count` records from `offset` on. Raises Refused, or AssertionError if fewer came in time."""
+        """Return exactly `count` records from `offset` on. Raises Refused, or AssertionError if fewer records arrive in
+        time.
+        """
 
     @abstractmethod
     def offsets(self, topic: str, partition: int = 0) -> tuple[int, int]:
-        """Begin and end offset."""
+        """Return the first offset and the end offset of the partition."""
 
     @abstractmethod
     def offset_for_time(self, topic: str, timestamp_ms: int, partition: int = 0) -> int | None:
-        """The first offset whose timestamp is at least `timestamp_ms`; None beyond the last."""
+        """Return the first offset whose timestamp is at least `timestamp_ms`; None if there is no such record."""
 
     @abstractmethod
     def partition_for(self, key: bytes, partitions: int) -> int:
-        """Where the client's own default partitioner puts a key."""
+        """Return the partition that the client's own default partitioner chooses for a key."""
 
     @abstractmethod
     def create_topic(
@@ -139,7 +146,7 @@ class ForeignClient(ABC):
 
     @abstractmethod
     def partition_count(self, topic: str) -> int:
-        """Raises Refused if the topic does not exist; must not create it."""
+        """Return the number of partitions. Raises Refused if the topic does not exist; must not create the topic."""
 
     @abstractmethod
     def create_partitions(self, topic: str, total: int) -> None: ...
@@ -149,22 +156,24 @@ class ForeignClient(ABC):
 
     @abstractmethod
     def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
-        """The old AlterConfigs: omitted settings return to their defaults."""
+        """Use the old AlterConfigs, with which omitted settings return to their defaults, or
+        IncrementalAlterConfigs.
+        """
 
     @abstractmethod
     def delete_records(self, topic: str, before_offset: int, partition: int = 0) -> int:
-        """The new begin offset."""
+        """Delete the records before this offset, and return the new first offset."""
 
     @abstractmethod
     def brokers(self) -> list[tuple[int, str, int]]:
-        """Node id, host, port of each broker."""
+        """Return node id, host and port of each broker."""
 
     @abstractmethod
     def close(self) -> None: ...
 
 
 def eventually(condition: Callable[[], T], what: str, timeout: float = TIMEOUT_SECONDS) -> T:
-    """The first true value of `condition`, which talks to the broker and so takes its time."""
+    """Wait for a true value of `condition` and return it; `condition` contacts the broker, which also takes time."""
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         value = condition()

@@ -1,4 +1,4 @@
-"""Members of a group under observation: a ledger that follows every record and every partition through their hands."""
+"""Observes the members of a group: a ledger follows every record and every partition from member to member."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUICK = {
 
 
 async def until(condition: Callable[[], object], what: str = "") -> None:
-    """Wait for `condition`. Raises AssertionError when it does not become true."""
+    """Wait for `condition`. Raises AssertionError if `condition` does not become true in time."""
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while not condition():  # noqa: ASYNC110 - it may come true by anything
@@ -36,8 +36,9 @@ async def until(condition: Callable[[], object], what: str = "") -> None:
 
 
 class Ledger:
-    """Records the owners of partitions, and the readers of records. Every rule that a group has is asserted as things
-    happen."""
+    """Records the owners of partitions, and the readers of records. Every rule of a group is asserted when an event
+    occurs.
+    """
 
     def __init__(self) -> None:
         self.owner: dict[TopicPartition, str] = {}
@@ -70,7 +71,7 @@ class Ledger:
 
 
 class Member(RebalanceListener):
-    """A consumer with a task that polls it. `is_polling` False: it does something else for a while (see `rest`)."""
+    """A consumer with a task that polls it. With `is_polling` False the task does not poll for a while (see `rest`)."""
 
     def __init__(self, name: str, address: str, group: str, ledger: Ledger, **options: Any) -> None:
         self.name = name
@@ -116,7 +117,9 @@ class Member(RebalanceListener):
             self.polls += 1
 
     async def rest(self) -> None:
-        """Poll no more until `is_polling` again. Returns when the last poll is over: it may join a rebalance."""
+        """Stop polling until `is_polling` is set again. Returns when the last poll has ended, because that poll may
+        join a rebalance.
+        """
         self.is_polling = False
         await until(lambda: self.rests, f"the last poll of {self.name} is over")
 
@@ -129,7 +132,7 @@ class Member(RebalanceListener):
         return self.consumer.assignment()
 
     async def stop_polling(self) -> None:
-        """Raises the error of the polling thread."""
+        """Stop the polling task. Raises the error with which polling has failed."""
         if self._task is not None:
             task, self._task = self._task, None
             task.cancel()
@@ -145,7 +148,7 @@ class Member(RebalanceListener):
             await self.consumer.close()
 
     async def outcome(self) -> BaseException | None:
-        """Wait until polling fails."""
+        """Wait until polling fails, and return its exception."""
         assert self._task is not None
         await asyncio.wait([self._task], timeout=TIMEOUT_SECONDS)
         task, self._task = self._task, None
@@ -153,7 +156,7 @@ class Member(RebalanceListener):
 
 
 class Group:
-    """Members of one group, closed together."""
+    """The members of one group, which are closed together."""
 
     def __init__(self, address: str, name: str) -> None:
         self.address = address
@@ -168,7 +171,7 @@ class Group:
         return await joined.start(*topics, **subscription)
 
     async def balanced(self, *sizes: int) -> None:
-        """Wait until the members have so many partitions, in any order."""
+        """Wait until the members own these numbers of partitions, in any order."""
         await until(
             lambda: (
                 sorted(len(self.ledger.partitions_of(member.name)) for member in self.members if member.is_polling)
@@ -189,7 +192,7 @@ async def group_of(address: str, name: str) -> AsyncIterator[Group]:
 
 
 class Writer:
-    """Writes numbered records to all partitions of a topic in turn, until told to stop."""
+    """Writes numbered records to all partitions of a topic in turn, until it is stopped."""
 
     def __init__(self, address: str, topic: str, partitions: int) -> None:
         self._producer = Producer(address, linger_ms=0)

@@ -23,7 +23,7 @@ class KafkaPython(ForeignClient):
     refuses_empty_record = True
 
     def __init__(self, address: str, **settings: Any) -> None:
-        """`settings` go to every client made here, `api_version` for one."""
+        """`settings` apply to every client created here, `api_version` to a single client."""
         self._common = {"bootstrap_servers": address, "request_timeout_ms": TIMEOUT_MS, **settings}
         self._admin_client: KafkaAdminClient | None = None
 
@@ -66,7 +66,7 @@ class KafkaPython(ForeignClient):
             ]
             producer.flush(TIMEOUT_SECONDS)
             sent = [future.get(TIMEOUT_SECONDS) for future in futures]
-        # Without a response the offset is unknown; the client then counts from 0.
+        # Without a response the offset is unknown, and kafka-python then counts from 0.
         return [Placed(metadata.partition, metadata.offset if acks else -1) for metadata in sent]
 
     def consumer(self, **settings: Any) -> KafkaConsumer:
@@ -150,11 +150,11 @@ class KafkaPython(ForeignClient):
         return {name: entry["value"] for name, entry in described["topic"][topic].items()}
 
     def alter_configs(self, topic: str, configs: Mapping[str, str], *, incremental: bool = False) -> None:
-        """kafka-python's old AlterConfigs also sends the other overrides, so both ways keep them."""
+        """Both ways keep the topic's other settings, because kafka-python's old AlterConfigs also sends them."""
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, dict(configs))
         with _refusals():
             answer = self.admin.alter_configs([resource], incremental=incremental)
-        for result in answer["topic"].values():  # a text, "OK" or "[Error 40] ..."
+        for result in answer["topic"].values():  # each result is a text, "OK" or "[Error 40] ..."
             refused = re.match(r"\[Error (\d+)\]", str(result))
             if refused:
                 raise Refused(int(refused[1]), result)

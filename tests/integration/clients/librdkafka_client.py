@@ -1,4 +1,4 @@
-"""librdkafka through confluent-kafka."""
+"""Implements the tests' client interface with librdkafka, through confluent-kafka."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ NOT_THERE_YET = (
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 )
-"""Possible errors for a new topic, from a broker that learns of it a moment later."""
+"""Errors that a broker may return for a new topic of which it learns a moment later."""
 
 
 class Librdkafka(ForeignClient):
     name = "librdkafka"
 
     def __init__(self, address: str, **settings: Any) -> None:
-        """`settings` go to every client made here."""
+        """`settings` apply to every client created here."""
         self._common = {"bootstrap.servers": address, "socket.timeout.ms": TIMEOUT_MS, **settings}
         self._admin_client: AdminClient | None = None
 
@@ -122,7 +122,7 @@ class Librdkafka(ForeignClient):
         )
 
     def _offset(self, topic: str, partition: int, spec: OffsetSpec) -> int:
-        """Asks again while there is no leader yet, which librdkafka leaves to its caller."""
+        """Request an offset, and retry while there is no leader yet, which librdkafka leaves to its caller."""
         asked = TopicPartition(topic, partition)
 
         def ask() -> Any:
@@ -149,7 +149,7 @@ class Librdkafka(ForeignClient):
         return None if found.offset == OFFSET_END else int(found.offset)
 
     def partition_for(self, key: bytes, partitions: int) -> int:
-        return zlib.crc32(key) % partitions  # "consistent_random", librdkafka's default
+        return zlib.crc32(key) % partitions  # librdkafka's default partitioner, "consistent_random"
 
     def create_topic(
         self,
@@ -185,7 +185,7 @@ class Librdkafka(ForeignClient):
 
     def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
         resource = ConfigResource(ResourceType.TOPIC, topic, set_config=dict(configs))
-        with pytest.deprecated_call():  # the client advises the incremental way; brokers must serve both
+        with pytest.deprecated_call():  # the client recommends the incremental API; brokers must serve both
             futures = self.admin.alter_configs([resource], request_timeout=TIMEOUT_SECONDS)
         _result(futures[resource])
 
@@ -215,7 +215,7 @@ def received_from(message: Any) -> Received:
         message.partition(),
         message.offset(),
         timestamp,
-        timestamp_type - 1,  # librdkafka: 0 none, 1 create time, 2 log append time
+        timestamp_type - 1,  # librdkafka has 0 for none, 1 for create time, 2 for log append time
         message.key(),
         message.value(),
         tuple(message.headers() or ()),
@@ -230,7 +230,7 @@ def _result(future: Future[Any]) -> Any:
 
 
 def _wire_code(error: KafkaError) -> int:
-    """Kafka's number: librdkafka hides it behind one of its own when it gives up on a reset."""
+    """Return Kafka's error code, which librdkafka hides behind its own code when it gives up an offset reset."""
     if error.code() == KafkaError._AUTO_OFFSET_RESET and "out of range" in error.str().lower():
         return int(KafkaError.OFFSET_OUT_OF_RANGE)
     return int(error.code())

@@ -1,4 +1,4 @@
-"""Our own client, on an event loop of its own."""
+"""Implements the tests' client interface with oncelog's own client, on a separate event loop."""
 
 from __future__ import annotations
 

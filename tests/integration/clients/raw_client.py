@@ -1,4 +1,6 @@
-"""Requests as our own codec writes them, over one blocking socket: for tests of raw batches and lost connections."""
+"""Sends requests that oncelog's codec encodes over one blocking socket, for tests of raw batches and lost
+connections.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ ALTER_CONFIGS_VERSION = 1
 
 
 def frame(request: Any, key: ApiKey, version: int, correlation_id: int = 0, client_id: str = "raw") -> bytes:
-    """The request with its size and header."""
+    """Return the request with its size and header."""
     header = RequestHeader(
         request_api_key=key, request_api_version=version, correlation_id=correlation_id, client_id=client_id
     )
@@ -40,8 +42,9 @@ def frame(request: Any, key: ApiKey, version: int, correlation_id: int = 0, clie
 
 
 class RawClient:
-    """One raw connection to a broker. Responses come in the order of the requests. Raises OSError once the connection
-    is gone."""
+    """One raw connection to a broker. Responses arrive in the order of their requests. Raises OSError when the
+    connection is lost.
+    """
 
     def __init__(self, port: int, timeout: float = TIMEOUT_SECONDS) -> None:
         self.socket = socket.create_connection(("127.0.0.1", port), timeout=timeout)
@@ -65,7 +68,7 @@ class RawClient:
         self.socket.sendall(frame(request, key, version, self._sent, client_id))
 
     def receive(self) -> Any:
-        """The answer to the oldest unanswered request."""
+        """Receive the response to the oldest request that has none yet."""
         (size,) = SIZE.unpack(self._read(4))
         data = self._read(size)
         correlation_id, key, version = self._awaited.popleft()
@@ -78,14 +81,14 @@ class RawClient:
         return self.receive()
 
     def exchange(self, request: bytes) -> bytes:
-        """Send a whole frame, read one; nothing is encoded or decoded, for a client that is in a hurry."""
+        """Send an encoded request and read one response, without encoding or decoding, for tests that must be fast."""
         self.socket.sendall(request)
         (size,) = SIZE.unpack(self._read(4))
         return bytes(self._read(size))
 
     def is_readable(self) -> bool:
-        """Whether some bytes of a response have arrived."""
-        answers = select.poll()  # select() takes no descriptor above 1023
+        """Return whether some bytes of a response have arrived."""
+        answers = select.poll()  # select() cannot handle descriptors above 1023
         answers.register(self.socket, select.POLLIN)
         return bool(answers.poll(0))
 
@@ -101,7 +104,7 @@ class RawClient:
     # --- the calls that tests make most
 
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> None:
-        """Configuration keys with underscores in place of dots."""
+        """Create a topic; configuration keys are written with underscores in place of dots."""
         topic = CreateTopicsRequest.CreatableTopic
         wanted = topic(
             name=name,
@@ -126,7 +129,7 @@ class RawClient:
         assert answer.error_code == 0, answer
 
     def list_offset(self, topic: str, partition: int, timestamp: int = LATEST_TIMESTAMP) -> tuple[int, int]:
-        """Offset and timestamp."""
+        """Return the offset and the timestamp for this timestamp."""
         asked = ListOffsetsRequest.ListOffsetsTopic
         request = ListOffsetsRequest(
             replica_id=-1,
@@ -141,7 +144,7 @@ class RawClient:
         return found.offset, found.timestamp
 
     def fetch(self, topic: str, partition: int, offset: int, max_bytes: int = 1 << 16) -> list[RecordBatch]:
-        """The batches from the one that contains `offset` on; none at the end of the log."""
+        """Return the batches from the one that contains `offset` on; none at the end of the log."""
         asked = FetchRequest.FetchTopic
         wanted = asked.FetchPartition(partition=partition, fetch_offset=offset, partition_max_bytes=max_bytes)
         request = FetchRequest(

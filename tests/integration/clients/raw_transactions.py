@@ -1,4 +1,6 @@
-"""A transactional producer request by request, so that tests can send requests late, twice, or with an old epoch."""
+"""Sends single requests of a transactional producer, so that tests can send requests late, twice, or with an
+old epoch.
+"""
 
 from __future__ import annotations
 
@@ -33,10 +35,11 @@ BOTH = pytest.mark.parametrize("is_v2", [False, True], ids=["v1", "v2"])
 
 
 class RawTransactions:
-    """One transactional id over one connection. `is_v2`: as a client that works by transactions V2.
+    """One transactional id, over one connection. With `is_v2` the requests are those of a client that uses transactions
+    V2.
 
-    `producer` is the identity to write with, `timestamp_ms` the timestamp of its records. Each call returns the error
-    code, or raises AssertionError from `begin` and `must`.
+    `producer` is the producer id and epoch to write with, `timestamp_ms` the timestamp of the records. Each call
+    returns the error code; `begin` and `must` raise AssertionError instead.
     """
 
     def __init__(
@@ -51,7 +54,7 @@ class RawTransactions:
         self.find_coordinator()
 
     def find_group(self, group_id: str) -> None:
-        """Have the group coordinated: the first look-up of a coordinator creates its topic."""
+        """Find the group's coordinator; the first FindCoordinator creates its internal topic."""
         request = FindCoordinatorRequest(key=group_id)
         eventually(
             lambda: self.client.call(request, ApiKey.FIND_COORDINATOR, 2).error_code == 0, "the group has a coordinator"
@@ -77,7 +80,7 @@ class RawTransactions:
         return int(answer.error_code)
 
     def take_over(self, **options: Any) -> ProducerIdAndEpoch:
-        """Init until it is granted."""
+        """Send InitProducerId until it succeeds."""
         eventually(lambda: self.init(**options) == 0, "the transactional id is free")
         return self.producer
 
@@ -126,7 +129,9 @@ class RawTransactions:
         value: bytes | None = None,
         key: bytes = b"k",
     ) -> ProduceRequest:
-        """Send one record with this sequence; its value shows producer id and sequence unless it is given."""
+        """Return the request that sends one record with this sequence; unless `value` is given, the value shows
+        producer id and sequence.
+        """
         pid, epoch = asking or self.producer
         batch = make_batch(
             b"%d/%d" % (pid, sequence) if value is None else value,
@@ -150,7 +155,7 @@ class RawTransactions:
         return V2_END if self.is_v2 else V1_END
 
     def write(self, topic: str, *partitions: int, value: bytes | None = None, key: bytes = b"k") -> None:
-        """A record to each partition, in the open transaction or a new one."""
+        """Write a record to each partition, in the open transaction or a new one."""
         for partition in partitions or (0,):
             if not self.is_v2:
                 eventually(lambda: self.add(topic, partition) == 0, "the last transaction is complete")  # noqa: B023
@@ -220,12 +225,12 @@ def last_stable_offset(client: RawClient, topic: str, partition: int = 0) -> int
 
 
 def is_stable(client: RawClient, topic: str, partition: int = 0) -> bool:
-    """Whether no transaction holds back readers of this partition."""
+    """Return whether no transaction blocks read_committed consumers of this partition."""
     return last_stable_offset(client, topic, partition) == client.list_offset(topic, partition)[0]
 
 
 def content(client: RawClient, topic: str, partition: int = 0) -> list[str]:
-    """The contents of the log: "data", "commit", "abort"."""
+    """Return the contents of the log as a list of "data", "commit" and "abort"."""
     found, offset = [], 0
     while batches := client.fetch(topic, partition, offset):
         for batch in batches:
@@ -242,7 +247,7 @@ def content(client: RawClient, topic: str, partition: int = 0) -> list[str]:
 def committed_offset(
     client: RawClient, group: str, topic: str, *, stable: bool = False, partition: int = 0
 ) -> tuple[int, int]:
-    """(error code, offset)."""
+    """Return (error code, offset) from OffsetFetch."""
     asked = OffsetFetchRequest.OffsetFetchRequestTopic
     request = OffsetFetchRequest(
         group_id=group, topics=[asked(name=topic, partition_indexes=[partition])], require_stable=stable
@@ -255,7 +260,7 @@ def committed_offset(
 
 
 def new_producer_id(client: RawClient, version: int = 4) -> ProducerIdAndEpoch:
-    """The id of an idempotent producer without transactions."""
+    """Return the id and epoch of a new idempotent producer without transactions."""
     request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=TIMEOUT_MS)
     answer = client.call(request, ApiKey.INIT_PRODUCER_ID, version)
     assert answer.error_code == 0, answer

@@ -1,6 +1,6 @@
-"""Transactional producers of our own library and of foreign ones, behind one interface.
+"""Offers the transactional producers of oncelog and of foreign libraries behind one interface.
 
-`Fenced` is the error of each of them for a newer producer with the same transactional id.
+`Fenced` stands for each library's error for a newer producer with the same transactional id.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ T = TypeVar("T")
 
 
 class Fenced(Exception):
-    """Another producer has taken over."""
+    """Another producer with the same transactional id has taken over."""
 
 
 class TransactionalProducer(ABC):
-    """A producer that has initialised its transactions. `close` must not wait for open transactions."""
+    """A producer that has initialised its transactions. `close` must not wait for the end of open transactions."""
 
     def __init__(self, address: str, transactional_id: str) -> None:
         self.address = address
@@ -39,7 +39,7 @@ class TransactionalProducer(ABC):
 
     @abstractmethod
     def send(self, topic: str, value: bytes, partition: int = 0) -> None:
-        """Send, and wait until it is acknowledged. Raises Fenced."""
+        """Send a record, and wait until it is acknowledged. Raises Fenced."""
 
     @abstractmethod
     def send_offset(self, topic: str, offset: int, group: str) -> None:
@@ -243,7 +243,7 @@ def new_id() -> str:
 
 
 def committed_offset(address: str, group: str, topic: str) -> int | None:
-    """As librdkafka sees it, which asks for stable offsets only."""
+    """Return the committed offset as librdkafka sees it, which requests only stable offsets."""
     consumer = confluent_kafka.Consumer({"bootstrap.servers": address, "group.id": group})
     try:
         found = eventually(

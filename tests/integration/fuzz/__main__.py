@@ -1,4 +1,6 @@
-"""`make fuzz`, or `python -m fuzz --seed 7 --seconds 600`: ends with 1 if something was that must not be."""
+"""Runs the fuzzer: `make fuzz`, or `python -m fuzz --seed 7 --seconds 600`; the exit code is 1 if a defect was
+found.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +20,14 @@ from fuzz.run import SETTINGS, Fuzzer, Outcome
 from fuzz.world import World
 
 MAX_GROWTH_MB = 64
-"""The memory that a broker keeps, however many requests came: their topics, groups, producers and quotas, newly
-imported modules, and memory that its allocator does not return. Some 50 MB."""
+"""The limit, in MB, of the memory that a broker may keep after any number of requests: for topics, groups, producers
+and quotas, for newly imported modules, and memory that its allocator does not return. A broker usually keeps some 50
+MB.
+"""
 
 
 def slowest(waits: Waits, outcome: Outcome) -> Iterator[tuple[float, str]]:
-    """The longest wait during each API, in ms, and the case."""
+    """Yield for each API the longest wait in ms, and its case."""
     apis: set[str] = set()
     for sample in sorted(waits.samples, key=lambda sample: -sample.net):
         words = outcome.case_during(sample.started, sample.started + sample.wall)

@@ -1,4 +1,4 @@
-"""One request after the other, all from a seed and the broker's responses."""
+"""Yields request after request; a seed and the broker's responses determine them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ from fuzz.world import World
 from oncelog_protocol.api import ApiKey
 
 SECOND_TWIST = 0.2
-"""The share of requests with more than one thing wrong."""
+"""The share of requests with more than one unexpected change."""
 SHOWN_CHARACTERS = 400
 
 
 @dataclass(frozen=True)
 class Case:
-    """`is_awaited`: the broker owes an answer soon, or the end of the connection. `plain` is the request before the
-    twist, as text."""
+    """One request. With `is_awaited` the broker must soon respond or close the connection. `plain` is the text of the
+    request before the change.
+    """
 
     number: int
     key: ApiKey
@@ -40,7 +41,7 @@ class Case:
 
 
 def cases(world: World, seed: int) -> Iterator[Case]:
-    """For ever: each round has every API at every version once, in an order of its own."""
+    """Yield cases endlessly: each round has every API at every version once, in a random order."""
     rng = random.Random(seed)
     plausible = Plausible(world, rng)
     number = 0

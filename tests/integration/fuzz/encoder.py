@@ -1,8 +1,8 @@
-"""The bytes of a request, by walking its declaration: slower than the codec, and willing to lie.
+"""Encodes a request by walking its declaration; it is slower than the codec, and can encode invalid data.
 
-It shares only the declarations with the codec, so each checks the other (a unit test compares them). It writes values
-that the codec refuses: null if null is not allowed, an array of one element sixty thousand times, a wrong length,
-tagged fields of its own.
+The encoder shares only the declarations with the codec, so each checks the other (a unit test compares them). The
+encoder can write values that the codec refuses: a forbidden null, an array with one element sixty thousand times, a
+wrong length, unknown tagged fields.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ UUID_SIZE = 16
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Bytes in place of a value."""
+    """Bytes that are written in place of a value."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """One element of an array so many times; `said` is the count that is written, by default the true one."""
+    """One element of an array, repeated; `said` is the element count that is written, by default the true count."""
 
     element: Any
     count: int
@@ -45,7 +45,7 @@ class Repeated:
 
 
 def uvarint(value: int) -> bytes:
-    """A varint of up to 64 bits, more than the protocol allows."""
+    """Encode a varint of up to 64 bits, more than the protocol allows."""
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
@@ -55,8 +55,9 @@ def uvarint(value: int) -> bytes:
 
 
 class Encoder:
-    """Encodes requests of one API at one version. `tags` are the tagged fields of single structs, by the id of the
-    object: bytes that replace its own ones, including the count."""
+    """Encodes requests of one API at one version. `tags` maps the id of a struct object to bytes that replace its
+    tagged fields, including their count.
+    """
 
     def __init__(self, key: ApiKey, version: int, tags: Mapping[int, bytes] | None = None) -> None:
         self.key = key
@@ -66,7 +67,7 @@ class Encoder:
         self.tags = tags or {}
 
     def frame(self, request: Any, correlation_id: int, client_id: str | None, header_tags: bytes = b"\x00") -> bytes:
-        """The frame with its size. `header_tags` are put into the header if it has tagged fields."""
+        """Return the frame with its size. `header_tags` are written into the header if the header has tagged fields."""
         header = struct.pack(">hhi", self.key, self.version, correlation_id) + sized(client_id, ">h")
         if request_header_version(self.key, self.version) >= 2:
             header += header_tags
@@ -103,7 +104,7 @@ class Encoder:
         return sized(value, None if is_compact else ">h" if kind == "string" else ">i")
 
     def element(self, field: FieldSchema, value: Any) -> bytes:
-        """One element of an array."""
+        """Encode one element of an array."""
         assert field.element is not None
         return self._value(field.element, value)
 
@@ -128,12 +129,12 @@ def is_nullable(field: FieldSchema, version: int) -> bool:
 
 
 def length(count: int, is_compact: bool) -> bytes:
-    """The length of an array; may be wrong."""
+    """Encode the length of an array, which may be wrong."""
     return uvarint((count + 1) % (1 << 32)) if is_compact else struct.pack(">i", count)
 
 
 def sized(value: Any, size_format: str | None) -> bytes:
-    """A string or bytes after its length, which is compact if there is no format for it."""
+    """Encode a string or bytes after the length; without a format the length is compact."""
     if value is None:
         return b"\x00" if size_format is None else struct.pack(size_format, -1)
     data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else bytes(value)
@@ -141,7 +142,7 @@ def sized(value: Any, size_format: str | None) -> bytes:
 
 
 def tag_section(tagged: list[tuple[int, bytes]]) -> bytes:
-    """The tagged fields as given, in order or not."""
+    """Encode the tagged fields in the given order, which may be wrong."""
     parts = [uvarint(len(tagged))]
     for tag, data in tagged:
         parts += (uvarint(tag), uvarint(len(data)), data)

@@ -1,5 +1,6 @@
-"""Record batches: valid ones, and ones that no client writes. Unless a case is about the checksum, the checksum is
-right."""
+"""Creates record batches: valid batches, and batches that no client writes. The checksum is right, unless a case is
+about the checksum.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +37,7 @@ ATTRIBUTES_AT = 21
 
 
 def good(rng: random.Random, producer_id: int = -1, producer_epoch: int = -1, transactional: bool = False) -> bytes:
-    """Sometimes of an idempotent producer, always where it is transactional."""
+    """Return a valid batch, which sometimes has an idempotent producer, and always if it is transactional."""
     count = rng.choice((1, 1, 2, 20))
     records = [
         Record(index, TIMESTAMP + index, rng.choice((b"k", b"kk")), rng.randbytes(rng.choice((0, 10, 300))), [])
@@ -58,7 +59,7 @@ def good(rng: random.Random, producer_id: int = -1, producer_epoch: int = -1, tr
 
 
 def odd(rng: random.Random) -> bytes | None:
-    """A batch of one of KINDS."""
+    """Return a batch of one of KINDS."""
     return rng.choice(KINDS)(rng)
 
 
@@ -102,14 +103,16 @@ def _bit_in_the_records(rng: random.Random) -> bytes:
 
 
 def _many_records(rng: random.Random) -> bytes:
-    """A hundred thousand empty records in some hundred bytes, or the same number that lies."""
+    """Return a batch with up to a hundred thousand empty records in some hundred bytes; its record count is right, or
+    wrongly 1.
+    """
     count = rng.choice((1000, 100_000))
     packed = bytes(cramjam.zstd.compress(encode_record(0, 0, b"", None) * count, 3))
     return _with_body(packed, rng.choice((count, 1)), Compression.ZSTD)
 
 
 def _much_behind_little(rng: random.Random) -> bytes:
-    """One record of many zeros."""
+    """Return a batch with one record of many zero bytes."""
     size = rng.choice((1 << 20, 16 << 20))
     packed = bytes(cramjam.zstd.compress(encode_record(0, 0, b"k", bytes(size)), 3))
     return _with_body(packed, 1, Compression.ZSTD)

@@ -1,4 +1,6 @@
-"""Requests that pass the first checks, from the declarations: a value is chosen by the name of its field."""
+"""Creates requests that pass the broker's first checks, from the declarations; the name of a field decides its
+value.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from oncelog_protocol.schema import FieldSchema, fields_of
 CHANGING_TOPICS = (ApiKey.CREATE_TOPICS, ApiKey.DELETE_TOPICS, ApiKey.CREATE_PARTITIONS)
 CONFIGS = (("retention.ms", "600000"), ("cleanup.policy", "compact"), ("segment.bytes", "x"), ("no.such.key", None))
 PROTOCOLS = ("range", "roundrobin", "sticky")
-"""The first one is common to all members."""
+"""Assignment protocols; the first is common to all members."""
 NULL_SHARE = 0.1
 Choice = Callable[["Plausible"], Any]
 
@@ -94,7 +96,9 @@ QUOTAS: dict[str, Choice] = {
 
 
 class Plausible:
-    """Makes one request at a time. It uses one producer and one group member throughout, as a client would."""
+    """Creates requests one after another. The requests use one producer and one group member throughout, as a client
+    would.
+    """
 
     def __init__(self, world: World, rng: random.Random) -> None:
         self.world = world

@@ -1,7 +1,7 @@
-"""Sends the cases to a broker, and records violations.
+"""Sends the cases to a broker, and records violations of the protocol.
 
-After each request an ApiVersions request is sent: its response, or the end of the connection, shows that the request is
-over.
+After each request an ApiVersions request is sent: its response, or the end of the connection, shows that the broker has
+processed the request.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest
 
 PATIENCE_SECONDS = 30.0
-"""For an answer that is owed. Long: the machine may be busy, and a request that hangs does so for ever."""
+"""Limit in seconds for a response that the broker must send. The limit is long because the machine may be busy, and a
+request that hangs does so for ever.
+"""
 CONNECTIONS = 4
 LINGER_SECONDS = 0.005
 SENTINEL_ID = 0x0DDBA11
@@ -37,7 +39,7 @@ CORRELATION = Struct(">i")
 TRACEBACK = re.compile(r"^Traceback .*$", re.MULTILINE)
 SHOWN_TRACEBACK = 2000
 DECODED_BYTES = 1 << 20
-"""A larger answer is read away."""
+"""Size in bytes above which a response is read, but not decoded."""
 SETTINGS = {
     "auto.create.topics.enable": "false",
     "offsets.topic.num.partitions": "2",
@@ -53,8 +55,9 @@ SETTINGS = {
 
 @dataclass
 class Outcome:
-    """The result of a run. `sent` are the cases: the start time of each (as time.monotonic_ns), its size, and its
-    description."""
+    """The result of a run. `sent` lists for each case its start time (as time.monotonic_ns), its size, and its
+    description.
+    """
 
     cases: int = 0
     answered: Counter[str] = field(default_factory=Counter)
@@ -63,14 +66,14 @@ class Outcome:
     sent: list[tuple[int, int, str]] = field(default_factory=list)
 
     def case_during(self, start_ns: int, end_ns: int) -> str:
-        """The largest of the cases that were under way."""
+        """Return the largest case that was in progress between these times."""
         began = [sent[0] for sent in self.sent]
         first, last = bisect.bisect_right(began, start_ns), bisect.bisect_right(began, end_ns)
         return max((sent[1:] for sent in self.sent[max(0, first - 1) : last]), default=(0, "no request"))[1]
 
 
 class Fuzzed(Protocol):
-    """The broker that the requests go to; `log` is the file that it writes its log to."""
+    """The broker under test; `log` is the file to which it writes its log."""
 
     @property
     def port(self) -> int: ...
@@ -83,7 +86,7 @@ class Fuzzed(Protocol):
 
 
 class Fuzzer:
-    """Several connections, one request at a time."""
+    """Sends requests over several connections, one request at a time on each."""
 
     def __init__(self, broker: Fuzzed, world: World) -> None:
         self.broker = broker
@@ -93,7 +96,7 @@ class Fuzzer:
         self._log_size = os.path.getsize(broker.log)
 
     def run(self, cases: Iterator[Case], *, count: int | None, seconds: float) -> Outcome:
-        """Until `count` cases are sent, the time is over, or the broker is dead."""
+        """Send cases until `count` cases are sent, `seconds` have passed, or the broker has died."""
         deadline = time.monotonic() + seconds
         for case in cases:
             if not self.broker.is_running:
@@ -117,7 +120,7 @@ class Fuzzer:
         try:
             connection.sendall(case.frame + SENTINEL)
             if not case.is_awaited:
-                time.sleep(LINGER_SECONDS)  # so that it often finds the broker at work
+                time.sleep(LINGER_SECONDS)  # so that requests often meet a busy broker
                 connection.close()
                 return
             self._read_answers(connection, case)
@@ -135,7 +138,7 @@ class Fuzzer:
         return connection
 
     def _read_answers(self, connection: socket.socket, case: Case) -> None:
-        """Up to the sentinel's: none before it, or one."""
+        """Read responses until that of the sentinel request; at most one other response may precede it."""
         for _ in range(2):
             (size,) = SIZE.unpack(_read(connection, 4))
             data = _read(connection, size)
@@ -150,18 +153,20 @@ class Fuzzer:
         self.outcome.defects.append(f"two answers: {case}")
 
     def _check(self, data: bytes, case: Case) -> None:
-        """The response must be one of that API at that version."""
+        """Check that the response can be decoded as one of this API and version."""
         position = 5 if response_header_version(case.key, case.version) else 4
         try:
             answer = codec(response_type(case.key), case.version).decode(data, position)
         except MalformedMessage as error:
-            if case.key != ApiKey.API_VERSIONS:  # which answers at version 0 where it knows better
+            if case.key != ApiKey.API_VERSIONS:  # its response has version 0 for an unsupported version
                 self.outcome.defects.append(f"an answer that is none ({error}): {case}")
             return
         self.world.learn(case.key, case.request, answer)
 
     def read_log(self, words: str) -> None:
-        """Look for tracebacks after the case with these `words`, or a later one: the broker logs in another thread."""
+        """Search the log for tracebacks after the case with these `words`, or a later case, since the broker logs in a
+        separate thread.
+        """
         size = os.path.getsize(self.broker.log)
         if size == self._log_size:
             return

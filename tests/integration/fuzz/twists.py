@@ -1,8 +1,8 @@
 """Makes one unexpected change to a request built from its declaration.
 
-A twist takes the request and its places, changes one of them, and returns a description; None if the request has no
-place for it. These functions do not depend on an API: fields that must not grow too large, or wait too long, are named
-in `guards`.
+A twist is a function that gets the request and its places, changes one place, and returns a description; None if the
+request has no suitable place. The twists do not depend on an API; `guards` names fields that must not become too large,
+or wait too long.
 """
 
 from __future__ import annotations
@@ -57,15 +57,19 @@ MAX_ARRAY_BYTES = 4 << 20
 MARK = b"<the number of the element>"
 SAID_COUNTS = (-1, -2, -(2**31), 2**31 - 1, 2**24, 100_000, 7)
 WAITING = ("max_wait_ms", "rebalance_timeout_ms")
-"""Fields by which a client itself asks for a late response: if they are large, the response is not awaited."""
+"""Fields with which a client itself requests a late response: if they are large, the fuzzer does not wait for the
+response.
+"""
 LARGE_WAIT_MS = 1000
 MAX_PARTITIONS = 20
-"""A topic may have ten thousand, but their creation is not tested here."""
+"""The maximum number of partitions in a request: a topic may have ten thousand, but creating them is not tested
+here.
+"""
 
 
 @dataclass
 class Place:
-    """A field of a struct of the request."""
+    """A field of a struct in the request."""
 
     owner: Any
     field: FieldSchema
@@ -84,7 +88,7 @@ class Place:
 
 @dataclass
 class Twisted:
-    """A request on its way to be sent: `tags` and `header_tags` as the encoder takes them."""
+    """A request before it is sent; `tags` and `header_tags` have the form that the encoder expects."""
 
     request: Any
     encoder: Encoder
@@ -96,7 +100,7 @@ class Twisted:
     client_id: str | None = "fuzz"
     is_awaited: bool = True
     is_grown: bool = False
-    """An array has become long: no other one may."""
+    """Whether an array was made long already, so that no other array may be."""
 
     def __post_init__(self) -> None:
         self._walk(self.request)
@@ -112,7 +116,7 @@ class Twisted:
                 self._walk(nested)
 
     def place(self, *kinds: str) -> Place | None:
-        """Any place of these kinds; an array with elements, or a leaf that has a value."""
+        """Return a random place of one of these types, or None."""
         found = [place for place in self.places if place.field.type_name in kinds]
         return self.rng.choice(found) if found else None
 
@@ -141,12 +145,12 @@ def extreme(twisted: Twisted) -> str | None:
 
 
 def guarded(twisted: Twisted, place: Place, value: Any) -> Any:
-    """Expensive fields that a client chooses itself are not requested, or not awaited."""
+    """Limit a value in expensive fields, or do not wait for the response."""
     name = place.field.name
     if name in WAITING and isinstance(value, int) and value > LARGE_WAIT_MS:
         twisted.is_awaited = False
         for other in twisted.places:
-            if other.field.name == "group_id":  # others would wait for this member
+            if other.field.name == "group_id":  # other members would wait for this member
                 other.value = f"alone-{twisted.rng.randrange(1 << 30)}"
     if name in ("num_partitions", "count") and isinstance(value, int) and MAX_PARTITIONS < value < 2**31 - 1:
         return MAX_PARTITIONS
@@ -162,7 +166,7 @@ def odd_records(twisted: Twisted) -> str | None:
 
 
 def repeated(twisted: Twisted) -> str | None:
-    """The same element many times."""
+    """Repeat the same element of an array many times."""
     place = twisted.array()
     if place is None:
         return None
@@ -174,7 +178,7 @@ def repeated(twisted: Twisted) -> str | None:
 
 
 def numbered(twisted: Twisted) -> str | None:
-    """Many elements that differ."""
+    """Fill an array with many different elements."""
     place = twisted.array()
     if place is None:
         return None
@@ -185,15 +189,16 @@ def numbered(twisted: Twisted) -> str | None:
 
 
 def _count_for(twisted: Twisted, place: Place, element: Any) -> int:
-    """As many as fit into a frame that is not refused for its size alone."""
+    """Return how many elements fit into a frame that the broker does not refuse for its size alone."""
     twisted.is_grown = True
     size = len(twisted.encoder.element(place.field, element))
     return min(twisted.rng.choice(COUNTS), MAX_ARRAY_BYTES // max(1, size))
 
 
 def _numbered(twisted: Twisted, place: Place, count: int) -> Raw:
-    """Encode the element once, except for the number: in the element itself, or in its first field that can have
-    one."""
+    """Encode the element once, and vary only a number: in the element itself, or in its first field that can contain
+    one.
+    """
     encoder, element, declared = twisted.encoder, place.value[0], place.field.element
     assert declared is not None
     before = after = b""
@@ -222,14 +227,14 @@ def _number(kind: str, number: int, is_compact: bool) -> bytes:
 
 
 def _validate_only(twisted: Twisted) -> None:
-    """Thousands of topics are made slowly, and legally."""
+    """Only validate, because creating thousands of topics is slow and allowed."""
     for place in twisted.places:
         if place.field.name == "validate_only":
             place.value = True
 
 
 def duplicated(twisted: Twisted) -> str | None:
-    """One element twice, unchanged or with another value next to its name."""
+    """Duplicate an element of an array, unchanged or with another value beside its name."""
     place = twisted.array()
     if place is None:
         return None
@@ -250,7 +255,7 @@ def emptied(twisted: Twisted) -> str | None:
 
 
 def false_count(twisted: Twisted) -> str | None:
-    """An array, a string or bytes that say another length than theirs."""
+    """Give an array, a string or bytes a wrong length."""
     place = twisted.place("array", "string", "bytes", "records")
     if place is None:
         return None
@@ -264,7 +269,7 @@ def false_count(twisted: Twisted) -> str | None:
 
 
 def unknown_tags(twisted: Twisted) -> str | None:
-    """Unknown tagged fields: few or many, in order or not, twice, or longer than they are."""
+    """Add unknown tagged fields: few or many, in order or not, twice, or with a wrong length."""
     if not twisted.is_flexible:
         return None
     rng = twisted.rng

@@ -1,4 +1,6 @@
-"""The names and identities that requests use: existing names, assigned ids, and values from the broker's responses."""
+"""Keeps the names and identities that requests use: existing names, assigned ids, and values from the broker's
+responses.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ FIRST_PRODUCE_VERSION = 3
 
 @dataclass
 class World:
-    """`made` are the topics that requests create and delete; the others remain."""
+    """`made` are the topics that requests create and delete; all other topics remain."""
 
     topics: tuple[str, ...] = ("fuzz-plain", "fuzz-plain", "fuzz-compacted", "__consumer_offsets", "fuzz-missing")
     made: tuple[str, ...] = tuple(f"fuzz-made-{number}" for number in range(8))
@@ -28,13 +30,13 @@ class World:
     transactional_ids: tuple[str, ...] = ("fuzz-tx-0", "fuzz-tx-1")
     topic_ids: list[bytes] = field(default_factory=list)
     producers: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By transactional id: producer id and epoch."""
+    """Transactional id -> producer id and epoch."""
     members: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """By group: member id and generation."""
+    """Group -> member id and generation."""
     served: dict[int, VersionRange] = field(default_factory=dict)
 
     def prepare(self, port: int) -> None:
-        """Create the topics, find the coordinators, ask for the served APIs."""
+        """Create the topics, find the coordinators, and request the served APIs."""
         with RawClient(port) as client:
             client.create_topic("fuzz-plain", 3)
             client.create_topic(
@@ -46,12 +48,12 @@ class World:
             metadata = client.call(MetadataRequest(topics=None), ApiKey.METADATA, METADATA_VERSION)
             self.topic_ids = [topic.topic_id for topic in metadata.topics if topic.name in self.topics]
             for api in client.call(ApiVersionsRequest(), ApiKey.API_VERSIONS, 0).api_keys:
-                # Produce 0-2 are advertised for old clients, and refused.
+                # Versions 0 to 2 of Produce are advertised for old clients, and refused.
                 low = max(api.min_version, FIRST_PRODUCE_VERSION if api.api_key == ApiKey.PRODUCE else 0)
                 self.served[api.api_key] = VersionRange(low, api.max_version)
 
     def routes(self) -> list[tuple[ApiKey, int]]:
-        """Every API at every version."""
+        """Return every served API at every version."""
         return [
             (ApiKey(key), version)
             for key, versions in sorted(self.served.items())
@@ -59,17 +61,17 @@ class World:
         ]
 
     def identity(self, rng: random.Random) -> tuple[str, int, int]:
-        """A transactional id, with its last known producer id and epoch."""
+        """Return a transactional id, with its last known producer id and epoch."""
         name = rng.choice(self.transactional_ids)
         return (name, *self.producers.get(name, (-1, -1)))
 
     def member(self, rng: random.Random) -> tuple[str, str, int]:
-        """A group, with its last known member and generation."""
+        """Return a group, with its last known member and generation."""
         group = rng.choice(self.groups)
         return (group, *self.members.get(group, ("", -1)))
 
     def learn(self, key: ApiKey, request: Any, answer: Any) -> None:
-        """Learn from a response, so that later requests get further."""
+        """Store values from a response, so that later requests pass more checks."""
         if key == ApiKey.INIT_PRODUCER_ID and answer.error_code == 0:
             if request.transactional_id in self.transactional_ids:
                 self.producers[request.transactional_id] = (answer.producer_id, answer.producer_epoch)

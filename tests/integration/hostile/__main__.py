@@ -1,6 +1,6 @@
-"""`make hostile`: run them all, print the table, keep it where --out says.
+"""Implements `make hostile`: runs all hostile clients, prints the table, and writes it to the file of --out.
 
-Ends with 1 if one hurts.
+The exit code is 1 if a hostile client harms the broker or the honest client.
 """
 
 from __future__ import annotations

@@ -11,11 +11,12 @@ from hostile.scene import Scene
 
 @dataclass(frozen=True)
 class HostileClient:
-    """`strike(scene, prepared, size)` does the attack and returns a few words about its result.
+    """A hostile client; `strike(scene, prepared, size)` attacks the broker and returns a few words about the result.
 
-    `prepare(scene, size)` runs before, and is not measured. `size` is the amount for `make hostile`, `small` the amount
-    for `make test`, None if even a little takes long. `peak_mb` and `left_mb` are how much more memory than before the
-    broker may have during the attack, and once the client has gone; `open_files` its limit of descriptors.
+    `prepare(scene, size)` runs before the attack, and is not measured. `size` is the amount for `make hostile`, `small`
+    the amount for `make test`; None if even a small amount takes long. `peak_mb` is how many MB more memory than before
+    the broker may use during the attack, and `left_mb` after the client has disconnected; `open_files` is the broker's
+    limit of descriptors.
     """
 
     name: str

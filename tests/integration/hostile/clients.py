@@ -1,4 +1,4 @@
-"""All hostile clients."""
+"""Lists all hostile clients."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A few bytes that unpack to a million records, written and looked for."""
+"""Writes and reads a few compressed bytes that unpack to a million records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ AT_ONCE = 8
 
 
 def packed(records: bytes, count: int) -> bytes:
-    """A zstd batch that claims to have so many records."""
+    """Return a zstd batch whose header claims `count` records."""
     data = bytes(cramjam.zstd.compress(records, 3))
     batch = bytearray(HEADER_SIZE) + data
     length = len(batch) - LOG_OVERHEAD
@@ -32,12 +32,12 @@ def packed(records: bytes, count: int) -> bytes:
 
 
 def _same_record(count: int) -> bytes:
-    """An empty record with an empty key, many times."""
+    """Return an empty record with an empty key, repeated `count` times."""
     return packed(encode_record(0, 0, b"", None) * count, count)
 
 
 def _numbered_records(count: int) -> bytes:
-    """The records as a client writes them."""
+    """Return `count` records as a client encodes them."""
     return packed(b"".join(encode_record(delta, 0, b"", None) for delta in range(count)), count)
 
 

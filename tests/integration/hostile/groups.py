@@ -1,4 +1,4 @@
-"""Groups broken by a member, and the effect on the timers of other groups."""
+"""Lets a member disturb its group, and measures the effect on the timers of other groups."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TIMERS_END_SECONDS = 1.5 * SESSION_MS / 1000
 
 
 class Poller(threading.Thread):
-    """Delayed fetches that nothing fulfils: each is due after MAX_WAIT_MS."""
+    """Sends fetches that no record completes: each ends after MAX_WAIT_MS."""
 
     def __init__(self, scene: Scene, stopped: threading.Event) -> None:
         super().__init__(daemon=True)

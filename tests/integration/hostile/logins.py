@@ -1,5 +1,4 @@
-"""Strangers who never log in: TLS handshakes begun and abandoned, passwords guessed, and many bytes sent before the
-login."""
+"""Clients that never log in: they abandon TLS handshakes, guess passwords, and send many bytes before the login."""
 
 from __future__ import annotations
 
@@ -57,7 +56,7 @@ def _opened(scene: Scene, connection: socket.socket) -> socket.socket:
 
 
 def with_tls(scene: Scene) -> ssl.SSLSocket:
-    """A connection to the listener with TLS."""
+    """Open a connection to the TLS listener."""
     context = ssl.create_default_context(cadata=AUTHORITY.pem)
     shaken = context.wrap_socket(_connect(scene, 1), server_hostname="localhost")
     scene.at_the_end(shaken.close)
@@ -75,14 +74,16 @@ def _client_hello() -> bytes:
 
 
 def _handshakes(scene: Scene, _: None, size: int) -> str:
-    """As fast as they can be begun, and never finished. An honest client meanwhile gets in."""
+    """Begin handshakes as fast as possible, and never finish them. During the attack an honest client must be able to
+    connect.
+    """
     hello, port = _client_hello(), _port(scene, 1)
     waits: dict[str, list[float]] = {THEIR_ADDRESS: [], HONEST_ADDRESS: []}
     with ThreadPoolExecutor(BEGINNERS) as pool:
         beginning = [pool.submit(_begin_and_leave, scene, port, hello, size // BEGINNERS) for _ in range(BEGINNERS)]
         while not all(each.done() for each in beginning) or len(waits[HONEST_ADDRESS]) < HONEST_HANDSHAKES:
             waits[HONEST_ADDRESS].append(_honest_handshake(scene, port, HONEST_ADDRESS))
-            with suppress(OSError):  # a client that shares an address with thousands shares its turns
+            with suppress(OSError):  # a client at an address with thousands of others must wait with them
                 waits[THEIR_ADDRESS].append(_honest_handshake(scene, port, THEIR_ADDRESS))
     scene.watch(WATCHED_SECONDS)
     others, theirs = waits[HONEST_ADDRESS], waits[THEIR_ADDRESS]
@@ -100,12 +101,13 @@ def _begin_and_leave(scene: Scene, port: int, hello: bytes, count: int) -> None:
         try:
             _opened(scene, socket.create_connection(("127.0.0.1", port), TIMEOUT_SECONDS)).sendall(hello)
         except OSError:
-            pass  # it was already disconnected
+            pass  # the broker had already closed the connection
 
 
 def _honest_handshake(scene: Scene, port: int, address: str) -> float:
-    """Seconds until the broker has answered a first request, except those in which the broker, or this client, had no
-    processor."""
+    """Return the seconds until the broker has responded to a first request, without the time in which the broker or
+    this client had no processor.
+    """
     context = ssl.create_default_context(cadata=AUTHORITY.pem)
     broker, ours = scene.broker.pid, threading.get_native_id()
     threads, own = ThreadTimes(broker), ThreadTimes(os.getpid())
@@ -123,13 +125,13 @@ def _passwords(scene: Scene, _: None, size: int) -> str:
     guess = frame(SaslHandshakeRequest(mechanism="PLAIN"), ApiKey.SASL_HANDSHAKE, 1)
     guess += frame(SaslAuthenticateRequest(auth_bytes=b"\0alice\0guess"), ApiKey.SASL_AUTHENTICATE, 1)
     for _number in range(size):
-        _connect(scene, 2).sendall(guess * 20)  # after the first one is refused, nothing is looked at
+        _connect(scene, 2).sendall(guess * 20)  # after the first refusal, the broker reads nothing more
     scene.watch(WATCHED_SECONDS)
     return f"{size} connections with 20 wrong passwords each"
 
 
 def _scram(scene: Scene, _: None, size: int) -> str:
-    """With names of maximal length: each is hashed."""
+    """The user names have maximal length, because the broker hashes each name."""
     begun = frame(SaslHandshakeRequest(mechanism="SCRAM-SHA-512"), ApiKey.SASL_HANDSHAKE, 1)
     name = b"n" * LONG_NAME
     begun += frame(SaslAuthenticateRequest(auth_bytes=b"n,,n=%b,r=nonce" % name), ApiKey.SASL_AUTHENTICATE, 1)

@@ -1,4 +1,4 @@
-"""Requests of tens of thousands of elements, each of which is little work."""
+"""Sends requests with tens of thousands of elements, each of which causes little work."""
 
 from __future__ import annotations
 

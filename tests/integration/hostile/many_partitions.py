@@ -1,4 +1,4 @@
-"""Partitions in the thousands: all in one transaction, or made until the descriptors are used up."""
+"""Uses thousands of partitions: all in one transaction, or created until the descriptors are used up."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _wide_topics(scene: Scene, partitions: int) -> RawTransactions:
 
 
 def _one_transaction_over_all(scene: Scene, transactions: RawTransactions, partitions: int) -> str:
-    """Each write adds a partition to the transaction; then it is committed."""
+    """Each write adds a partition to the transaction, which is committed at the end."""
     client, producer = transactions.client, transactions.producer
     stamp = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "base_sequence": 0}
     batch = build_batch([Record(0, TIMESTAMP, None, b"x", [])], transactional=True, **stamp)
@@ -48,7 +48,7 @@ def _one_transaction_over_all(scene: Scene, transactions: RawTransactions, parti
 
 
 def _make_topics(scene: Scene, _: None, partitions: int) -> str:
-    """Then a new connection must be served, though each log would like to keep its file."""
+    """Afterwards the broker must still accept a new connection, though each log would like to keep its file open."""
     client = scene.client()
     for number in range(partitions // PARTITIONS_PER_TOPIC):
         client.create_topic(f"made-{number}", PARTITIONS_PER_TOPIC)

@@ -1,4 +1,4 @@
-"""A regular expression that takes a backtracking engine for ever."""
+"""Sends a regular expression that would take a backtracking engine for ever."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many requests in one write, whose responses are not read."""
+"""Sends many requests in one write, and does not read their responses."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ STOPPED_SECONDS = 0.02
 
 @contextmanager
 def writing(connection: socket.socket, data: bytes) -> Iterator[None]:
-    """In a thread, until the end of the block: a broker need not take it all."""
+    """Write the data in a thread until the block ends, since the broker need not accept all data."""
 
     def write() -> None:
         try:
             connection.sendall(data)
         except OSError:
-            pass  # refused, or shut below
+            pass  # the broker refused the data, or the socket was shut down below
 
     thread = threading.Thread(target=write, daemon=True)
     thread.start()
@@ -56,8 +56,9 @@ def _some_records(scene: Scene, _: int) -> None:
 
 
 def _fetches(scene: Scene, _: None, size: int) -> str:
-    """After a large frame, which makes the broker's buffer for this connection a large one, and to a broker that is
-    paused for a moment, so that it finds them all at once."""
+    """Send many fetches after a large frame, which makes the broker's buffer for this connection large. The broker is
+    paused for a moment, so that it finds all fetches together.
+    """
     client = scene.client()
     client.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 << 20)
     client.exchange(frame(produce_request("no-such-topic", 0, bytes(600_000)), ApiKey.PRODUCE, PRODUCE_VERSION))

@@ -1,4 +1,4 @@
-"""The same name many times in one request, or many names once: small requests with large answers."""
+"""Sends the same name many times in one request, or many different names: small requests with large responses."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def _describe_transactions(scene: Scene, _: None, size: int) -> str:
 
 
 def _fetch_session(scene: Scene, _: None, size: int) -> str:
-    """An incremental session with partitions of topics that do not exist."""
+    """Open an incremental fetch session with partitions of topics that do not exist."""
     client = scene.client()
     topic = FetchRequest.FetchTopic
     session, epoch, error = 0, 0, 0

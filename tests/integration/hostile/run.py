@@ -1,4 +1,4 @@
-"""One hostile client against one broker, with an honest client next to it."""
+"""Runs one hostile client against one broker, with an honest client beside it."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from hostile.client import HostileClient
 from hostile.scene import Scene
 
 RELEASE_SECONDS = 5.0
-"""Seconds within which memory is returned once the client has gone."""
+"""Seconds within which the broker must return memory after the client has disconnected."""
 SETTINGS = {"offsets.topic.num.partitions": "1", "transaction.state.log.num.partitions": "1"}
 
 
 @dataclass(frozen=True)
 class Pace:
-    """The honest client's measuring times: before the hostile one comes, after it has gone, and in between, as a share
-    of the watched time."""
+    """How long the honest client measures: seconds before the hostile client starts, seconds after it has ended, and
+    the share of the watched time in between.
+    """
 
     quiet_seconds: float
     afterwards_seconds: float
@@ -31,12 +32,16 @@ class Pace:
 
 THOROUGH = Pace(1.0, 1.0, 1.0)
 BRIEF = Pace(0.2, 0.2, 0.3)
-"""A good result of a brief measurement need not be repeated: the earlier phase only makes the limits more generous."""
+"""A brief measurement need not be repeated if its result is good: a short first phase can only make the limits more
+generous.
+"""
 
 
 @dataclass(frozen=True)
 class Measured:
-    """Memory in MB. `trouble` is the error of the hostile client or its preparation, "" if there was none."""
+    """The result of a measurement; memory is in MB. `trouble` is the error of the hostile client or its preparation, ""
+    if there was none.
+    """
 
     client: HostileClient
     seen: str
@@ -44,9 +49,9 @@ class Measured:
     quiet: Percentiles
     waits: Waits
     idle: Percentiles | None
-    """The waits of an honest client of an idle broker at the same time, if measured."""
+    """The waits of an honest client at an idle broker during the same time; None if not measured."""
     memory: tuple[int, int, int]
-    """Before, at the peak, after."""
+    """Memory before the attack, at the peak, and afterwards."""
     is_running: bool
     has_traceback: bool
 
@@ -54,8 +59,9 @@ class Measured:
 def run(
     client: HostileClient, directory: Path, size: int, *, pace: Pace = THOROUGH, beside_idle: bool = False
 ) -> Measured:
-    """Start a broker in `directory`, let the client strike, end the broker. `beside_idle`: measure the waits of an idle
-    broker's client at the same time."""
+    """Start a broker in `directory`, let the client attack, and stop the broker. With `beside_idle` the waits of an
+    idle broker's client are measured at the same time.
+    """
     broker = BrokerProcess(directory / "data", {**SETTINGS, **client.settings}, open_files=client.open_files)
     aside = idle_prober(directory) if beside_idle else nullcontext()
     with aside as idle, broker, Scene(broker, pace.watched) as scene, HonestProber(broker) as prober:
@@ -85,7 +91,7 @@ def run(
             "Traceback" in broker.log.read_text(),
         )
         if is_running:
-            broker.kill()  # it may be unable to stop, and closing thousands of logs takes long
+            broker.kill()  # the broker may be unable to stop, and closing thousands of logs is slow
     return measured
 
 

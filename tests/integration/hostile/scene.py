@@ -1,4 +1,4 @@
-"""The broker that a hostile client attacks, and common helpers: connections, topics, time."""
+"""The broker that a hostile client attacks, and shared helpers: connections, topics, time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,9 @@ TIMESTAMP = 1_700_000_000_000
 
 
 class Scene:
-    """Closes all connections at its end. `watched` is the share of the time that clients ask for that is watched."""
+    """A context manager that closes all connections at its end. `watched` is the share of the requested watching time
+    for which the clients really watch.
+    """
 
     def __init__(self, broker: BrokerProcess, watched: float = 1.0) -> None:
         self.broker = broker
@@ -44,7 +46,7 @@ class Scene:
         return self._opened.enter_context(RawClient(self.broker.port, timeout))
 
     def opened(self, client: RawClient) -> RawClient:
-        """To be closed at the end."""
+        """Register a client to be closed at the end of the scene."""
         return self._opened.enter_context(client)
 
     def at_the_end(self, close: Callable[[], None]) -> None:
@@ -55,7 +57,7 @@ class Scene:
         time.sleep(seconds * self._watched)
 
     def ask(self, request: Any, key: ApiKey, version: int) -> str:
-        """Send it on a new connection and read the answer away, without decoding it."""
+        """Send the request on a new connection, and read the response without decoding it."""
         data = frame(request, key, version)
         return f"{len(data):,} bytes, {self.answer_to(data)}"
 
@@ -81,7 +83,7 @@ class Scene:
         self.client().create_topic(name, partitions, **configs)
 
     def fill(self, topic: str, partitions: int, size: int) -> None:
-        """One record of random bytes in each partition."""
+        """Write one record of random bytes to each partition."""
         client = self.client()
         batch = build_batch([Record(0, TIMESTAMP, None, os.urandom(size), [])])
         for partition in range(partitions):
@@ -90,7 +92,9 @@ class Scene:
 
 
 def read_away(connection: socket.socket) -> int:
-    """The size of the next answer, which is not kept. Raises ConnectionError if it has ended."""
+    """Read the next response, drop it, and return its size in bytes. Raises ConnectionError if the connection has
+    ended.
+    """
     head = b""
     while len(head) < 4:
         head += _some(connection, 4 - len(head))
@@ -109,7 +113,7 @@ def _some(connection: socket.socket, size: int) -> bytes:
 
 
 def fetch_of_all(topic: str, partitions: int, max_wait_ms: int = 0, partition_max_bytes: int = 127 * 1024) -> bytes:
-    """A Fetch of every partition from its beginning, with no bound but the partitions' own."""
+    """Return a Fetch of every partition from its beginning, limited only by the maximum bytes of each partition."""
     asked = FetchRequest.FetchTopic
     wanted = [
         asked.FetchPartition(partition=partition, fetch_offset=0, partition_max_bytes=partition_max_bytes)

@@ -1,4 +1,4 @@
-"""Connections that ask for much and read nothing."""
+"""Connections that request much data and read nothing."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from hostile.scene import Scene, fetch_of_all
 PARTITIONS = 400
 WATCHED_SECONDS = 3.0
 MAPPED_MB = 50
-"""Megabytes read from mapped files: their pages count as the broker's memory until others need them."""
+"""Megabytes that are read from mapped files, whose pages count as the broker's memory until others need them."""
 PEAK_MB, LEFT_MB = 64 + MAPPED_MB, 32 + MAPPED_MB
 
 
@@ -27,7 +27,7 @@ def _one_fetch_each(scene: Scene, _: None, size: int) -> str:
 
 
 def _one_fetch_each_with_tls(scene: Scene, _: None, size: int) -> str:
-    """Encrypted bytes are on the heap, even if the records are not."""
+    """With TLS, encrypted bytes are on the heap, even if the records are not."""
     data = fetch_of_all("big", PARTITIONS)
     for _number in range(size):
         shaken = with_tls(scene)

@@ -1,5 +1,6 @@
-"""Connections that send a large frame a few bytes at a time and never finish it; over TLS each few bytes in a separate
-record."""
+"""Connections that send a large frame a few bytes at a time and never finish it; over TLS each few bytes are in a
+separate TLS record.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +18,13 @@ from oncelog_protocol.records.record import Record
 
 SAID_BYTES = 1 << 20
 ROUNDS = 40
-"""The most rounds."""
+"""The maximum number of rounds."""
 PAUSE_SECONDS = 0.1
 WATCHED_SECONDS = 1.0
 
 
 def _drip(scene: Scene, size: int, connect: Callable[[Scene], socket.socket]) -> str:
-    """All of them send the beginning of a frame, and then one byte each, repeatedly."""
+    """Open `size` connections, send the beginning of a frame on each, and then repeatedly one byte on each."""
     begun = SIZE.pack(SAID_BYTES) + frame(_request(100), ApiKey.PRODUCE, 9)[SIZE.size :]
     writers = [connect(scene) for _ in range(size)]
     for writer in writers:
@@ -46,13 +47,15 @@ def _with_tls(scene: Scene, _: None, size: int) -> str:
 
 
 def _one_byte_each(scene: Scene, _: None, size: int) -> str:
-    """A whole request, each byte of it in a record that must be decrypted: as fast as one client can send them."""
+    """Send a complete request as fast as one client can, with each byte in a separate TLS record that the broker must
+    decrypt.
+    """
     data = frame(_request(size), ApiKey.PRODUCE, 9)
     shaken = with_tls(scene)
     for at in range(len(data)):
         shaken.sendall(data[at : at + 1])
     shaken.settimeout(PATIENCE_SECONDS)
-    read_away(shaken)  # only now: one thread may read while another writes, but not in OpenSSL
+    read_away(shaken)  # read afterwards: OpenSSL cannot read and write in two threads at once
     return f"a Produce of {len(data):,} bytes in as many records of TLS"
 
 

@@ -1,4 +1,4 @@
-"""The measurements on a page, as Markdown."""
+"""Prints the measurements as Markdown tables."""
 
 from __future__ import annotations
 

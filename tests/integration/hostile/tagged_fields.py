@@ -1,4 +1,4 @@
-"""Unknown tagged fields: two bytes each."""
+"""Sends unknown tagged fields of two bytes each."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Frames that are large, and frames that never end."""
+"""Sends large frames, and frames that never end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WATCHED_SECONDS = 4.0
 
 
 def _unfinished(scene: Scene, _: None, megabytes: int) -> str:
-    """Four frames that say 99 MB, and stop before the end."""
+    """Send four frames that declare 99 MB, and stop before their end."""
 
     def upload() -> None:
         try:
@@ -28,7 +28,7 @@ def _unfinished(scene: Scene, _: None, megabytes: int) -> str:
             for _part in range(megabytes):
                 connection.sendall(bytes(1 << 20))
         except OSError:
-            pass  # data for which the broker does not wait
+            pass  # data that the broker does not accept any more
 
     threads = [threading.Thread(target=upload, daemon=True) for _ in range(CONNECTIONS)]
     for thread in threads:
@@ -38,7 +38,7 @@ def _unfinished(scene: Scene, _: None, megabytes: int) -> str:
 
 
 def _join_with_much(scene: Scene, _: None, megabytes: int) -> str:
-    """Members whose metadata is kept after they have gone."""
+    """Join groups with members whose metadata remains stored after they have disconnected."""
     for number in range(8):
         protocol = JoinGroupRequest.JoinGroupRequestProtocol(name="p", metadata=bytes(megabytes << 20))
         request = JoinGroupRequest(

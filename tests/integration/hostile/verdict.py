@@ -1,5 +1,6 @@
-"""The conditions that a measurement must fulfil. Only waits beyond those without the hostile client count, before it
-came and, if measured, at the same time: a disk may be slow, too."""
+"""Defines the conditions that a measurement must fulfil. Only the excess over waits without the hostile client counts
+(waits before its attack and, if measured, at an idle broker at the same time), because the disk may be slow, too.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +11,9 @@ from honest_prober import MAX_P99_MS, MAX_WORST_MS, most_of
 from hostile.run import Measured
 
 MIN_SAMPLES = 5
-"""Fewer requests prove nothing: the honest client had no processor."""
+"""The minimum number of measured requests; with fewer the honest client had too little processor time to prove
+anything.
+"""
 
 
 def problems(measured: Measured) -> list[str]:
@@ -18,8 +21,9 @@ def problems(measured: Measured) -> list[str]:
 
 
 def is_doubtful(measured: Measured) -> bool:
-    """Nothing is wrong but a figure. Other load on the machine only adds to these: when measured again, they may
-    disappear."""
+    """Return whether the only problem is a measured number that is too high. Other load on the machine can only
+    increase these numbers, so a repeated measurement may be good.
+    """
     return not list(_defects(measured)) and bool(list(_excesses(measured)))
 
 

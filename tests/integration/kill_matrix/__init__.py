@@ -1,9 +1,14 @@
-"""The kill matrix: consume-process-produce, with one fault at one point of a transaction, must end exactly once.
+"""The kill matrix: a consume-process-produce run with one fault at one point of a transaction must write each output
+exactly once.
 
-`cells` lists the points and the faults, `stage` has broker, proxy and worker, and restarts them, `questions` answers
-processes that ask at a point, `worker` is the process that consumes, processes and produces, `older_transactions` our
-client without transactions V2, `readers` reads the final records with other libraries, `verdict` checks them, `table`
-writes the results as a page.
+- `cells` lists the points and the faults.
+- `stage` runs and restarts the broker, the proxy and the worker, and `cluster_stage` does so with three brokers.
+- `questions` answers processes that ask at a point.
+- `worker` is the process that consumes, processes and produces.
+- `older_transactions` makes oncelog's client work without transactions V2.
+- `run` plays one cell of the matrix.
+- `readers` reads the final records with other libraries, and `verdict` checks them.
+- `table` writes the results as a page.
 """
 
 import integration_folders  # noqa: F401  where the helpers that the modules import are

@@ -1,4 +1,6 @@
-"""`make kill-matrix`: run the cells, print the tables, keep them where --out says. Ends with 1 if a cell is wrong."""
+"""Implements `make kill-matrix`: runs the cells, prints the tables, and writes them to the file of --out. The exit code
+is 1 if a cell has failed.
+"""
 
 from __future__ import annotations
 
@@ -36,7 +38,9 @@ input. The two numbers are the transactions with committed records, and the tran
 
 
 CLUSTER_FAULTS = (Fault.BROKER_KILLED, Fault.CLIENT_KILLED, Fault.CONNECTION_CUT)
-"""Faults over three brokers: a lost response, or a repeated request, would depend on which broker leads."""
+"""The faults for three brokers; lost responses and repeated requests are left out, because they would depend on which
+broker leads.
+"""
 CLUSTER_HEAD = """
 These runs use three brokers with one replica of each partition, and a proxy before each broker. The killed broker is
 the one that executes the step, and connections between brokers are closed, too.

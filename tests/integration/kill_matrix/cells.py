@@ -1,4 +1,4 @@
-"""The rows and columns of the matrix: the points at which a fault strikes, and the faults."""
+"""Defines the rows and columns of the matrix: the points at which a fault strikes, and the faults."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oncelog_protocol.api import ApiKey
 
 
 class Fault(StrEnum):
-    """The event at the point, while the process there is paused."""
+    """The fault that occurs while the process at the point is paused."""
 
     BROKER_KILLED = "broker killed"
     CLIENT_KILLED = "client killed"
@@ -46,23 +46,25 @@ BROKER_MOMENTS: Sequence[Moment] = [
     *_around("complete-logged"),
     *_around("reply-sent"),
 ]
-"""Where one of several, in the middle: one partition has its records or its marker, another has not."""
+"""The moments in a broker. Of several steps of one kind, a middle one is chosen: one partition has its records or its
+marker, another has not.
+"""
 
 CLIENT_MOMENTS: Sequence[Moment] = [*_around("drain"), *_around("send")]
-"""Our own client asks too."""
+"""The moments in oncelog's own client, which also asks at its fail points."""
 
 LIBRARIES: Mapping[str, Sequence[Moment]] = {
     "aiokafka": BROKER_MOMENTS,
     "oncelog": [*CLIENT_MOMENTS, *BROKER_MOMENTS],
     "oncelog-v1": [*CLIENT_MOMENTS, *BROKER_MOMENTS],
 }
-"""The client libraries, and the moments that their runs have."""
+"""The client libraries, each with the moments that its runs have."""
 
 REQUESTS: Mapping[str, Sequence[ApiKey]] = {
     "register-partitions": (
         ApiKey.ADD_PARTITIONS_TO_TXN,
         ApiKey.ADD_OFFSETS_TO_TXN,
-        ApiKey.PRODUCE,  # these two register partitions themselves under transactions V2
+        ApiKey.PRODUCE,  # with transactions V2, these two requests add partitions themselves
         ApiKey.TXN_OFFSET_COMMIT,
     ),
     "drain": (ApiKey.PRODUCE,),
@@ -71,7 +73,7 @@ REQUESTS: Mapping[str, Sequence[ApiKey]] = {
     "acknowledge": (ApiKey.PRODUCE,),
     "offsets-written": (ApiKey.TXN_OFFSET_COMMIT,),
 }
-"""The request that a process is at work on at a point; otherwise it is EndTxn."""
+"""The requests that may be in progress at a point; EndTxn at all other points."""
 
 
 def requests_at(point: str) -> Sequence[ApiKey]:
@@ -79,7 +81,9 @@ def requests_at(point: str) -> Sequence[ApiKey]:
 
 
 class Cell(NamedTuple):
-    """The fault that strikes at a moment of the second transaction of a client, and whether that commits or aborts."""
+    """One cell: the fault, the moment of the client's second transaction at which it occurs, and whether that
+    transaction commits or aborts.
+    """
 
     library: str
     moment: Moment

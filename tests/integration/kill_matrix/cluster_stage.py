@@ -1,7 +1,7 @@
-"""The stage with three brokers on ZooKeeper, each behind a proxy, through which the others reach it, too.
+"""The stage with three brokers on ZooKeeper, each behind a proxy, which the other brokers use, too.
 
-One replica of each partition: a killed broker comes back with its records. The step of a point is done by one of the
-brokers, the coordinator or a leader; that one is struck.
+Each partition has one replica: a killed broker restarts with its records. One of the brokers, the coordinator or a
+leader, executes the step of a point, and the fault strikes this broker.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CLUSTER_SETTINGS = {
 
 
 class RoutedClient:
-    """Like RawClient, for the calls of runs: each goes to the right broker."""
+    """Like RawClient, for the calls that runs make: each call goes to the right broker."""
 
     def __init__(self, ports: dict[int, int]) -> None:
         self._clients = {node_id: RawClient(port) for node_id, port in ports.items()}
@@ -77,7 +77,7 @@ class RoutedClient:
         return self._any.call(request, ApiKey.METADATA, METADATA_VERSION)
 
     def _leader(self, topic: str, index: int) -> int:
-        """When it has the log."""
+        """Return the leader of a partition, after waiting until the leader has the log."""
         found = [-1]
 
         def serves() -> bool:
@@ -97,7 +97,9 @@ class RoutedClient:
 
 
 class ClusterStage(Stage):
-    """See the module's docstring. `zookeeper`: where the cluster is to be."""
+    """The stage with three brokers, as the module's docstring describes. `zookeeper` is the address and path for the
+    cluster's metadata.
+    """
 
     run_seconds = 90.0
 

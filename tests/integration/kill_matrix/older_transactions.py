@@ -1,4 +1,4 @@
-"""Our client as before a broker that has no transactions V2."""
+"""Makes oncelog's client behave as with a broker that has no transactions V2."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ NO_VERSION = 1 << 15
 
 @contextmanager
 def before_transactions_v2() -> Iterator[None]:
-    """For every producer that starts in this block. Raises AttributeError if the client has moved that decision: just
-    assigning the name would leave V2 on, unnoticed."""
+    """Disable transactions V2 for every producer that starts in this block. Raises AttributeError if the client has
+    moved the patched name, because merely assigning the name would leave V2 enabled unnoticed.
+    """
     with patch("oncelog.producer.transactions.TRANSACTIONS_V2", NO_VERSION):
         yield

@@ -1,4 +1,4 @@
-"""Where processes ask at their fail points: each waits, as a whole, until it is answered."""
+"""Receives the questions of processes at their fail points: each process pauses entirely until it gets an answer."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ GO = "go"
 
 
 class Hit(NamedTuple):
-    """A process is at a point."""
+    """The event that a process has reached a point."""
 
     when: str
     point: str
 
 
 class Questions:
-    """Listens on a unix socket; `decide` is asked at every hit and gives the answer."""
+    """Listens on a unix socket; `decide` is called at every hit and returns the answer."""
 
     def __init__(self, path: Path, decide: Callable[[Hit], Awaitable[str]]) -> None:
         self._path = path
@@ -33,7 +33,7 @@ class Questions:
         self._server = await asyncio.start_unix_server(self._accept, self._path)
 
     async def close(self) -> None:
-        """Call when all asking processes have ended."""
+        """Close the socket; call this method after all asking processes have ended."""
         self._server.close()
         await asyncio.gather(*self._asking)
 
@@ -43,7 +43,7 @@ class Questions:
 
         def ended(_: object) -> None:
             self._asking.discard(task)
-            writer.close()  # also if the run was over before the task began
+            writer.close()  # also if the run ended before the task began
 
         task.add_done_callback(ended)
 
@@ -55,4 +55,4 @@ class Questions:
                 writer.write(f"{answer}\n".encode())
                 await writer.drain()
         except ConnectionError:
-            pass  # it was killed
+            pass  # the process was killed

@@ -1,7 +1,8 @@
-"""The final records of a topic: as read_committed readers of two libraries see them, and all records ever written.
+"""Reads the final records of a topic: as read_committed consumers of two libraries see them, and all records ever
+written.
 
-At the end of each partition the test writes a record, outside transactions: a reader that gets it has seen all
-committed records, and found no transaction that is open for ever.
+At the end of each partition the test writes a record outside transactions: a reader that gets this record has seen all
+committed records, and no transaction has remained open.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from oncelog_protocol.records.record import Record, read_records
 END = b"the end"
 FETCH_WAIT_MS = 20
 READ_SECONDS = 20.0
-"""A reader that is not at the end by then is blocked by an open transaction."""
+"""Limit in seconds for reading: a reader that has not reached the end by then is blocked by an open transaction."""
 
 
 def write_values(client: RawClient, topic: str, partition: int, *values: bytes) -> None:
-    """Without a producer id."""
+    """Write values without a producer id."""
     batch = build_batch(Record(0, 0, None, value, []) for value in values)
     answer = client.call(produce_request(topic, partition, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
     assert answer.responses[0].partition_responses[0].error_code == 0, answer
@@ -89,7 +90,7 @@ def outputs(values: list[bytes]) -> list[Output]:
 
 
 def all_written(client: RawClient, topic: str, partition: int) -> list[Output]:
-    """Including aborted records."""
+    """Return all written records, including aborted records."""
     values, offset = [], 0
     while batches := client.fetch(topic, partition, offset):
         for batch in batches:

@@ -1,4 +1,4 @@
-"""One cell of the matrix: a run with a fault, to its end, and the result."""
+"""Runs one cell of the matrix: a run with a fault, until its end, and checks the result."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WORKERS = {
 
 
 class Outcome(NamedTuple):
-    """How it ended: `problems` is empty where all is well."""
+    """The result of a cell; `problems` is empty if the run was correct."""
 
     problems: list[str]
     committed: int
@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
 
 
 class Run:
-    """A run under way. `decide` is asked at every point of every process."""
+    """A run in progress. `decide` is called at every point that any process reaches."""
 
     def __init__(self, stage: Stage, cell: Cell) -> None:
         self._stage = stage
@@ -76,7 +76,7 @@ class Run:
         problems, committed, aborted = [], set[str](), set[str]()
         try:
             async with asyncio.timeout(self._stage.run_seconds):
-                await self._stage.start_broker()  # if it died by itself in the last run
+                await self._stage.start_broker()  # in case the broker died in the last run
                 await self._stage.with_client(self._prepare)
                 await self._work()
                 problems, committed, aborted = await self._look()
@@ -97,7 +97,7 @@ class Run:
         write_values(client, self._job.source, 0, *(b"%d" % number for number in range(self._job.inputs)))
 
     async def _work(self) -> None:
-        """Start the worker, and again when it dies, until it has done its work."""
+        """Start the worker, and restart it when it dies, until it has completed its work."""
         self._stage.decide = self._decide
         environment = {VARIABLE: self._stage.fail_points}
         with self._stage.log.open("a") as log:
@@ -164,7 +164,7 @@ class Run:
     # --- the end
 
     async def _look(self) -> tuple[list[str], set[str], set[str]]:
-        """Problems, transactions committed, transactions aborted."""
+        """Return the problems, the committed transactions, and the aborted transactions."""
         self._check_struck()
         self._stage.reset()
         job, written = self._job, list[Output]()

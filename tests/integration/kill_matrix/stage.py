@@ -1,5 +1,5 @@
-"""The broker, the proxy before it, and where all processes ask at their fail points. One stage is used for many
-runs."""
+"""The broker, the proxy in front of it, and the socket at which all processes ask at their fail points. One stage is
+used for many runs."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SETTINGS = {
 
 
 Decide = Callable[[Hit, BrokerProcess], Awaitable[str]]
-"""Returns the answer for the process at a point, and the broker that is struck there."""
+"""Called with the hit of a process and the broker that the fault would strike; returns the answer for the process."""
 
 
 async def _go(_: Hit, __: BrokerProcess) -> str:
@@ -36,10 +36,12 @@ async def _go(_: Hit, __: BrokerProcess) -> str:
 
 
 class Stage:
-    """`address` is the proxy's, which is where clients go; `decide` answers the processes at their points."""
+    """The parts of a run. `address` is the proxy's address, which clients use; `decide` answers the processes at their
+    points.
+    """
 
     run_seconds = 30.0
-    """Far more than a run takes, including all restarts."""
+    """Limit of a run in seconds, far more than a run takes with all restarts."""
 
     def __init__(self, directory: Path) -> None:
         self.questions = Questions(directory / "questions.sock", lambda hit: self.decide(hit, self.struck))
@@ -52,7 +54,7 @@ class Stage:
 
     @property
     def struck(self) -> BrokerProcess:
-        """The broker that is struck where a client is at a point."""
+        """The broker that a fault strikes when a client has reached a point."""
         return self.broker
 
     @property
@@ -68,22 +70,22 @@ class Stage:
         return self
 
     async def start_broker(self) -> None:
-        """In a thread: while it starts it asks us."""
+        """Start the broker in a thread, because the broker asks this process during its start."""
         if not self.broker.is_running:
             await asyncio.to_thread(self.broker.start, self.fail_points)
 
     def last_words(self) -> list[str]:
-        """The ends of the logs of broker and workers."""
+        """Return the last lines of the logs of broker and workers."""
         return [line for log in (self.broker.log, self.log) for line in log.read_text().splitlines()[-LAST_LINES:]]
 
     def complaints(self) -> list[str]:
-        """Unexpected log lines of the broker since the last call."""
+        """Return unexpected log lines of the broker since the last call."""
         lines, self._read_of_log = self._new_lines(self.broker, self._read_of_log)
         return [f"the broker: {line}" for line in lines]
 
     @staticmethod
     def _new_lines(broker: BrokerProcess, begin: int) -> tuple[list[str], int]:
-        """Unexpected lines, from position `begin` of the log on; and the position reached."""
+        """Return the unexpected lines from position `begin` of the log on, and the new position."""
         with broker.log.open() as log:
             log.seek(begin)
             lines = log.read().splitlines()
@@ -94,7 +96,9 @@ class Stage:
         self.proxy.cut()
 
     async def with_client(self, work: Callable[[RawClient], object]) -> None:
-        """Send requests directly to the broker, past the proxy; in a thread, since it asks us meanwhile."""
+        """Send requests directly to the broker, without the proxy. A thread sends these requests, because the broker
+        asks this process questions meanwhile.
+        """
 
         def call() -> None:
             with RawClient(self.broker.port) as client:

@@ -1,4 +1,4 @@
-"""The matrix on a page, as Markdown."""
+"""Prints the matrix as Markdown."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ TITLES = {
 
 
 def page(outcomes: Mapping[Cell, Outcome]) -> Iterator[str]:
-    """Lines: a table for each library and end of the transaction that the fault strikes."""
+    """Yield the lines of the page: a table for each library, and for each end of the transaction that the fault
+    strikes.
+    """
     wrong = count_wrong(outcomes.values())
     yield f"{len(outcomes)} runs, {wrong} of them wrong."
     for library, aborts in dict.fromkeys((cell.library, cell.aborts) for cell in outcomes):
@@ -29,7 +31,9 @@ def page(outcomes: Mapping[Cell, Outcome]) -> Iterator[str]:
 
 
 def _table(outcomes: Mapping[Cell, Outcome]) -> Iterator[str]:
-    """A row for each moment, a column for each fault. Failures are listed below, by number."""
+    """Yield the lines of a table with a row for each moment and a column for each fault. Failures are listed below the
+    table, by number.
+    """
     cells = {(cell.moment, cell.fault): outcome for cell, outcome in outcomes.items()}
     faults = [fault for fault in Fault if any(fault is found for _, found in cells)]
     yield "| | " + " | ".join(faults) + " |"

@@ -1,4 +1,4 @@
-"""The conditions that must be true in the end, whatever happened before. Pure."""
+"""Defines the conditions that must be true at the end, whatever has happened before. Pure."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ from kill_matrix.worker import Output
 
 
 def problems_of(seen: Iterable[Output], written: Iterable[Output], inputs: int) -> list[str]:
-    """Each input exactly once, and of each attempt all records or none; no record that nobody wrote.
+    """Return the violations: each input must be written exactly once, of each attempt either all records or none are
+    visible, and no unknown record exists.
 
-    `seen` are the records that a read_committed reader saw, `written` all records in the log.
+    `seen` are the records that a read_committed consumer has read, `written` all records in the log.
     """
     seen = list(seen)
     times = Counter(output.input for output in seen)

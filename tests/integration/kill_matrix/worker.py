@@ -1,10 +1,10 @@
-"""Consume, process, produce, in a process of its own that may be killed at any time and started again.
+"""Consumes, processes and produces, in a separate process that may be killed at any time and started again.
 
-    python worker.py LIBRARY JOB      JOB: a `Job` as JSON
+    python worker.py LIBRARY JOB
 
-It ends with 0 once all inputs are processed. A transaction that fails is aborted, and the consumer returns to the
-committed offsets; if that fails, too, the process, or with aiokafka its clients, are started again, which settles the
-last transaction.
+JOB is a `Job` as JSON. The exit code is 0 after all inputs are processed. A failed transaction is aborted, and the
+consumer returns to the committed offsets. If the abort fails, too, the process (with aiokafka only its clients) is
+started again, which settles the last transaction.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ POLL_MS = 50
 
 
 class Job(NamedTuple):
-    """Each transaction takes up to `per_transaction` inputs and writes one output for each, to all partitions."""
+    """The parameters of a worker. Each transaction reads up to `per_transaction` inputs and writes one output for each
+    input, to all partitions.
+    """
 
     address: str
     source: str
@@ -33,7 +35,7 @@ class Job(NamedTuple):
     inputs: int
     per_transaction: int
     aborts: bool
-    """Whether each process aborts its second transaction, for no reason."""
+    """Whether each process aborts its second transaction without a reason."""
 
     @property
     def group(self) -> str:
@@ -45,7 +47,9 @@ class Job(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A record of the target topic: of which attempt at a transaction it is, and how many records that wrote."""
+    """A record of the target topic: the attempt at a transaction to which it belongs, and the number of records of that
+    attempt.
+    """
 
     attempt: str
     size: int
@@ -62,7 +66,7 @@ class Output(NamedTuple):
 
 
 class Aborted(Exception):
-    """Processing has failed."""
+    """Raised by the processing to make a transaction fail."""
 
 
 class Attempts:
@@ -73,14 +77,14 @@ class Attempts:
         self._count = 0
 
     def next(self) -> None:
-        """Raises Aborted where a transaction is to fail."""
+        """Count a transaction. Raises Aborted if this transaction is to fail."""
         self._count += 1
         if self._aborts and self._count == 2:
             raise Aborted
 
 
 def process(values: Sequence[bytes]) -> list[bytes]:
-    """The outputs of one attempt; the n-th goes to partition n modulo their number."""
+    """Return the outputs of one attempt; output n goes to partition n modulo the number of partitions."""
     attempt = uuid.uuid4().hex[:8]
     return [Output(attempt, len(values), value.decode()).value for value in values]
 
@@ -100,9 +104,9 @@ async def run_aiokafka(job: Job) -> None:
     }
     where = aiokafka.TopicPartition(job.source, 0)
     attempts = Attempts(job)
-    # It cannot ask for stable offsets (KIP-447): removed from its group while a decided transaction waits for a broker
-    # to come back, it would begin at the older committed offset. Its process is never killed, so no other process waits
-    # for this.
+    # aiokafka cannot request stable offsets (KIP-447). If aiokafka were removed from its group while a decided
+    # transaction waits for a broker to restart, it would begin at the older committed offset. The aiokafka process is
+    # never killed, so no other process waits for this session.
     session_ms = 10_000
 
     async def pipe(producer: aiokafka.AIOKafkaProducer, consumer: aiokafka.AIOKafkaConsumer) -> None:
@@ -125,7 +129,7 @@ async def run_aiokafka(job: Job) -> None:
                 say("abort", repr(error))
                 await producer.abort_transaction()
                 if isinstance(error, OutOfOrderSequenceNumber):
-                    raise  # a batch that it gave up has left a hole in its sequences, for good
+                    raise  # a batch that aiokafka gave up has left a permanent gap in its sequences
                 await consumer.seek_to_committed()
 
     while True:
@@ -144,8 +148,8 @@ async def run_aiokafka(job: Job) -> None:
             fetch_max_wait_ms=POLL_MS,
         )
         try:
-            # The producer first: the open transaction of the last one is settled before committed offsets are
-            # requested.
+            # Start the producer first, so that the open transaction of the previous producer is settled before
+            # committed offsets are requested.
             await producer.start()
             await consumer.start()
             await pipe(producer, consumer)
@@ -182,11 +186,12 @@ async def run_oncelog(job: Job) -> None:
             await producer.send(job.target, value, partition=index % job.partitions)
             for index, value in enumerate(process([record.value for record in records]))
         ]
-        await asyncio.gather(*sent)  # otherwise there would be nothing to abort
+        await asyncio.gather(*sent)  # otherwise the transaction would have nothing to abort
         attempts.next()
 
     async with (
-        # The producer first: the open transaction of the last one is settled before committed offsets are requested.
+        # Start the producer first, so that the open transaction of the previous producer is settled before committed
+        # offsets are requested.
         Producer(
             job.address,
             **common,
@@ -221,8 +226,8 @@ async def run_oncelog(job: Job) -> None:
 
 
 async def run_oncelog_v1(job: Job) -> None:
-    """Run like with a broker that has no transactions V2."""
-    from older_transactions import before_transactions_v2  # next to this file, which is run by its path
+    """Run the job as with a broker that has no transactions V2."""
+    from older_transactions import before_transactions_v2  # in the same directory as this file, which runs as a script
 
     with before_transactions_v2():
         await run_oncelog(job)

@@ -1,4 +1,6 @@
-"""The memory of a broker process, from /proc: the present resident size, and its maximum since the last reading."""
+"""Reads the memory of a broker process from /proc: the present resident size, and its maximum since the last
+reading.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ NEEDS_PROC = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reas
 
 
 class BrokerMemory:
-    """In MB. The kernel keeps the peak, so that none is missed between two readings."""
+    """In MB. The kernel keeps the peak, so no peak between two readings is missed."""
 
     def __init__(self, pid: int) -> None:
         self._directory = Path(f"/proc/{pid}")
@@ -20,7 +22,7 @@ class BrokerMemory:
         return self._entry("VmRSS")
 
     def peak(self) -> int:
-        """Since `forget_peak`, or since the start."""
+        """Return the peak since `forget_peak`, or since the start of the process."""
         return self._entry("VmHWM")
 
     def forget_peak(self) -> None:

@@ -1,4 +1,4 @@
-"""A live broker process for tests: started through the installed command, stopped by its own pid, killed at will."""
+"""Runs a live broker process for tests: starts the installed command, stops it by its process id, or kills it."""
 
 from __future__ import annotations
 
@@ -21,8 +21,9 @@ from oncelog_broker.local_cluster.ports import LOOPBACK, OwnPort, own_ports
 START_TIMEOUT_SECONDS = 60.0
 STOP_TIMEOUT_SECONDS = 60.0
 INTERNAL_PARTITIONS: Final = 5
-"""Partitions of each internal topic, unless a test says otherwise. Creating and opening the default fifty is most of
-the cost of a short-lived broker."""
+"""The number of partitions of each internal topic, unless a test sets another one. Creating and opening the default
+fifty partitions is most of the cost of a short-lived broker.
+"""
 ANY_PORT: Final = re.compile(rf"(?<=//{re.escape(LOOPBACK)}:)0\b")
 """In `listeners`."""
 DEFAULTS: Final = {
@@ -34,11 +35,12 @@ DEFAULTS: Final = {
 
 
 class BrokerProcess:
-    """`oncelog serve` on a free port. `start` returns when the broker says where to connect."""
+    """`oncelog serve` on a free port. `start` returns when the broker has printed its address."""
 
     new_chroot: ClassVar[Callable[[], str] | None] = None
-    """If this is set, each broker without an explicit setting keeps its metadata in ZooKeeper, at the path that it
-    returns."""
+    """If this is set, each broker without an explicit setting keeps its metadata in ZooKeeper, at the path that this
+    function returns.
+    """
 
     started: ClassVar[WeakSet[BrokerProcess]] = WeakSet()
     """The brokers whose logs a failed test prints."""
@@ -52,7 +54,9 @@ class BrokerProcess:
         open_files: int | None = None,
         command: str | None = None,
     ) -> None:
-        """`open_files`: the limit of the process, by default ours. `command`: another `oncelog` than ours."""
+        """`open_files` is the process's limit of open files, by default that of this process. `command` is the path of
+        another `oncelog`, in place of the installed one.
+        """
         self.data = data
         self.log_level = log_level
         self.open_files = open_files
@@ -63,15 +67,16 @@ class BrokerProcess:
             for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
                 self.settings.setdefault(f"{topic}.replication.factor", "1")
         if "zookeeper.connect" in self.settings:
-            # As long as a busy machine takes; the default is the session timeout, which tests shorten.
+            # Wait for ZooKeeper as long as a busy machine may need; the default is the session timeout, which tests
+            # shorten.
             self.settings.setdefault("zookeeper.connection.timeout.ms", "60000")
         self.process: subprocess.Popen[str] | WarmProcess | None = None
         self.output: IO[str] | None = None
-        """Its standard output, while it runs."""
+        """The broker's standard output while it runs."""
         self.port = 0
         """The port of the listener PLAINTEXT, or else of the first listener."""
         self._own_ports: list[OwnPort] = []
-        """Fixed ports: after a kill it must come back where clients look for it."""
+        """Ports that remain fixed, because a killed broker must restart where its clients look for it."""
         self.start_line = ""
         self.log = data.parent / f"{data.name}.log"
 
@@ -85,11 +90,11 @@ class BrokerProcess:
         return self.process.pid
 
     def start(self, fail_points: str = "") -> BrokerProcess:
-        """`fail_points`: the value of ONCELOG_FAIL_POINTS for this run."""
+        """`fail_points` is the value of ONCELOG_FAIL_POINTS for this run."""
         self.settings["listeners"] = ANY_PORT.sub(lambda _: str(self._new_port()), self.settings["listeners"])
         self.process = self._started(fail_points)
         self.start_line = self._start_line()
-        # Not the address in the line, which with advertised.listeners is that of a proxy.
+        # Do not use the address in the printed line: with advertised.listeners it is the address of a proxy.
         addresses = dict(listener.split("://") for listener in self.settings["listeners"].split(","))
         address = addresses.get("PLAINTEXT") or next(iter(addresses.values()))
         self.port = int(address.rpartition(":")[2])
@@ -128,7 +133,9 @@ class BrokerProcess:
             return process
 
     def _chroot_of(self, data: Path) -> str:
-        """A data directory belongs to one cluster, even if a later process of the test uses it."""
+        """Return the ZooKeeper path for a data directory, which belongs to one cluster, even if a later process of the
+        test uses it.
+        """
         assert self.new_chroot is not None
         where = data.parent / f"{data.name}.zookeeper"
         if not where.exists():
@@ -148,7 +155,7 @@ class BrokerProcess:
             while selector.select(max(0.0, deadline - time.monotonic())):
                 line = self.output.readline()
                 if not line:
-                    self._reap()  # later tests must not fail because of its remains
+                    self._reap()  # the remains of this process must not make later tests fail
                     raise AssertionError(f"the broker ended: {self.log.read_text()}")
                 if "127.0.0.1:" in line:
                     return line
@@ -162,21 +169,21 @@ class BrokerProcess:
         self._reap()
 
     def wait_killed(self) -> None:
-        """Wait until it has died of a fail point."""
+        """Wait until the broker has died at a fail point."""
         assert self._reap() == -signal.SIGKILL
 
     def wait_ended(self) -> int:
-        """Wait until it has ended by itself; returns the exit code."""
+        """Wait until the broker has ended by itself, and return the exit code."""
         return self._reap()
 
     def stop(self) -> int:
-        """Stop in an orderly way; the exit code."""
+        """Stop the broker in an orderly way, and return the exit code."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
         return self._reap()
 
     def wait_stopped(self) -> int:
-        """The exit code of a process that was told to stop."""
+        """Wait for a broker that was told to stop, and return the exit code."""
         return self._reap()
 
     def _reap(self) -> int:
@@ -205,4 +212,6 @@ class BrokerProcess:
 
 
 BrokerFactory = Callable[..., BrokerProcess]
-"""The fixture `broker_factory`: from settings, and a data directory where it matters, to a broker not started yet."""
+"""The fixture `broker_factory`: creates a broker that is not started yet, from settings and optionally a data
+directory.
+"""

@@ -1,7 +1,8 @@
-"""A proxy between clients and one broker that knows frames: it cuts connections, loses answers, sends requests twice.
+"""A proxy between clients and one broker that parses frames: it cuts connections, loses responses, and sends requests
+twice.
 
-An answer is lost with its connection, as in a network: the broker has worked on the request, and the client cannot
-know. A request that is sent twice has two answers; the client gets the first.
+A response is lost together with its connection, as in a network: the broker has handled the request, and the client
+cannot know that. A request that is sent twice gets two responses; the client receives the first.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ REQUEST_PREFIX = Struct(">hhi")
 
 
 class Request:
-    """A request that the broker has not answered yet."""
+    """A request to which the broker has not responded yet."""
 
     __slots__ = ("api_key", "correlation_id", "frame", "is_answer_lost", "is_copy", "version")
 
@@ -33,10 +34,10 @@ class Request:
 
 
 class FrameProxy:
-    """Listens on `port` once it is started. Not thread-safe: all calls come from its own loop."""
+    """Listens on `port` from `start` on. The proxy is not thread-safe: all calls must be made on its own event loop."""
 
     def __init__(self, loses: Callable[[int], bool] = lambda _: False) -> None:
-        """`loses(api key)` says of each answer whether it is lost."""
+        """`loses(api key)` returns for each response whether it is lost."""
         self._loses = loses
         self._target = 0
         self._connections: set[_Connection] = set()
@@ -47,7 +48,7 @@ class FrameProxy:
         """The version of the last request of each API."""
         self.lost = 0
         self.swallowed = 0
-        """Answers to requests that were sent twice."""
+        """How many responses to requests that were sent twice have been dropped."""
 
     async def start(self) -> None:
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -68,17 +69,20 @@ class FrameProxy:
     # --- faults
 
     def cut(self) -> None:
-        """Cut all connections, to the clients and to the broker."""
+        """Cut all connections to clients and to the broker."""
         for connection in self._connections:
             connection.abort()
 
     def lose_answer(self, apis: Iterable[ApiKey]) -> None:
-        """Lose the response to the request in flight of one of `apis`, the first ones preferred, or else to the
-        next."""
+        """Lose the response to a request in flight of one of `apis`, in the order of preference; if none is in flight,
+        lose the response to the next such request.
+        """
         self._mark(tuple(apis), _Connection.lose_answer)
 
     def send_twice(self, apis: Iterable[ApiKey]) -> None:
-        """Send the request in flight of one of `apis` again, the first ones preferred, or else the next one twice."""
+        """Send a request in flight of one of `apis` again, in the order of preference; if none is in flight, send the
+        next such request twice.
+        """
         self._mark(tuple(apis), _Connection.send_again)
 
     def forget_marks(self) -> None:
@@ -107,7 +111,7 @@ class FrameProxy:
             self._tasks.discard(task)
 
     async def _pass_all(self, from_client: asyncio.StreamReader, to_client: asyncio.StreamWriter) -> None:
-        """Raises OSError where the broker cannot be reached."""
+        """Connect to the broker, and forward all frames. Raises OSError if the broker cannot be reached."""
         from_broker, to_broker = await asyncio.open_connection("127.0.0.1", self._target)
         connection = _Connection(to_client, to_broker)
         self._connections.add(connection)
@@ -152,7 +156,7 @@ class FrameProxy:
 
 
 class _Connection:
-    """One connection of a client, and the one to the broker that belongs to it."""
+    """A client's connection and the corresponding connection to the broker."""
 
     def __init__(self, to_client: asyncio.StreamWriter, to_broker: asyncio.StreamWriter) -> None:
         self.to_client = to_client
@@ -176,7 +180,9 @@ class _Connection:
         request.is_answer_lost = True
 
     def answered(self, correlation_id: int) -> Request:
-        """The request that is answered. Responses come in order; requests without one (acks=0) are skipped."""
+        """Return the request to which a response belongs. Responses arrive in order; requests without a response
+        (acks=0) are skipped.
+        """
         while True:
             request = self.in_flight.popleft()
             if request.correlation_id == correlation_id:

@@ -1,10 +1,10 @@
-"""A data directory with a little of everything, and a broker's description of it: written by one version, opened by
-others.
+"""Creates a data directory with a little of everything, and a broker's description of it: one version writes it, other
+versions open it.
 
     PYTHONPATH=.:tests/integration python -m programs.frozen_directory NAME [--command /path/to/an/older/oncelog]
 
 writes `tests/data/NAME-clean.tar.xz` (the broker was stopped) and `NAME-killed.tar.xz` (kill -9), a few KB each. A
-release that must be readable for all later ones leaves such a pair; they are never written again.
+release that later releases must be able to read adds such a pair of archives; these archives are never written again.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ from oncelog_protocol.records.compression import Compression
 
 DIRECTORY: Final = Path(__file__).parents[2] / "data"
 EXPECTED: Final = "expected.json"
-"""Next to the data directory in each archive."""
+"""The file with the description, beside the data directory in each archive."""
 NEVER: Final = str(2**31 - 1)
 SETTINGS: Final = {
     "auto.create.topics.enable": "false",
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
     "log.cleaner.backoff.ms": "100",
-    # It is opened years later, and must be unchanged.
+    # Retention is off, because the directory is opened years later and must be unchanged.
     "log.retention.ms": "-1",
     "offsets.retention.minutes": NEVER,
     "producer.id.expiration.ms": NEVER,
@@ -53,16 +53,16 @@ SETTINGS: Final = {
 PLAIN, IN_TRANSACTIONS, COMPACTED = "plain", "in-transactions", "compacted"
 TOPICS: Final = (PLAIN, IN_TRANSACTIONS, COMPACTED)
 COMMITTED, ABORTED, OPEN = "committed", "aborted", "open"
-"""Transactional ids, and the outcome of the last transaction of each."""
+"""Transactional ids, each named after the outcome of its last transaction."""
 GROUP, GROUP_OF_TRANSACTIONS = "workers", "transactional-workers"
 KEYS: Final = 2
-"""Keys of the compacted topic."""
+"""The number of keys in the compacted topic."""
 IDEMPOTENT_BATCHES: Final = 7
-"""Batches of an idempotent producer, of which the broker remembers the last five."""
+"""The number of batches of an idempotent producer, of which the broker remembers the last five."""
 
 
 def fill(client: RawClient) -> dict[str, Any]:
-    """Write everything; returns the facts that only the writer can know."""
+    """Write all contents, and return the facts that only the writer knows."""
     client.create_topic(PLAIN, retention_ms="-1", max_message_bytes="100000")
     client.create_topic(IN_TRANSACTIONS)
     client.create_topic(COMPACTED, cleanup_policy="compact", segment_ms="1", min_cleanable_dirty_ratio="0.01")
@@ -86,7 +86,7 @@ def fill(client: RawClient) -> dict[str, Any]:
     for number in range(6):
         batch = make_batch(b"%d" % number, key=b"key-%d" % (number % KEYS), timestamp=NOW + 1000 * number)
         produce(client, COMPACTED, batch)
-    # The last one is in the active segment, which is not compacted.
+    # The last batch is in the active segment, which is not compacted.
     eventually(lambda: len(batches_of(client, COMPACTED)) == KEYS + 1, "it is compacted")
     return {"idempotent": [idempotent, epoch], "highest": new_producer_id(client).producer_id}
 
@@ -96,7 +96,7 @@ def idempotent_batch(producer_id: int, epoch: int, sequence: int) -> bytearray:
 
 
 def produce(client: RawClient, topic: str, batch: bytes | bytearray) -> int:
-    """The base offset."""
+    """Produce a batch, and return its base offset."""
     answer = client.call(produce_request(topic, 0, batch), ApiKey.PRODUCE, 9)
     (placed,) = answer.responses[0].partition_responses
     assert placed.error_code == 0, placed
@@ -118,7 +118,7 @@ def commit(client: RawClient, group: str, topic: str, offset: int) -> None:
 
 
 def inspect(client: RawClient) -> dict[str, Any]:
-    """A broker's description of the directory: as JSON, so that it can be stored."""
+    """Return a broker's description of the directory as JSON values, so that it can be stored."""
     found: dict[str, Any] = {topic: _topic(client, topic) for topic in TOPICS}
     for group in (GROUP, GROUP_OF_TRANSACTIONS):
         eventually(lambda: committed_offset(client, group, PLAIN)[0] == 0, "the group is loaded")  # noqa: B023
@@ -151,7 +151,7 @@ def batches_of(client: RawClient, topic: str) -> list[RecordBatch]:
 
 
 def _aborted(client: RawClient, topic: str) -> list[list[int]]:
-    """A response covers one segment, so each batch is requested."""
+    """A response lists the aborted transactions of one segment only, so each batch is requested."""
     asked = FetchRequest.FetchTopic
     found = set()
     for batch in batches_of(client, topic):
@@ -177,7 +177,7 @@ def _producers(client: RawClient, topic: str) -> list[list[int]]:
 
 
 def make(path: Path, *, is_killed: bool, command: str | None = None) -> None:
-    """The archive `path`."""
+    """Create the archive `path`."""
     with tempfile.TemporaryDirectory() as directory:
         data = Path(directory) / "data"
         with BrokerProcess(data, SETTINGS, command=command) as broker:

@@ -1,12 +1,13 @@
-"""A consumer group member in a process of its own, for tests that kill it: `python group_member.py '{...}'`.
+"""Runs a consumer group member in a separate process, for tests that kill it: `python group_member.py '{...}'`.
 
-Arguments, as JSON: library (kafka-python, aiokafka, confluent), address, topic, group, strategy, session_ms,
-instance_id, protocol ("consumer" for KIP-848; then the broker has the strategy and the session timeout).
-Each line of its output is an event with the machine's monotonic time, which all processes share:
+The arguments are JSON: library (kafka-python, aiokafka, confluent), address, topic, group, strategy, session_ms,
+instance_id, protocol ("consumer" for KIP-848, for which the broker determines strategy and session timeout). Each line
+of the output is an event with the time of the machine's monotonic clock, which all processes share:
 
-    gained / lost   partitions that it may read from now on / that it reads no more (told before they are given up)
-    read            partition, offsets of records that it read while it had the partition; they are committed next
-    closed          after an orderly stop, which the line "stop" on its input asks for
+- `gained` lists the partitions that the member may read from now on.
+- `lost` lists the partitions that the member no longer reads; it is printed before they are given up.
+- `read` has a partition and the offsets of records that the member read while it owned the partition, and commits next.
+- `closed` follows an orderly stop, which the line "stop" on the member's input requests.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from typing import Any
 HEARTBEAT_MS = 200
 POLL_SECONDS = 0.1
 KAFKA_PYTHON_POLL_SECONDS = 60.0
-"""Longer than any rebalance: if a poll of kafka-python 3.0.12 times out just as the group is joined again, the response
-to SyncGroup is lost, and the consumer never reads nor sends heartbeats again. `ToldToStop` ends it."""
+"""Seconds of one poll, longer than any rebalance: if a poll of kafka-python 3.0.12 times out just as the consumer
+rejoins its group, the response to SyncGroup is lost, and the consumer never reads or sends heartbeats again.
+`ToldToStop` ends the poll early.
+"""
 
 
 class ToldToStop(Exception):
-    """Raised between two rounds of a poll."""
+    """Raised between two rounds of a poll, to stop the member."""
 
 
 def tell(event: str, **details: Any) -> None:
@@ -41,7 +44,7 @@ def told_to_stop() -> bool:
 
 
 def tell_read(records: Iterable[tuple[int, int]]) -> None:
-    """(partition, offset) pairs."""
+    """Print the (partition, offset) pairs of the records that were read."""
     by_partition: dict[int, list[int]] = {}
     for partition, offset in records:
         by_partition.setdefault(partition, []).append(offset)

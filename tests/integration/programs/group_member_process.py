@@ -1,9 +1,10 @@
-"""A member of a group in a process of its own, to be killed: prints the records that it reads.
+"""Runs a member of a group in a separate process that tests kill: it prints the records that it reads.
 
     python group_member_process.py LIBRARY ADDRESS GROUP TOPIC STRATEGY SESSION_MS
 
-Lines: "assigned 0 1 2", "revoked 0 1", "read PARTITION OFFSET VALUE". It ends in an orderly way when its standard input
-does. LIBRARY is oncelog, aiokafka, kafka-python or confluent-kafka; the last two are for threads of their own making.
+The output lines are: "assigned 0 1 2", "revoked 0 1", "read PARTITION OFFSET VALUE". The process ends in an orderly way
+when its standard input ends. LIBRARY is oncelog, aiokafka, kafka-python or confluent-kafka; the last two run in
+threads.
 """
 
 from __future__ import annotations
@@ -16,13 +17,14 @@ from typing import Any
 
 POLL_SECONDS = 0.05
 KAFKA_PYTHON_POLL_SECONDS = 60.0
-"""Longer than any rebalance: kafka-python 3.0.12 loses the answer to SyncGroup, and then hangs, where a poll times out
-just as the group is joined again. `Over` ends it."""
+"""Seconds of one poll, longer than any rebalance: if a poll of kafka-python 3.0.12 times out just as the consumer
+rejoins its group, it loses the response to SyncGroup and hangs. `Over` ends the poll early.
+"""
 HEARTBEAT_MS = 100
 
 
 class Over(Exception):
-    """Raised between two rounds of a poll."""
+    """Raised between two rounds of a poll, to stop the member."""
 
 
 def say(*words: object) -> None:

@@ -1,7 +1,7 @@
-"""A transaction that hangs, and a broker on which one may.
+"""Creates a hanging transaction, and a broker on which transactions can hang.
 
-A Produce that arrives after the end of its transaction opens one that no client ends (E2), if partitions are not
-verified.
+If partitions are not verified, a Produce that arrives after the end of its transaction opens a new one that no client
+ends (E2).
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ def unguarded_broker(data: Path) -> Iterator[BrokerProcess]:
 
 
 def hung(client: RawClient, topic: str) -> RawTransactions:
-    """The producer of a transaction that hangs at offset 2 of the new topic, behind a committed one."""
+    """Create the topic, and return the producer of a transaction that hangs at offset 2, after a committed
+    transaction.
+    """
     client.create_topic(topic)
     txn = RawTransactions(client, topic)
     hang(txn, topic)
@@ -37,7 +39,7 @@ def hung(client: RawClient, topic: str) -> RawTransactions:
 
 
 def hang(txn: RawTransactions, topic: str) -> None:
-    """Have a transaction of this producer hang at offset 2 of the empty topic, behind a committed one."""
+    """Make a transaction of this producer hang at offset 2 of the empty topic, after a committed transaction."""
     old = txn.take_over()
     txn.write(topic)
     assert txn.end() == ErrorCode.NONE

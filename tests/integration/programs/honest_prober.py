@@ -1,12 +1,12 @@
-"""An honest client next to a hostile one, and its waiting times.
+"""Runs an honest client beside a hostile client, and measures its waits.
 
     with HonestProber(broker) as prober:
         before = prober.now()
         ...
         waits = prober.stop().between(before, prober.now())
 
-A wait is measured twice: on the wall, and without the time that went by for want of a processor (`processor_times`).
-The second is caused by the broker, on a machine that has other work as well; tests check that one.
+Each wait is measured twice: in wall time, and without the time in which no processor was available (`processor_times`).
+The broker causes the second measure, even on a machine with other load, so tests check this one.
 """
 
 from __future__ import annotations
@@ -32,12 +32,14 @@ NS_PER_MS = 1_000_000
 
 MAX_P99_MS = 20.0
 MAX_WORST_MS = 100.0
-"""The longest net wait of an honest client, whatever other clients do."""
+"""The longest net wait of an honest client, in ms, that is acceptable, whatever other clients do."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One request: times in ns; `net` is the wait without the time in which no processor was available."""
+    """One measured request, with times in ns; `net` is the wait without the time in which no processor was
+    available.
+    """
 
     kind: str
     started: int
@@ -64,12 +66,14 @@ class Waits:
     samples: tuple[Sample, ...]
     failures: tuple[tuple[str, int, str], ...]
     left_out: float = 0.0
-    """Idle seconds that others measure, too, and in which no client waited: they count as requests that did not wait.
-    Otherwise a single request of a short measurement would be its worst percent."""
+    """Idle seconds that are not measured again because other tests measure them; they count as requests that did not
+    wait. Without these seconds, a single request of a short measurement would be its slowest percent.
+    """
 
     def between(self, start: int, end: int) -> Waits:
-        """The waits of requests that were under way at any time between `start` and `end` (as `HonestProber.now` tells
-        it)."""
+        """Return the waits of requests that were in progress at any time between `start` and `end`, which are times of
+        `HonestProber.now`.
+        """
         return replace(
             self,
             samples=tuple(
@@ -97,8 +101,10 @@ class Waits:
 
 
 def percentiles(waits: Iterable[int]) -> Percentiles:
-    """Percentiles of waits in ns. While a request waits, due ones are not sent: they are counted as if they had been,
-    otherwise a broker that is blocked for a second would have delayed only one client."""
+    """Return percentiles of waits in ns. While a request waits, the prober does not send the next requests. Those
+    requests are counted as if they had been sent, because a broker that is blocked for a second would otherwise have
+    delayed only one request.
+    """
     interval = int(INTERVAL_SECONDS * 1e9)
     all_waits = sorted(left for wait in waits for left in range(wait, 0, -interval))
     if not all_waits:
@@ -109,14 +115,15 @@ def percentiles(waits: Iterable[int]) -> Percentiles:
 
 
 def most_of(*beside: Percentiles | None) -> Percentiles:
-    """The allowance for waits that others have, too. Without a measurement there is none: a bound that is not a number
-    would allow everything."""
+    """Return the larger of the measured waits, as an allowance for waits that the machine causes. Without a measurement
+    the allowance is zero, because a limit of NaN would allow everything.
+    """
     measured = [each for each in beside if each is not None and not math.isnan(each.worst)]
     return Percentiles(*(max((astuple(each)[at] for each in measured), default=0.0) for at in range(3)))
 
 
 _at_hand: list[subprocess.Popen[str]] = []
-"""Processes that have measured one broker, and wait for the next."""
+"""Prober processes that have finished a measurement and wait for the next broker."""
 
 
 def _a_process() -> subprocess.Popen[str]:
@@ -141,7 +148,7 @@ def _end_all() -> None:
 
 
 class HonestProber:
-    """It runs from `with` to `stop`."""
+    """The client runs from `with` until `stop`."""
 
     def __init__(self, broker: BrokerProcess) -> None:
         self.broker = broker
@@ -167,11 +174,11 @@ class HonestProber:
 
     @staticmethod
     def now() -> int:
-        """On the clock of the samples."""
+        """Return the present time of the clock that samples use."""
         return time.monotonic_ns()
 
     def stop(self) -> Waits:
-        """Stop it and return its measurements."""
+        """Stop the client, and return its measurements."""
         self._tell("stop")
         told = json.loads(self._line(PATIENCE_SECONDS + READY_SECONDS))
         self.has_told = True
@@ -195,8 +202,9 @@ class HonestProber:
 
 @contextmanager
 def idle_prober(directory: Path) -> Iterator[HonestProber]:
-    """An honest client of an idle broker: the waits that the machine alone causes, its disk, its memory and its other
-    work, while something else is measured."""
+    """Run an honest client of an idle broker during another measurement: its waits are caused only by the machine, with
+    its disk, its memory and its other load.
+    """
     with BrokerProcess(directory / "idle") as broker, HonestProber(broker) as prober:
         yield prober
         broker.kill()

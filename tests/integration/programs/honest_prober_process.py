@@ -1,11 +1,12 @@
-"""The process of an honest client: one request at a time, every few milliseconds, over plain blocking sockets.
+"""The process of an honest client, which sends one request at a time, every few milliseconds, over plain blocking
+sockets.
 
     python honest_prober_process.py
 
-It reads "PORT BROKER_PID", prints "ready" once every kind of request was answered, continues until it reads another
-line, and then prints its measurements as one line of JSON. So it does for one broker after another, until its standard
-input ends: to start a process takes longer than many a measurement. A process of its own, so that the test's own work
-cannot look like a slow broker.
+The process reads "PORT BROKER_PID", prints "ready" after a response to every kind of request, continues until it reads
+another line, and then prints its measurements as one line of JSON. The process repeats this cycle for one broker after
+another until its standard input ends, because starting a process takes longer than many measurements. The client runs
+in a separate process, so that the test's own work cannot look like a slow broker.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "clients"))  # of a script only its own folder is there
+sys.path.append(str(Path(__file__).parents[1] / "clients"))  # a script has only its own directory on its path
 
 from processor_times import ThreadTimes, Times, net_of_other_work, passed, stolen_ns
 from raw_client import PRODUCE_VERSION, RawClient, produce_request
@@ -32,15 +33,19 @@ from oncelog_protocol.records.record import Record, read_records
 
 STDIN = 0
 COMMAND_BYTES = 100
-"""Longer than any command. Nobody sends one before the last was answered."""
+"""The maximum size of a command in bytes, longer than any command. The test sends a command only after the previous one
+was answered.
+"""
 INTERVAL_SECONDS = 0.005
 PATIENCE_SECONDS = 60.0
-"""A request that takes longer has failed; so has one whose connection ends. A busy machine may need half of that."""
+"""Seconds after which a request has failed; a request whose connection ends has failed, too. A busy machine may need
+half of this time.
+"""
 RARELY = 24
-"""One tick in so many is a connection of its own, another one a frame that is not small."""
+"""One tick in this number opens a new connection, and another one sends a frame that is not small."""
 TOPIC = "honest-prober"
 LARGE_BYTES = 32_000
-"""More than a broker accepts without counting it in its memory budget."""
+"""The size in bytes of a large request, more than a broker accepts without counting it in its memory budget."""
 
 
 class Prober:
@@ -64,7 +69,9 @@ class Prober:
         }
 
     def probe(self, kind: str) -> None:
-        """One request, measured. Samples are (kind, started, wall time, the part caused by the broker), in ns."""
+        """Send one request of this kind, and measure it. Samples are (kind, started, wall time, the part caused by the
+        broker), in ns.
+        """
         broker, own, stolen = self.broker.now(), self.own.now(), stolen_ns()
         started = time.monotonic_ns()
         try:
@@ -102,7 +109,7 @@ class Prober:
     def _fetch(self) -> None:
         offset, value = self.produced
         batches = self._client("fetch").fetch(TOPIC, 0, offset)
-        # There are more if the response to a later Produce was lost.
+        # There may be more batches if the response to a later Produce was lost.
         assert [record.value for batch in batches[:1] for record in read_records(batch)] == [value]
 
     def _connect(self) -> None:
@@ -139,7 +146,7 @@ def measure(prober: Prober) -> None:
     while not select.select([STDIN], [], [], max(0.0, due - time.monotonic()))[0]:
         prober.probe(kind_of(tick))
         tick += 1
-        # Missed ticks are not made up for in a burst: `honest_prober` accounts for them.
+        # Missed ticks are not sent later in a burst, because `honest_prober` accounts for them.
         due = max(due + INTERVAL_SECONDS, time.monotonic())
 
 

@@ -1,6 +1,7 @@
-"""A small identity provider (OpenID Connect) of real HTTP: discovery, authorization code with PKCE, refresh tokens.
+"""A small identity provider (OpenID Connect) over real HTTP: discovery, authorization code with PKCE, refresh tokens.
 
-It logs everybody in as `user`, without asking. `mischief` names what is wrong with its next answers.
+The provider logs in every visitor as `user`, without a password. `mischief` names what is wrong with the provider's
+next responses.
 """
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ CLIENT_ID, SECRET = "oncelog-console", "s3cret"
 
 
 class IdentityProvider:
-    """Serves from `with` on, in a thread. `key` signs its tokens, `audience` is that of access tokens."""
+    """Serves from `with` on, in a thread. `key` signs the provider's tokens, `audience` is the audience of its access
+    tokens.
+    """
 
     def __init__(self, key: ec.EllipticCurvePrivateKey, audience: str = "oncelog") -> None:
         self.key = key
@@ -65,7 +68,7 @@ class IdentityProvider:
         return f"http://127.0.0.1:{port}"
 
     def revoke(self) -> None:
-        """No refresh token is good any more."""
+        """Make all refresh tokens invalid."""
         self._refresh_tokens.clear()
 
     async def _discovery(self, _: Request) -> Response:

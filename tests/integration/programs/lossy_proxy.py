@@ -1,4 +1,5 @@
-"""A proxy in front of a broker that loses answers: the request arrives, and instead of its answer the connection ends.
+"""A proxy in front of a broker that loses responses: the request arrives at the broker, and instead of the response the
+client sees the end of its connection.
 
 Idempotence exists for this case: the producer cannot know whether its records were written.
 """
@@ -14,7 +15,9 @@ from oncelog_protocol.api import ApiKey
 
 
 class LossyProxy:
-    """A proxy in a thread of its own; of each `one_in` answers to Produce requests, one is lost with its connection."""
+    """A proxy in a separate thread; of every `one_in` responses to Produce requests, one is lost together with its
+    connection.
+    """
 
     def __init__(self, one_in: int) -> None:
         self._one_in = one_in

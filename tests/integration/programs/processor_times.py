@@ -1,4 +1,6 @@
-"""The parts of a wait: work, lack of a processor, sleep. Read from Linux's /proc; without it, all values are zero."""
+"""Divides a wait into work, lack of a processor, and sleep. The values are read from Linux's /proc; on other systems
+all values are zero.
+"""
 
 from __future__ import annotations
 
@@ -10,19 +12,20 @@ NS_PER_TICK = 1_000_000_000 // os.sysconf("SC_CLK_TCK")
 
 
 class Times(NamedTuple):
-    """Times of a thread, in ns: how long it ran, and how long it waited for a processor."""
+    """Times of a thread in ns: how long it ran, and how long it was ready but waited for a processor."""
 
     ran: int = 0
     queued: int = 0
 
 
 def net_of_other_work(wall: int, prober: Times, loop: Times, others: int) -> int:
-    """The part of a wait of `wall` ns that the broker caused, however many other processes ran.
+    """Return the part of a wait of `wall` ns that the broker caused, however many other processes ran.
 
-    `prober` and `loop` are the processor times of the waiting thread and of the broker's loop, `others` how long the
-    broker's other threads were ready and had no processor, or a hypervisor had taken it. Such a thread may hold the
-    interpreter's lock, for which the loop then sleeps: so that time counts against sleep, and never excuses a loop that
-    runs. Time stolen from a running loop is not in its processor time.
+    `prober` and `loop` are the processor times of the waiting thread and of the broker's loop. `others` is how long the
+    broker's other threads were ready but had no processor, or a hypervisor had taken the processor. A thread without a
+    processor may hold the interpreter's lock, for which the loop then sleeps. The time of such threads is therefore
+    subtracted only from the loop's sleep, and never excuses a loop that runs. The processor time of a running loop does
+    not include time that a hypervisor has taken.
     """
     waited = max(0, wall - prober.ran - prober.queued - loop.queued)
     asleep = max(0, waited - loop.ran)
@@ -30,14 +33,14 @@ def net_of_other_work(wall: int, prober: Times, loop: Times, others: int) -> int
 
 
 class ThreadTimes:
-    """The threads of a process; its first one runs the loop."""
+    """The threads of a process; the first thread runs the event loop."""
 
     def __init__(self, pid: int) -> None:
         self._pid = pid
         self._files: dict[str, int] = {}
 
     def now(self) -> dict[int, Times]:
-        """By thread. Empty once the process has ended."""
+        """By thread. Return the times of each thread; empty after the process has ended."""
         try:
             threads = os.listdir(f"/proc/{self._pid}/task")
         except OSError:
@@ -61,7 +64,9 @@ class ThreadTimes:
 
 
 def stolen_ns() -> int:
-    """How long a hypervisor has kept this machine's processors from running, in ns, since the start."""
+    """Return how long a hypervisor has kept this machine's processors from running, in ns, since the machine
+    started.
+    """
     try:
         with open("/proc/stat", "rb") as file:
             return int(file.readline().split()[8]) * NS_PER_TICK
@@ -70,7 +75,7 @@ def stolen_ns() -> int:
 
 
 def passed(before: Mapping[int, Times], after: Mapping[int, Times]) -> dict[int, Times]:
-    """By thread; for a new thread all its time, for an ended one nothing."""
+    """Return the time that passed for each thread; for a new thread all its time, for an ended thread nothing."""
     none = Times()
     return {
         thread: Times(times.ran - before.get(thread, none).ran, times.queued - before.get(thread, none).queued)

@@ -1,4 +1,4 @@
-"""A broker with all four security protocols, and clients of four libraries that log in to it."""
+"""Runs a broker with all four security protocols, and clients of four libraries that log in to it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TIMEOUT_MS: Final = int(TIMEOUT_SECONDS * 1000)
 
 
 class SecuredBroker:
-    """A broker with an authority, which has signed its certificate, and a key that signs tokens."""
+    """A broker with a certificate authority, which has signed the broker's certificate, and a key that signs tokens."""
 
     def __init__(self, directory: Path, settings: dict[str, str] | None = None, log_level: str = "info") -> None:
         self.authority = Certificate.authority()
@@ -89,7 +89,7 @@ class SecuredBroker:
     def settings(
         self, listener: str, mechanism: str | None = None, user: str = USER, password: str = PASSWORD
     ) -> dict[str, Any]:
-        """Settings of our own client; the settings of other libraries are made from these."""
+        """Return settings of oncelog's own client, from which the settings of the other libraries are created."""
         settings: dict[str, Any] = {"security_protocol": listener}
         if listener.endswith("SSL"):
             settings["ssl_cafile"] = str(self.authority_file)
@@ -106,7 +106,7 @@ class SecuredBroker:
 
 
 class NotLetIn(Exception):
-    """The client says that it could not log in, or is not trusted."""
+    """The client reports that its login was refused, or that it does not trust the broker."""
 
 
 def oncelog(address: str, topic: str, settings: dict[str, Any]) -> bytes:
@@ -167,7 +167,7 @@ def librdkafka(address: str, topic: str, settings: dict[str, Any]) -> bytes:
         producer.flush()
         raise NotLetIn(refusals[0])
     if placed and isinstance(placed[0], KafkaError):
-        raise NotLetIn(placed[0])  # with TLS 1.3 a client sees it after its handshake, like a lost connection
+        raise NotLetIn(placed[0])  # with TLS 1.3 a client sees the refusal only after its handshake
     del common["message.timeout.ms"]
     consumer = Consumer({**common, "group.id": topic, "enable.auto.commit": False})
     with closing(consumer):
@@ -238,14 +238,15 @@ def kafka_python(address: str, topic: str, settings: dict[str, Any]) -> bytes:
             return bytes(next(consumer).value)
     except KafkaError as error:
         refusal = repr(error)
-    _collect_its_connection()  # out here, where no traceback refers to it any more
+    _collect_its_connection()  # done here, where no traceback refers to the connection any more
     raise NotLetIn(refusal)
 
 
 def _collect_its_connection() -> None:
-    """kafka-python that gives up in its constructor leaves the connection that it was making to the garbage collector.
+    """If kafka-python gives up in its constructor, the garbage collector must close the connection that it was opening;
+    collect it now.
 
-    Collected later, that socket would be reported in whatever test runs at that moment.
+    If the socket were collected later, pytest would report it in whichever test runs at that moment.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)

@@ -1,17 +1,17 @@
-"""One step of the sink in a process of its own, which kills itself at a named point; or in the process of a test.
+"""Runs one step of the sink in a separate process, which kills itself at a named point, or in the process of a test.
 
     python spark_sink_process.py ADDRESS TOPIC < line        (the line: POINT STEP; STEP: a pickle, in base64)
 
 The process reads the line after its imports, so that a test can start it before the step's transactions begin. POINT is
-where the process dies (kill -9):
+the point at which the process dies (kill -9):
 
-    rows sent           a task, before it has flushed
-    rows flushed        a task, before it says so
-    decision            a driver, just before it writes the decision
-    decided             a driver, before it ends any transaction
-    one ended           a driver, after the first of the ends
-    all ended           a driver, after the last one
-    nowhere
+- `rows sent`: a task dies before it has flushed its rows.
+- `rows flushed`: a task dies before it reports its rows.
+- `decision`: a driver dies just before it writes the decision.
+- `decided`: a driver dies before it ends any transaction.
+- `one ended`: a driver dies after it has ended the first transaction.
+- `all ended`: a driver dies after it has ended the last transaction.
+- `nowhere`: the process does not die.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from oncelog_pipeline.sink.state import Batch, State, TaskMessage
 PARTITIONS = 2
 TASKS = 3
 ROWS = 30
-"""Rows of each task."""
+"""The number of rows of each task."""
 SECONDS = 60
 V1 = "ONCELOG_TEST_TRANSACTIONS_V1"
 TASK_TIMEOUT = "ONCELOG_TEST_TASK_TIMEOUT_MS"
-"""The variable for the timeout of the tasks' transactions, here and in the processes that are killed."""
+"""The environment variable with the timeout of the tasks' transactions, here and in the processes that are killed."""
 
 
 class Task(NamedTuple):
@@ -79,7 +79,7 @@ class DyingOwner:
 
 
 class DyingCluster(KafkaCluster):
-    """The real cluster, except for the point where this process ends."""
+    """The real cluster, which kills this process at the given point."""
 
     point = "nowhere"
 
@@ -101,7 +101,7 @@ def _die_at(point: str, wanted: str) -> None:
 
 
 async def run(address: str, topic: str, step: Any, point: str = "nowhere") -> TaskMessage | None:
-    """Raises the errors of the step."""
+    """Run the step, which may kill this process. Raises the errors of the step."""
     timeout_ms = int(os.environ.get(TASK_TIMEOUT, 10 * SECONDS * 1000))
     cluster = DyingCluster(address, task_timeout_ms=timeout_ms, settings={"retry_backoff_ms": 20})
     cluster.point = point
@@ -139,7 +139,7 @@ def start_process(address: str, topic: str) -> subprocess.Popen[bytes]:
 
 
 def die(process: subprocess.Popen[bytes], step: Any, point: str) -> None:
-    """Run the step in the waiting process, which is killed at `point`."""
+    """Run the step, which may kill this process."""
     told = base64.b64encode(pickle.dumps(step))
     with process:
         try:

@@ -1,13 +1,14 @@
-"""`oncelog`, and programs of the tests, forked from a process that has imported everything: saves half a second of CPU
-for each start.
+"""Forks `oncelog`, and programs of the tests, from a process that has imported everything, which saves half a second of
+CPU for each start.
 
-The tests start some thousand of them, and most of the cost of a start is importing modules. The forked program is the
-same with the same arguments: only the imports are already done. A program that must differ in something that Python or
-the C library reads at its start (a changed PYTHONPATH with other imports, another release, a time zone) is started as
-users start it. A measured program may be forked: its clients' waits, and its additional memory, are the same. All share
-the seed of hashes, and so the order of a set of names; in a soak, where `sitecustomize` adds faults, each has its own.
+The tests start some thousand processes, and most of the cost of a start is importing modules. The forked program is the
+same and has the same arguments; only the imports are already done. If a program must differ in something that Python or
+the C library reads at its start (a changed PYTHONPATH with other imports, another release, a time zone), it is started
+as users start it. A measured program may be forked, because its clients' waits and its additional memory are the same.
+All forked programs share the hash seed, and so the order of a set of names. In a soak, where `sitecustomize` adds
+faults, each program has its own seed.
 
-There are two such processes, each started at first use: one without fail points, as for users, and one for programs
+There are two forking processes, each started at first use: one without fail points, as for users, and one for programs
 with ONCELOG_FAIL_POINTS.
 """
 
@@ -39,7 +40,7 @@ from typing import IO, Any, Final, NamedTuple, NoReturn
 
 COMMAND: Final = str(Path(sys.executable).parent / "oncelog")
 IS_POSSIBLE: Final = sys.platform == "linux"
-"""On other systems a process that forks after its imports is not reliable."""
+"""On other systems it is not reliable to fork a process after its imports."""
 MODULES: Final = (
     "uvloop", "kazoo.client", "oncelog.cli.main", "oncelog.admin", "oncelog_broker.command", "oncelog_broker.broker",
     "oncelog_broker.config.load", "oncelog_broker.metadata.stores.embedded",
@@ -51,7 +52,7 @@ STRICT: Final = {"PYTHONWARNINGS": "error"}
 READ_AT_START: Final = ("PYTHON", "LC_", "LANG", "LD_", "MALLOC_", "TZ")
 """Prefixes of variables that have no effect on a running process."""
 CUSTOMIZATION: Final = ("sitecustomize.py", "usercustomize.py")
-"""The module that Python runs before anything else, whatever it contains by then."""
+"""Modules that Python runs before anything else, if they exist."""
 TIMEOUT_SECONDS: Final = 120.0
 
 
@@ -59,12 +60,12 @@ CLIENT: Final = ("oncelog.producer", "oncelog.consumer", "oncelog.admin", "oncel
 
 
 class Program(NamedTuple):
-    """The program to run, as on Python's command line; `oncelog` if `target` is empty."""
+    """The program to run, as on Python's command line; an empty `target` means `oncelog`."""
 
     target: tuple[str, ...] = ()
-    """A path, or -m and a module."""
+    """A path, or -m and the name of a module."""
     imports: tuple[str, ...] = MODULES
-    """The modules to import beforehand."""
+    """The modules to import before the program starts."""
 
     @property
     def command(self) -> list[str]:
@@ -75,17 +76,19 @@ ONCELOG: Final = Program()
 
 
 class WarmCommands:
-    """Asks the processes that fork."""
+    """Requests forked programs from the forking processes."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._controls: dict[bool, socket.socket] = {}
         self._read_at_start = read_at_start(os.environ)
-        """Read before any test changed it, as the first test that starts a program may do."""
+        """The variables as they were before any test changed them; the first test that starts a program may change
+        them.
+        """
         self._asked = 0
 
     def can_start(self, environment: Mapping[str, str]) -> bool:
-        """Whether a program with this environment starts like the others."""
+        """Return whether a program with this environment can be forked."""
         if not IS_POSSIBLE or is_customized(environment):
             return False
         return read_at_start(environment) == self._read_at_start
@@ -100,7 +103,9 @@ class WarmCommands:
         program: Program = ONCELOG,
         directory: Path | None = None,
     ) -> WarmProcess:
-        """A program with these arguments; `streams`: descriptors of its standard input, output and error."""
+        """Start a program with these arguments; `streams` are the descriptors of its standard input, output and
+        error.
+        """
         status, end = os.pipe()
         what: dict[str, object] = {"arguments": list(arguments), "environment": dict(environment)}
         what |= {"cwd": str(directory or os.getcwd()), "files": open_files, **program._asdict()}
@@ -126,13 +131,13 @@ class WarmCommands:
                     pass_fds=[theirs.fileno()],
                 )
             atexit.register(process.wait)
-            atexit.register(ours.close)  # which ends it, with all processes that it has forked
+            atexit.register(ours.close)  # ends the forking process and all processes that it has forked
             self._controls[has_fail_points] = ours
         return self._controls[has_fail_points]
 
 
 def read_at_start(environment: Mapping[str, str]) -> dict[str, str]:
-    """But for what is done to a process when it is forked."""
+    """Return the variables that are read at a start, without those that are set for a process when it is forked."""
     given = {name: value for name, value in environment.items() if name.startswith(READ_AT_START) and value}
     return {name: value for name, value in given.items() if STRICT.get(name) != value}
 
@@ -143,8 +148,9 @@ def is_customized(environment: Mapping[str, str]) -> bool:
 
 
 def _answer(control: socket.socket, asked: int) -> int:
-    """The process that was asked for. An interrupted test leaves an unread answer: it must not be assigned to another
-    process."""
+    """Return the process id of the requested program. An interrupted test leaves an unread answer, which must not be
+    assigned to another request: its process is killed.
+    """
     while True:
         number, pid = map(int, control.recv(64).split())
         if number == asked:
@@ -159,7 +165,7 @@ warm: Final = WarmCommands()
 def run_oncelog(
     *arguments: str, stdin: bytes = b"", environment: Mapping[str, str] | None = None
 ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command to its end. `environment`: in addition to ours."""
+    """Run a command until it ends. `environment` is added to that of this process."""
     whole = {**os.environ, **STRICT, **(environment or {})}
     if not warm.can_start(whole):
         return subprocess.run(
@@ -180,7 +186,7 @@ def run_oncelog(
 
 
 def run_oncelog_text(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
-    """The same in text. No command may ever print a traceback."""
+    """Run a command until it ends, with text as input and output. No command may ever print a traceback."""
     done = run_oncelog(*arguments, stdin=stdin.encode())
     output, errors = done.stdout.decode(), done.stderr.decode()
     assert "Traceback" not in errors, errors
@@ -188,7 +194,7 @@ def run_oncelog_text(*arguments: str, stdin: str = "") -> subprocess.CompletedPr
 
 
 class Child:
-    """A program of the tests under way; forked where that is possible."""
+    """A running program of a test, which is forked if possible."""
 
     def __init__(
         self,
@@ -199,8 +205,10 @@ class Child:
         mixes: bool = False,
         log: IO[Any] | None = None,
     ) -> None:
-        """`environment`: in addition to ours. Its standard input and output are pipes to us, its standard error is
-        ours; or it `mixes` that into its output; or `log` gets all that it says."""
+        """`environment` is added to that of this process. The program's standard input and output are pipes to this
+        process, and its standard error is that of this process. With `mixes` the program's standard error goes into its
+        output; with `log` all output goes to that file.
+        """
         whole = {**os.environ, **(environment or {})}
         if log is None:
             its_input, stdin = os.pipe()
@@ -235,7 +243,7 @@ class Child:
         )
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """The lines of its output, read without blocking the event loop."""
+        """Yield the lines of the program's output, without blocking the event loop."""
         reader = asyncio.StreamReader()
         loop = asyncio.get_running_loop()
         transport, _ = await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), self.stdout)
@@ -246,26 +254,26 @@ class Child:
             transport.close()
 
     async def ended(self) -> int:
-        """The exit code, once there is one; the event loop continues meanwhile."""
+        """Wait for the exit code, without blocking the event loop."""
         if isinstance(self.process, WarmProcess):
             return await self.process.ended()
         return await asyncio.to_thread(self.process.wait)
 
     def close(self) -> None:
-        """Our ends of its pipes."""
+        """Close this process's ends of the pipes."""
         for stream in (self.stdin, self.stdout):
             with suppress(BrokenPipeError):
                 stream.close()
 
 
 class WarmProcess:
-    """The part of subprocess.Popen that tests use."""
+    """A forked process, with the part of subprocess.Popen that tests use."""
 
     def __init__(self, pid: int, status: int) -> None:
         self.pid = pid
         self._status = status
         self._guard = threading.Lock()
-        """Several threads may find that it has ended."""
+        """Several threads may find simultaneously that the process has ended."""
         self._waiting: asyncio.Future[int] | None = None
         self.returncode: int | None = None
 
@@ -278,7 +286,7 @@ class WarmProcess:
         return code
 
     async def ended(self) -> int:
-        """The same, while the event loop continues."""
+        """Wait for the exit code without blocking the event loop."""
         if self.poll() is not None:
             return self.wait(0)
         if self._waiting is None or self._waiting.get_loop().is_closed():
@@ -289,7 +297,7 @@ class WarmProcess:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            with suppress(ProcessLookupError):  # it has ended since
+            with suppress(ProcessLookupError):  # the process has ended in the meantime
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
@@ -298,7 +306,7 @@ class WarmProcess:
     def _ended_within(self, seconds: float | None) -> int | None:
         if self.returncode is not None:
             return self.returncode
-        ends = select.poll()  # select() takes no descriptor above 1023
+        ends = select.poll()  # select() cannot handle descriptors above 1023
         ends.register(self._status, select.POLLIN)
         if ends.poll(None if seconds is None else math.ceil(seconds * 1000)):
             with self._guard:
@@ -314,7 +322,7 @@ class WarmProcess:
         if waiting is not None:
             waiting.get_loop().remove_reader(self._status)
         os.close(self._status)
-        # Nothing: the process that forks was killed, and all with it.
+        # Nothing was read: the forking process was killed, and all its children with it.
         self.returncode = int(told or -signal.SIGKILL)
         if waiting is not None and not waiting.done():
             waiting.set_result(self.returncode)
@@ -324,7 +332,9 @@ class WarmProcess:
 
 
 def serve(control: socket.socket, *, is_armed: bool) -> None:
-    """Fork the requested programs, and report how each ended, until no request can come any more."""
+    """Fork the requested programs, and report how each has ended, until the requesting process closes the
+    connection.
+    """
     if is_armed:
         importlib.import_module("oncelog.fail_points.point").arm()
     import_all(MODULES)
@@ -367,14 +377,14 @@ def serve(control: socket.socket, *, is_armed: bool) -> None:
 
 
 def import_all(modules: Sequence[str]) -> None:
-    """Our modules must import without a warning; foreign libraries may warn."""
+    """Import the modules; oncelog's own modules must import without a warning, foreign libraries may warn."""
     if new := [module for module in modules if module not in sys.modules]:
         with warnings.catch_warnings():
             for module in new:
                 warnings.simplefilter("error" if module in MODULES else "ignore")
                 importlib.import_module(module)
         gc.collect()
-        gc.freeze()  # otherwise the first collection of each child would copy all of it
+        gc.freeze()  # otherwise the first collection in each child would copy all objects
 
 
 def tell_ends(ends: dict[int, int]) -> None:
@@ -387,7 +397,7 @@ def tell_ends(ends: dict[int, int]) -> None:
                 end.write(str(os.waitstatus_to_exitcode(status)))
                 end.flush()
             except BrokenPipeError:
-                pass  # its test has ended
+                pass  # the test that started it has ended
 
 
 def become(what: dict[str, Any], *descriptors: int) -> NoReturn:
@@ -410,7 +420,7 @@ def become(what: dict[str, Any], *descriptors: int) -> NoReturn:
     match what["target"]:
         case []:
             sys.argv = [COMMAND, *what["arguments"]]
-            sys.path[0] = str(Path(COMMAND).parent)  # as of any script: not where the tests' own modules are
+            sys.path[0] = str(Path(COMMAND).parent)  # as for any script, without the directory of the tests' modules
             main = importlib.import_module("oncelog.cli.main").main
             sys.exit(main())
         case ["-m", module]:

@@ -1,14 +1,15 @@
-"""Apache Kafka as the oracle: the same requests to it and to our broker at the same time, and their answers compared.
+"""Uses Apache Kafka as the oracle: Kafka and oncelog's broker get the same requests at the same time, and their
+responses are compared.
 
-    messages     a request from plain data
-    side         one of the two brokers, and what it said: a transcript
-    plain        an answer as plain data, with symbols for what must differ (ids, ports, times)
-    comparison   where two transcripts differ
-    scenario     what a scenario is, and running one on both sides
-    calls        the requests that scenarios make most; batches, members: what they carry
-    scenarios/   the scenarios by area, `walks` among them: random sequences by seed
-    logged_in    a side where everybody must log in, for scenarios/secured
-    register     what a known difference is; known/ has them all, by area, as rows of docs/differences.md
+- `messages` builds a request from plain data.
+- `side` is one of the two brokers, with the transcript of its responses.
+- `plain` converts a response to plain data, with symbols for values that must differ (ids, ports, times).
+- `comparison` finds the differences between two transcripts.
+- `scenario` defines a scenario, and runs it on both sides.
+- `calls` sends the requests that scenarios make most often; `batches` and `members` have their contents.
+- `scenarios/` has the scenarios by area, including `walks`, which are random sequences from a seed.
+- `logged_in` is a side on which every client must log in, for scenarios/secured.
+- `register` defines a known difference; `known/` lists all of them by area, as rows of docs/differences.md.
 
-`test_differential.py` beside this package runs it.
+`test_differential.py`, in the parent directory, runs it.
 """

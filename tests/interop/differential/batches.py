@@ -1,4 +1,4 @@
-"""The record batches that scenarios send: valid ones, and valid ones with one error."""
+"""Creates the record batches that scenarios send: valid batches, and valid batches with one error."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ ATTRIBUTES: Final = 21, ">h"
 LAST_OFFSET_DELTA: Final = 23, ">i"
 MAX_TIMESTAMP: Final = 35, ">q"
 RECORDS_COUNT: Final = 57, ">i"
-"""Fields of a batch: where they are and how they are written."""
+"""Fields of a batch, each with its position and its format."""
 
 
 @dataclass(frozen=True, slots=True)
 class Producer:
-    """A producer id with its epoch; `transactional_id` where it has one."""
+    """A producer id with its epoch, and with its `transactional_id` if it has one."""
 
     id: int = -1
     epoch: int = -1
     transactional_id: str | None = None
 
     def at(self, *, id: int = 0, epoch: int = 0) -> Producer:
-        """The same batch with a later sequence."""
+        """Return a producer whose id and epoch are higher by these numbers."""
         return Producer(self.id + id, self.epoch + epoch, self.transactional_id)
 
 
@@ -44,7 +44,9 @@ _latest_ms = 0
 
 
 def now_ms() -> int:
-    """Later than any before: which record is the latest must not depend on how fast a broker answers."""
+    """Return a time later than any returned before, because the order of records by time must not depend on how fast a
+    broker responds.
+    """
     global _latest_ms
     with _clock:
         _latest_ms = max(int(time.time() * 1000), _latest_ms + 1)
@@ -64,7 +66,9 @@ def batch(
     key: bytes | None = None,
     size: int = 1,
 ) -> bytes:
-    """`records` records with values of `size` bytes. Transactional if the producer is, unless told otherwise."""
+    """Return a batch of `records` records with values of `size` bytes. The batch is transactional if the producer has a
+    transactional id, unless `transactional` says otherwise.
+    """
     at = now_ms() if timestamp is None else timestamp
     made = build_batch(
         [Record(offset, at, key, b"x" * size, []) for offset in range(records)],
@@ -80,14 +84,14 @@ def batch(
 
 
 def sealed(data: bytes | bytearray) -> bytes:
-    """Set the right CRC."""
+    """Return the batch with the right CRC."""
     whole = bytearray(data)
     whole[CRC_AT : CRC_AT + 4] = batch_crc(whole).to_bytes(4, "big")
     return bytes(whole)
 
 
 def patched(data: bytes, field: tuple[int, str], value: int) -> bytes:
-    """Set another value in a field, and the right CRC."""
+    """Return the batch with another value in a field, and the right CRC."""
     whole = bytearray(data)
     position, how = field
     pack_into(how, whole, position, value)
@@ -95,14 +99,14 @@ def patched(data: bytes, field: tuple[int, str], value: int) -> bytes:
 
 
 def flipped(data: bytes, position: int) -> bytes:
-    """Flip the bits of one byte; the CRC stays."""
+    """Return the batch with all bits of one byte flipped, and the old CRC."""
     whole = bytearray(data)
     whole[position] ^= 0xFF
     return bytes(whole)
 
 
 def with_body(body: bytes, count: int, last_offset_delta: int) -> bytes:
-    """A batch of any bytes in place of records, its header made to fit."""
+    """Return a batch with any bytes in place of records, and a header that fits these bytes."""
     whole = batch()[:HEADER_SIZE] + body
     for field, value in ((LENGTH, len(whole) - 12), (LAST_OFFSET_DELTA, last_offset_delta), (RECORDS_COUNT, count)):
         whole = patched(whole, field, value)

@@ -1,4 +1,6 @@
-"""The requests that scenarios make most. Topics and transactional ids are named without the scenario's prefix."""
+"""Sends the requests that scenarios make most often. Topics and transactional ids are given without the scenario's
+prefix.
+"""
 
 from __future__ import annotations
 
@@ -27,9 +29,9 @@ ANY_BYTES: Final = 1 << 20
 
 
 def create(side: Side, name: str, partitions: int = 1, **configs: str | int) -> None:
-    """Create a topic that is ready for writes.
+    """Create a topic, and wait until it accepts writes.
 
-    Configuration keys have underscores in place of dots. Raises ScenarioBroken.
+    Configuration keys are written with underscores in place of dots. Raises ScenarioBroken.
     """
     topic = {
         "name": side.own(name),
@@ -55,7 +57,7 @@ def create(side: Side, name: str, partitions: int = 1, **configs: str | int) -> 
 
 
 def coordinator(side: Side, key: str, kind: int = TRANSACTION) -> None:
-    """Wait until the coordinator of `key` can be asked."""
+    """Wait until the coordinator of `key` responds without an error."""
     asked = {"key": side.own(key), "key_type": kind}
     side.get(ApiKey.FIND_COORDINATOR, 2, asked, until=lambda answer: answer.error_code == 0)
 
@@ -75,7 +77,7 @@ def produce(
     version: int = 11,
     **options: Any,
 ) -> Any:
-    """Send and note a Produce. `transactional_id` is without the prefix; "" stays empty."""
+    """Send a Produce and record the response. `transactional_id` is given without the prefix; "" remains empty."""
     where: Plain = {"topic_id": side.topic_ids[topic]} if version >= 13 else {"name": side.own(topic)}
     data = {**where, "partition_data": [{"index": partition, "records": records}]}
     own_id = side.own(transactional_id) if transactional_id else transactional_id
@@ -84,7 +86,7 @@ def produce(
 
 
 def fill(side: Side, topic: str, batches: Sequence[bytes], partition: int = 0) -> None:
-    """Write batches that must be accepted; the answers are not noted. Raises ScenarioBroken."""
+    """Write batches that must be accepted; the responses are not recorded. Raises ScenarioBroken."""
     for records in batches:
         data = {"name": side.own(topic), "partition_data": [{"index": partition, "records": records}]}
         answer = side.get(ApiKey.PRODUCE, 11, {"acks": -1, "timeout_ms": 5000, "topic_data": [data]})
@@ -93,7 +95,7 @@ def fill(side: Side, topic: str, batches: Sequence[bytes], partition: int = 0) -
 
 
 def idempotent_producer(side: Side) -> Producer:
-    """A new producer without a transactional id."""
+    """Return a new producer without a transactional id."""
     answer = side.get(ApiKey.INIT_PRODUCER_ID, 5, {"transaction_timeout_ms": 60_000})
     side.plain.producer(answer.producer_id)
     return Producer(answer.producer_id, answer.producer_epoch)
@@ -141,7 +143,7 @@ def add_partitions(
     version: int = 3,
     **options: Any,
 ) -> Any:
-    """AddPartitionsToTxn of one transaction, as clients send it (versions 0-3)."""
+    """Send AddPartitionsToTxn for one transaction, as clients send it (versions 0-3)."""
     asked = {
         "v3_and_below_transactional_id": side.own(producer.transactional_id or "") if producer.transactional_id else "",
         "v3_and_below_producer_id": producer.id,
@@ -176,7 +178,9 @@ def describe_producers(side: Side, topic: str, *partitions: int, label: str = ""
 
 
 def await_transaction(side: Side, transactional_id: str, state: str) -> None:
-    """Raises ScenarioBroken if that state is not reached within `PATIENCE_SECONDS`."""
+    """Wait until the transaction has this state. Raises ScenarioBroken if the transaction does not reach this state
+    within `PATIENCE_SECONDS`.
+    """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         answer = side.get(ApiKey.DESCRIBE_TRANSACTIONS, 0, {"transactional_ids": [side.own(transactional_id)]})
@@ -187,7 +191,9 @@ def await_transaction(side: Side, transactional_id: str, state: str) -> None:
 
 
 def await_markers(side: Side, topic: str, partition: int = 0) -> None:
-    """Wait until no transaction is open in a partition: markers may come after the answer. Raises ScenarioBroken."""
+    """Wait until no transaction is open in a partition, since markers may be written after the response. Raises
+    ScenarioBroken.
+    """
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         ends = {list_offsets_quietly(side, topic, partition, isolation) for isolation in (0, READ_COMMITTED)}
@@ -259,7 +265,7 @@ def list_offsets(
 def list_offsets_quietly(
     side: Side, topic: str, partition: int = 0, isolation: int = 0, timestamp: int = LATEST
 ) -> int:
-    """The offset, not noted. Raises ScenarioBroken."""
+    """Return the offset without recording the response. Raises ScenarioBroken."""
     wanted = {"partition_index": partition, "timestamp": timestamp}
     asked = {
         "replica_id": -1,

@@ -1,7 +1,7 @@
-"""Where the transcripts of two brokers differ.
+"""Finds the differences between the transcripts of two brokers.
 
-Elements of arrays are paired by their names, not by position. Where the error code of an element differs, that is the
-difference: the rest of the element follows from it.
+Elements of arrays are paired by their names, not by their positions. If the error codes of an element differ, only that
+difference is reported, because the rest of the element follows from the error code.
 """
 
 from __future__ import annotations
@@ -18,13 +18,15 @@ NAMES: Final = (
     *("name", "topic", "topic_id", "partition_index", "partition", "index", "group_id", "transactional_id"),
     *("member_id", "producer_id", "resource_name", "api_key", "key", "node_id", "broker_id"),
 )
-"""The fields that name an element of an array, the first that an element has."""
+"""The fields that may name an element of an array; the first one that an element has is used."""
 ERROR_CODES: Final = ("error_code", "partition_error_code")
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """`field` is the path in the response: "topics.orders.partitions.0.error_code"; empty for the whole response."""
+    """A difference in one response. `field` is the path in the response: "topics.orders.partitions.0.error_code"; empty
+    for the entire response.
+    """
 
     scenario: str
     step: Step
@@ -38,7 +40,7 @@ class Difference:
 
 
 def compare(scenario: str, kafka: Sequence[Step], ours: Sequence[Step]) -> Iterator[Difference]:
-    """All differences; nothing is compared behind the place where the sides stopped asking the same."""
+    """Yield all differences; the comparison ends where the two sides began to send different requests."""
     for one, other in zip(kafka, ours, strict=False):
         if one.question != other.question:
             yield Difference(scenario, one, "question", one.question, other.question)
@@ -70,7 +72,9 @@ def _leaves(kafka: Any, ours: Any, path: tuple[str, ...], ordered: bool) -> Iter
 
 
 def _named(kafka: Any, ours: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
-    """The elements of two arrays of structs by their names; None where names do not tell the elements apart."""
+    """Return the elements of two arrays of structs by their names; None if the names do not distinguish the
+    elements.
+    """
     if not isinstance(kafka, list) or not isinstance(ours, list):
         return None
     elements = [*kafka, *ours]

@@ -1,4 +1,6 @@
-"""Which requests the scenarios must make: each API that we serve, in each version that the oracle serves too."""
+"""Determines which requests the scenarios must make: each API that oncelog serves, in each version that the oracle also
+serves.
+"""
 
 from __future__ import annotations
 
@@ -16,18 +18,21 @@ NOT_IN_KAFKA_4_1: Final = frozenset(
         (ApiKey.WRITE_TXN_MARKERS, 2),
     }
 )
-"""Versions of Kafka 4.3, which its 4.1 cannot answer."""
+"""Versions of Kafka 4.3 that Kafka 4.1 does not have."""
 OFF_IN_KAFKA_4_1: Final = frozenset(
     {
         *(ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE),
         *(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, ApiKey.ALTER_SHARE_GROUP_OFFSETS, ApiKey.DELETE_SHARE_GROUP_OFFSETS),
+        *(ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE),
     }
 )
-"""Kafka 4.1 refuses all of these, as its share groups are off. `tests/interop/test_java_shares.py` sends them."""
+"""APIs that Kafka 4.1 refuses, because its share groups and streams groups are disabled.
+`tests/interop/test_java_shares.py` and `tests/interop/test_streams_groups.py` send requests of these APIs.
+"""
 
 
 def missing_versions(asked: Set[tuple[ApiKey, int]]) -> list[str]:
-    """The API versions that no scenario has sent, such as "Fetch v9"."""
+    """Return the API versions that no scenario has sent, such as "Fetch v9"."""
     served = {
         (one.key, version)
         for one in SERVED.values()

@@ -1,4 +1,4 @@
-"""A side on which every client must log in: two users with known rights."""
+"""A side on which every client must log in, with two users of known rights."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTINGS: Final = {
     "listener.name.sasl_plaintext.plain.sasl.jaas.config": JAAS,
     "super.users": "User:ANONYMOUS",
 }
-"""A client of the listener PLAINTEXT may do everything; alice only what these settings allow:"""
+"""A client of the PLAINTEXT listener has all rights; alice has only the following rights:"""
 ALLOWED: Final = (
     (ResourceType.GROUP, ALLOWED_GROUP, AclOperation.READ),
     (ResourceType.GROUP, ALLOWED_GROUP, AclOperation.DELETE),
@@ -34,7 +34,7 @@ ALLOWED: Final = (
 
 
 def prepare(port: int) -> None:
-    """Prepare through the listener on which everything is allowed."""
+    """Create topics and ACLs through the listener on which everything is allowed."""
     with RawClient(port) as client:
         for name in (SECRET.topic, "to-look-at"):
             topic = CreateTopicsRequest.CreatableTopic(
@@ -60,13 +60,13 @@ def prepare(port: int) -> None:
 
 
 class LoggedIn(Side):
-    """A side whose connections are logged in as alice, except those whose name begins with "stranger"."""
+    """A side whose connections are logged in as alice, except those whose names begin with "stranger"."""
 
     plain_ports: ClassVar[dict[int, int]] = {}
-    """By the port of SASL_PLAINTEXT, that of PLAINTEXT."""
+    """Maps the port of SASL_PLAINTEXT to the port of PLAINTEXT."""
 
     def secret(self) -> Names:
-        """Names that alice must not learn."""
+        """Names that the responses to alice must not contain."""
         wanted = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=SECRET.topic)])
         with RawClient(self.plain_ports[self.port]) as client:
             (topic,) = client.call(wanted, ApiKey.METADATA, 12).topics

@@ -1,4 +1,6 @@
-"""The requests of classic groups. Groups are named without the scenario's prefix; an empty name stays empty."""
+"""Sends the requests of classic consumer groups. Groups are given without the scenario's prefix; an empty name remains
+empty.
+"""
 
 from __future__ import annotations
 
@@ -14,12 +16,12 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 
 SUBSCRIPTION: Final = b"\0\1\0\0\0\0\xff\xff\xff\xff"
-"""A consumer's metadata: version 1, no topics."""
+"""The subscription metadata of a consumer: version 1, no topics."""
 RANGE: Final = (("range", SUBSCRIPTION),)
 ASSIGNMENT: Final = b"assigned"
 SESSION_MS: Final = 30_000
 REBALANCE_MS: Final = 60_000
-"""Longer than any test waits for a group, and no longer than a test has to."""
+"""Rebalance timeout in milliseconds: longer than any test waits for a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ def join(
 
 
 def joined(side: Side, group: str, *, version: int = 7, **body: Any) -> Member:
-    """A new member; its requests are not noted. Raises ScenarioBroken."""
+    """Return a new member; its requests are not recorded. Raises ScenarioBroken."""
     answer = side.get(ApiKey.JOIN_GROUP, version, join_request(side, group, **body))
     if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
         answer = side.get(ApiKey.JOIN_GROUP, version, join_request(side, group, answer.member_id, **body))
@@ -84,7 +86,7 @@ def joined(side: Side, group: str, *, version: int = 7, **body: Any) -> Member:
 
 
 def only_member(side: Side, group: str, **body: Any) -> Member:
-    """The one member of a group that is stable. Raises ScenarioBroken."""
+    """Return the only member of a stable group. Raises ScenarioBroken."""
     member = joined(side, group, **body)
     asked = sync_request(side, group, member, [(member.id, ASSIGNMENT)], body.get("protocol_type", "consumer"))
     answer = side.get(ApiKey.SYNC_GROUP, 5, asked)
@@ -136,7 +138,9 @@ def heartbeat(side: Side, group: str, member: Member, label: str = "", *, versio
 
 
 def leave(side: Side, group: str, *members: tuple[str, str | None], label: str = "", version: int = 5) -> None:
-    """`members`: their ids and instance ids; before version 3 the first of them alone."""
+    """Send LeaveGroup for `members`, given by member id and instance id; before version 3 only the first of them is
+    sent.
+    """
     asked: Plain = {"group_id": group_name(side, group)}
     if version < 3:
         asked["member_id"] = members[0][0]
@@ -146,7 +150,9 @@ def leave(side: Side, group: str, *members: tuple[str, str | None], label: str =
 
 
 def settle_groups(side: Side) -> None:
-    """Apache Kafka shows a group as it was at the last record that its coordinator wrote, so have it write one."""
+    """Let the group coordinator write a record, because Apache Kafka shows a group as it was at the last record that
+    its coordinator wrote.
+    """
     offset = {"partition_index": 0, "committed_offset": 1, "committed_metadata": ""}
     topics = [{"name": "__consumer_offsets", "partitions": [offset]}]
     nobody = {"generation_id_or_member_epoch": -1, "member_id": "", "group_instance_id": None}
@@ -154,14 +160,16 @@ def settle_groups(side: Side) -> None:
 
 
 def describe_groups(side: Side, *groups: str, label: str = "", version: int = 6) -> None:
-    """Describe the groups as they are now, and note the answers."""
+    """Describe the groups as they are now, and record the responses."""
     settle_groups(side)
     asked = {"groups": [group_name(side, group) for group in groups]}
     side.ask(ApiKey.DESCRIBE_GROUPS, version, asked, label)
 
 
 def await_state(side: Side, group: str, state: str) -> None:
-    """Wait until a group is in a state. Raises ScenarioBroken if it does not come to that in `PATIENCE_SECONDS`."""
+    """Wait until a group has this state. Raises ScenarioBroken if the group does not reach it within
+    `PATIENCE_SECONDS`.
+    """
     asked = {"groups": [group_name(side, group)]}
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
@@ -213,7 +221,7 @@ def commit_offset(
 
 
 def all_offsets(side: Side, group: str, label: str = "", *, version: int = 7, require_stable: bool = False) -> None:
-    """OffsetFetch of all that a group has (versions 2-7)."""
+    """Send OffsetFetch for all offsets of a group (versions 2-7)."""
     asked: Plain = {"group_id": group_name(side, group), "topics": None}
     if version >= 7:
         asked["require_stable"] = require_stable

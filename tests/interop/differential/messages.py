@@ -1,4 +1,6 @@
-"""Builds a request from plain data: dicts for structs; omitted fields are empty or have Kafka's default."""
+"""Builds a request from plain data, with dicts in place of structs; omitted fields are empty or have Kafka's
+default.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ EMPTY: dict[str, Any] = {"array": [], "string": "", "boolean": False, "bytes": b
 
 
 def message(kind: type[Any], values: Plain) -> Any:
-    """Raises KeyError for a field that the message does not have."""
+    """Return the message with these values. Raises KeyError for a field that the message does not have."""
     fields = {field.name: field for field in fields_of(kind)}
     if unknown := values.keys() - fields.keys():
         raise KeyError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")

@@ -1,7 +1,8 @@
-"""Answers as plain data that two brokers can agree on.
+"""Converts responses to plain data that can be equal for two brokers.
 
 Values that a broker generates (producer ids, topic ids, member ids, sessions) become symbols, numbered in the order of
-their appearance; its port, its cluster id and present times become words. Batches become the contents of their headers.
+their appearance; the broker's port, its cluster id and present times become words. Batches become descriptions of their
+headers.
 """
 
 from __future__ import annotations
@@ -16,33 +17,33 @@ from oncelog_protocol.schema import OWN_TAGS, FieldSchema, fields_of
 
 NOW_MS = 120_000
 MADE_UP_PRODUCER = 2**40
-"""Producer ids from here on are a scenario's own invention."""
+"""Producer ids from this number on are invented by a scenario."""
 SHORTEST_MEMBER_ID = 30
-"""Member ids that brokers make up are longer: they hold a UUID."""
+"""Member ids that brokers generate are at least this long, because they contain a UUID."""
 
 PRODUCER_IDS = frozenset({"producer_id", "ongoing_txn_producer_id"})
 TIMES = frozenset({"log_append_time_ms", "timestamp", "last_timestamp", "transaction_start_time_ms"})
 PLACES = frozenset({"cluster_id", "log_dir"})
-"""Fields whose value differs in every broker."""
+"""Fields whose values differ between any two brokers."""
 ROOM = frozenset({"total_bytes", "usable_bytes"})
 UNORDERED = frozenset({"partitions"})
-"""Arrays of numbers in the arbitrary order of a hash table."""
+"""Arrays of numbers whose order is arbitrary, since it comes from a hash table."""
 UNORDERED_BY = {"credential_infos": "mechanism"}
-"""The same for structures, and the field by which they are sorted."""
+"""Arrays of structs in arbitrary order, each with the field by which they are sorted here."""
 OF_EVERYBODY = {"replica_election_results": "topic"}
-"""Arrays of all topics, if the request named none: topics of other scenarios are removed."""
+"""Arrays that contain all topics if the request names none; topics of other scenarios are removed."""
 CUT_BATCH = "a cut batch"
 
 
 class Symbols:
-    """The names of the values that one broker generated, within one scenario."""
+    """The symbols for the values that one broker has generated within one scenario."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, Any], str] = {}
         self._counts: dict[str, int] = {}
 
     def name(self, kind: str, value: Any) -> str:
-        """The symbol of `value`; a new one if it is seen for the first time."""
+        """Return the symbol of `value`, which is new if the value is seen for the first time."""
         if (kind, value) not in self._known:
             number = self._counts.get(kind, 0)
             self._counts[kind] = number + 1
@@ -50,16 +51,16 @@ class Symbols:
         return self._known[kind, value]
 
     def known(self, kind: str, value: Any, otherwise: str) -> str:
-        """The symbol of a value that has one."""
+        """Return the symbol of a value if it has one, and `otherwise` if not."""
         return self._known.get((kind, value), otherwise)
 
     def call(self, kind: str, value: Any, name: str) -> None:
-        """Name a value beforehand."""
+        """Give a value its symbol in advance."""
         self._known[kind, value] = f"{kind} {name}"
 
 
 class Plainer:
-    """Turns answers of one broker into plain data. `prefix` is that of the scenario's own names."""
+    """Converts the responses of one broker to plain data. `prefix` is the prefix of the scenario's own names."""
 
     def __init__(self, port: int, prefix: str) -> None:
         self.symbols = Symbols()
@@ -122,7 +123,7 @@ class Plainer:
         return value
 
     def _batches(self, data: Any) -> list[str]:
-        """One line for each batch, and one where the last of them is cut."""
+        """Return one line for each batch, and one more line if the last batch is incomplete."""
         whole = whole_batches_size(data)
         found = [self._batch(one) for one in batches(bytes(data[:whole]))]
         return found if whole == len(data) else [*found, CUT_BATCH]

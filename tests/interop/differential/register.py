@@ -1,4 +1,6 @@
-"""A known difference: a row of docs/differences.md, and the places where it may appear."""
+"""Registers known differences: each belongs to a row of docs/differences.md, and names the places where it may
+appear.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ class _Any:
 
 
 ANY: Final = _Any()
-"""A value that is not looked at."""
+"""Matches any value."""
 
 
 EVERYWHERE: Final = "*"
@@ -26,11 +28,13 @@ NOWHERE: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A difference that stays. Patterns are those of fnmatch; a bare field name means that field anywhere in an answer.
+    """A difference that remains. Patterns have the syntax of fnmatch; a bare field name means that field anywhere in a
+    response.
 
-    `scenario` says where it may appear, and `seen_in` (by default the same) where it must: a difference that has
-    disappeared must be removed. In a random walk it appears only sometimes, so there `seen_in` is NOWHERE. `relation`
-    is the required relation of Kafka's value to ours; `setting` ("key=value") makes our broker answer like Kafka.
+    `scenario` says in which scenarios the difference may appear, and `seen_in` (by default the same) in which it must
+    appear: an entry for a difference that has disappeared must be removed. In a random walk a difference appears only
+    sometimes, so its `seen_in` is NOWHERE. `relation` is the required relation of Kafka's value to oncelog's value;
+    `setting` ("key=value") makes oncelog's broker respond like Kafka.
     """
 
     row: str
@@ -46,7 +50,7 @@ class Known:
 
     @property
     def must_show_in(self) -> str:
-        """The pattern of the scenarios that must show it."""
+        """The pattern of the scenarios in which the difference must appear."""
         return self.scenario if self.seen_in is None else self.seen_in
 
     def explains(self, difference: Difference) -> bool:
@@ -70,17 +74,18 @@ class Known:
 
 
 def shares_an_area(scenario: str, known: Iterable[Known]) -> bool:
-    """Whether one of the entries belongs to a scenario of the same area: the effect of a setting may appear in any of
-    them."""
+    """Return whether one of the entries belongs to a scenario of the same area, since the effect of a setting may
+    appear in any scenario of an area.
+    """
     return scenario.partition(".")[0] in {entry.scenario.partition(".")[0] for entry in known}
 
 
 def unexplained(outcome: Outcome, known: tuple[Known, ...]) -> list[Difference]:
-    """The differences that no row explains."""
+    """Return the differences that no entry explains."""
     return [one for one in outcome.differences if not any(entry.explains(one) for entry in known)]
 
 
 def stale(scenario: str, outcome: Outcome, known: tuple[Known, ...]) -> list[Known]:
-    """Entries that should have shown themselves in this run of a scenario, and did not."""
+    """Return the entries that should have appeared in this run of a scenario, and did not."""
     due = [entry for entry in known if fnmatchcase(scenario, entry.must_show_in)]
     return [entry for entry in due if not any(entry.explains(one) for one in outcome.differences)]

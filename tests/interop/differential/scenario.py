@@ -1,4 +1,4 @@
-"""A scenario, and its run on both brokers at once."""
+"""Defines a scenario, and runs it on both brokers at the same time."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Script = Callable[[Side], None]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`name` is "area.what"; a random one is a walk of one seed."""
+    """`name` is "area.what"; a random scenario is a walk with one seed."""
 
     name: str
     script: Script
@@ -27,7 +27,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a run of a scenario. `answers` counts the compared ones."""
+    """The result of a run of a scenario. `answers` is the number of compared responses."""
 
     differences: tuple[Difference, ...]
     answers: int
@@ -35,13 +35,13 @@ class Outcome:
 
 
 def scenario(script: Script) -> Script:
-    """Marks a function of a module in scenarios/ as one."""
+    """Mark a function of a module in scenarios/ as a scenario."""
     script.is_scenario = True  # type: ignore[attr-defined]
     return script
 
 
 def scenarios_of(module: ModuleType) -> Iterable[Scenario]:
-    """The scenarios of a module, in the order of their definitions."""
+    """Return the scenarios of a module, in the order of their definitions."""
     area = module.__name__.rpartition(".")[2]
     for name, value in vars(module).items():
         if getattr(value, "is_scenario", False):
@@ -49,10 +49,10 @@ def scenarios_of(module: ModuleType) -> Iterable[Scenario]:
 
 
 def play(one: Scenario, kafka_port: int, our_port: int, run: str, kind: type[Side] = Side) -> Outcome:
-    """The scenario on both brokers at the same time. `run` is part of all names, so that brokers may be used again.
-    `kind` of sides.
+    """Play the scenario on both brokers at the same time. `run` is part of all names, so that the same brokers can be
+    used again. `kind` is the class of the two sides.
 
-    Raises ScenarioBroken if a side could not prepare its state, with the traceback of that side.
+    Raises ScenarioBroken, with the traceback of the side, if a side could not prepare its state.
     """
     prefix = f"{run}-{one.name.replace('.', '-').replace('_', '-')}-"
     sides = [kind("Apache Kafka", kafka_port, prefix), kind("oncelog", our_port, prefix)]

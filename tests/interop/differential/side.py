@@ -1,4 +1,4 @@
-"""One of the two brokers in a scenario: requests go in, and the responses are stored as a transcript."""
+"""One of the two brokers in a scenario: it gets requests, and its responses are stored as a transcript."""
 
 from __future__ import annotations
 
@@ -27,8 +27,9 @@ PASSING: Final = frozenset(
         ErrorCode.CONCURRENT_TRANSACTIONS,
     }
 )
-"""Errors that a broker gives for a moment after a topic, a group or a transaction came or went. Their timing depends on
-the broker's speed, not on its answers, so these requests are repeated."""
+"""Errors that a broker returns for a moment after a topic, a group or a transaction was created or ended. The timing of
+these errors depends on the broker's speed, so the requests are repeated.
+"""
 PASSING_SECONDS: Final = 5.0
 PAUSE_SECONDS: Final = 0.02
 PATIENCE_SECONDS: Final = 20.0
@@ -42,12 +43,14 @@ UNREADABLE: Final = "an answer that cannot be decoded"
 
 
 class ScenarioBroken(Exception):
-    """The state that a scenario prepares was not reached, so nothing can be compared."""
+    """The state that a scenario prepares was not reached, so there is nothing to compare."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one broker said to one request (or a scenario's own observation). `api` is empty for raw bytes."""
+    """The response of one broker to one request, or an observation that a scenario has recorded. `api` is empty for raw
+    bytes.
+    """
 
     api: str
     version: int
@@ -60,13 +63,13 @@ class Step:
 
 
 class Side:
-    """One broker during one scenario. All names that the scenario uses go through `own`.
+    """One broker during one scenario. All names that the scenario uses are created by `own`.
 
-    Invariant: a scenario makes the same calls on both sides as long as the answers agree.
+    Invariant: a scenario makes the same calls on both sides as long as the responses agree.
     """
 
     def __init__(self, name: str, port: int, prefix: str) -> None:
-        """`prefix` is the same on both sides, and no other scenario's."""
+        """`prefix` is the same on both sides, and belongs to no other scenario."""
         self.name = name
         self.port = port
         self.prefix = prefix
@@ -77,7 +80,9 @@ class Side:
         self._connections: dict[str, RawClient] = {}
 
     def own(self, name: str) -> str:
-        """A name of this scenario's own, shown as `~name`; names of internal topics stay as they are."""
+        """Return a name of this scenario, which transcripts show as `~name`; names of internal topics are returned
+        unchanged.
+        """
         return name if name.startswith("__") else f"{self.prefix}{name}"
 
     def close(self) -> None:
@@ -100,9 +105,9 @@ class Side:
         until: Callable[[Any], bool] | None = None,
         patience: float = PATIENCE_SECONDS,
     ) -> Any:
-        """The response, noted for the comparison; None if there was none.
+        """Send a request and record the response for the comparison; return the response, or None if there was none.
 
-        Errors in `retried`, and answers of which `until` is not true, are asked again for a while.
+        Requests with errors in `retried`, or for whose response `until` is false, are repeated for a while.
         """
         response, problem = self._settled_answer(
             api, version, values or {}, connection, client_id, retried, until, patience
@@ -112,7 +117,9 @@ class Side:
         return response
 
     def get(self, api: ApiKey, version: int, values: Plain | None = None, **options: Any) -> Any:
-        """Like `ask`, for a response that the scenario only needs: not compared. Raises ScenarioBroken."""
+        """Send a request like `ask`, for a response that only the scenario needs, and that is not compared. Raises
+        ScenarioBroken.
+        """
         options = {"connection": "main", "client_id": "differential", "retried": PASSING, "until": None} | options
         response, problem = self._settled_answer(api, version, values or {}, patience=PATIENCE_SECONDS, **options)
         if response is None:
@@ -146,33 +153,35 @@ class Side:
         self.send(api, version, request, connection, client_id)
         return self._received(connection, patience)
 
-    # --- requests that are not waited for, and bytes
+    # --- requests without waiting, and raw bytes
 
     def send(
         self, api: ApiKey, version: int, request: Any, connection: str = "main", client_id: str = "differential"
     ) -> None:
-        """`request` is a message or its plain data."""
+        """Send a request without waiting for its response; `request` is a message or its plain data."""
         self.asked.add((api, version))
         built = message(request_type(api), request) if isinstance(request, dict) else request
         self._connection(connection).send(built, api, version, client_id=client_id)
 
     def tell(self, api: ApiKey, version: int, values: Plain) -> None:
-        """A request that has no answer."""
+        """Send a request that has no response."""
         self._connection("main").socket.sendall(frame(message(request_type(api), values), api, version))
 
     def receive(self, api: ApiKey, version: int, label: str, connection: str = "main") -> Any:
-        """The answer to the oldest request sent; noted."""
+        """Receive the response to the oldest request that was sent, and record it."""
         response, problem = self._received(connection, PATIENCE_SECONDS)
         answer = problem if response is None else self.plain.answer(response, version)
         self.transcript.append(Step(api.message_name, version, label, answer))
         return response
 
     def raw_answer(self, api: int, version: int, body: bytes, label: str, *, shown: int | None = None) -> None:
-        """A header of version 1 without a client id, and any bytes behind it; `shown` bytes of the answer are noted."""
+        """Send a header of version 1 without a client id, followed by any bytes; record `shown` bytes of the
+        response.
+        """
         self.raw(HEADER.pack(api, version, CORRELATION_ID, -1) + body, label, shown=shown)
 
     def raw(self, data: bytes, label: str, *, framed: bool = True, shown: int | None = None) -> None:
-        """Bytes on a connection of their own, and the bytes of the answer, noted as hexadecimal digits."""
+        """Send bytes on a new connection, and record the bytes of the response as hexadecimal digits."""
         with RawClient(self.port) as client:
             try:
                 answer = client.exchange(SIZE.pack(len(data)) + data if framed else data)[:shown].hex()
@@ -183,7 +192,9 @@ class Side:
         self.note(label, answer)
 
     def token(self, data: bytes, label: str, connection: str) -> None:
-        """A frame that is not a request, as tokens are after a SaslHandshake v0, and the bytes of the answer."""
+        """Send a frame that is not a request, such as a token after SaslHandshake v0, and record the bytes of the
+        response.
+        """
         client = self._connection(connection)
         try:
             answer = client.exchange(SIZE.pack(len(data)) + data).hex()
@@ -196,7 +207,7 @@ class Side:
         self.note(label, answer)
 
     def note(self, label: str, value: Any) -> None:
-        """An observation of the scenario's own."""
+        """Record an observation of the scenario."""
         self.transcript.append(Step("", 0, label, value))
 
     def _received(self, connection: str, patience: float) -> tuple[Any, str]:
@@ -220,7 +231,7 @@ class Side:
 
 
 def error_codes(message: Any) -> set[int]:
-    """All error codes anywhere in an answer."""
+    """Return all error codes that occur anywhere in a response."""
     found = set()
     for name in type(message).__dataclass_fields__:
         value = getattr(message, name)

@@ -12,13 +12,15 @@ import org.apache.kafka.streams.kstream.Produced;
 import org.apache.kafka.streams.state.Stores;
 
 /**
- * One instance of two applications, exactly_once_v2, until SIGTERM: `CountAndCopy ADDRESS PREFIX STATE-DIRECTORY`.
+ * One instance of two applications, exactly_once_v2, until SIGTERM:
+ * `CountAndCopy ADDRESS PREFIX STATE-DIRECTORY [KEY=VALUE...]`. Further settings replace those below; without a value
+ * they remove them.
  *
  * PREFIX-count: PREFIX-lines to PREFIX-counts, a word and how often it has come, with each occurrence (no cache).
  * PREFIX-copy: PREFIX-lines to PREFIX-copies, each line as it is.
  */
 public class CountAndCopy {
-    static Properties settings(String address, String application, String directory) {
+    static Properties settings(String address, String application, String directory, List<String> further) {
         Properties settings = new Properties();
         settings.put("application.id", application);
         settings.put("bootstrap.servers", address);
@@ -35,6 +37,14 @@ public class CountAndCopy {
         settings.put("producer.delivery.timeout.ms", "60000");
         settings.put("producer.request.timeout.ms", "10000");
         settings.put("producer.max.block.ms", "60000");
+        for (String setting : further) {
+            String[] parts = setting.split("=", 2);
+            if (parts[1].isEmpty()) {
+                settings.remove(parts[0]);
+            } else {
+                settings.put(parts[0], parts[1]);
+            }
+        }
         return settings;
     }
 
@@ -51,6 +61,7 @@ public class CountAndCopy {
 
     public static void main(String[] arguments) {
         String address = arguments[0], prefix = arguments[1], directory = arguments[2], lines = prefix + "-lines";
+        List<String> further = Arrays.asList(arguments).subList(3, arguments.length);
         var strings = Serdes.String();
 
         StreamsBuilder count = new StreamsBuilder();
@@ -68,8 +79,8 @@ public class CountAndCopy {
             .to(prefix + "-copies", Produced.with(strings, strings));
 
         List<KafkaStreams> both = List.of(
-            start(count, settings(address, prefix + "-count", directory)),
-            start(copy, settings(address, prefix + "-copy", directory)));
+            start(count, settings(address, prefix + "-count", directory, further)),
+            start(copy, settings(address, prefix + "-copy", directory, further)));
         Runtime.getRuntime().addShutdownHook(new Thread(() -> both.forEach(each -> each.close(Duration.ofSeconds(20)))));
     }
 }

@@ -1,6 +1,7 @@
-"""`make soak-spark`, or `python -m spark_soak --seed 7 --deaths 5`: ends with 1 if anything was wrong.
+"""Runs the soak: `make soak-spark`, or `python -m spark_soak --seed 7 --deaths 5`; the exit code is 1 if anything was
+wrong.
 
-Of a run in which something was, the directory with data, logs, checkpoint and timeline stays, and its path is printed.
+After a failed run, the directory with data, logs, checkpoint and timeline is kept, and its path is printed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from spark_soak.run import Result, Run
 @click.option("--directory", type=click.Path(path_type=Path), help="Where runs have their data.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Where to keep the tables.")
 def main(seeds: tuple[int, ...], deaths: int, minutes: float, directory: Path | None, out: Path | None) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # with all that was started
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # ends all processes that were started, too
     results: list[Result] = []
     for seed in seeds or (secrets.randbelow(1 << 31),):
         where = Path(tempfile.mkdtemp(prefix=f"oncelog-spark-soak-{seed}-", dir=directory))
@@ -39,7 +40,7 @@ def main(seeds: tuple[int, ...], deaths: int, minutes: float, directory: Path | 
             shutil.rmtree(where)
         table = list(page(results))
         click.echo("\n".join(["", *table]))
-        if out is not None:  # after each run: what the next one may end in takes nothing away
+        if out is not None:  # written after each run, so that an interruption of the next run loses no results
             out.write_text("\n".join([HEAD, *table, ""]))
     sys.exit(any(result.problems for result in results))
 

@@ -1,4 +1,4 @@
-"""The process of the Spark program, its JVM and its Python workers: started, killed, listened to."""
+"""Starts, kills and observes the process of the Spark program, its JVM and its Python workers."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ class Stuck(Exception):
 
 
 class Driver:
-    """Successive lives of the driver: one that fails is followed by the next at once.
+    """Successive runs of the driver: a run that fails is followed by the next one immediately.
 
-    What it says goes to `heard`, its log to a file for each life.
+    The driver's messages are passed to `heard`, and its log is written to one file for each run.
     """
 
     def __init__(self, query: Query, directory: Path, heard: Callable[[dict[str, Any]], None]) -> None:
@@ -39,11 +39,11 @@ class Driver:
         self._changed = threading.Condition(threading.RLock())
         """The lock for changes of the fields below."""
         self._said: list[dict[str, Any]] = []
-        """The output of this life."""
+        """The messages of the present run."""
         self._sessions: list[int] = []
-        """The sessions of all lives, by which their leftover processes are found."""
+        """The process sessions of all runs, which identify processes that they have left."""
         self._listener: threading.Thread | None = None
-        """The listener of this life."""
+        """The thread that reads the messages of the present run."""
         self._is_over = False
         self.started_at = 0.0
 
@@ -71,7 +71,7 @@ class Driver:
     def _listen(self, process: subprocess.Popen[str], said: list[dict[str, Any]]) -> None:
         assert process.stdout is not None
         for line in process.stdout:
-            with suppress(ValueError):  # a line that was cut by its death, or that Spark prints
+            with suppress(ValueError):  # a line that the driver's death has cut, or that Spark printed
                 what = json.loads(line)
                 with self._changed:
                     said.append(what)
@@ -88,7 +88,9 @@ class Driver:
         self.start()
 
     def until(self, kind: str) -> Any:
-        """The first line under this name in this life or the next. Raises Stuck if no batch was done for too long."""
+        """Return the first message of this kind in the present run or a later one. Raises Stuck if no batch was
+        completed for too long.
+        """
         deadline = time.monotonic() + QUIET_SECONDS
         batches = -1
         with self._changed:
@@ -107,7 +109,7 @@ class Driver:
                     )
 
     def kill_and_start(self) -> None:
-        """kill -9 of the JVM and of the Python process that has started it; the next life begins."""
+        """Kill the JVM and the Python process that has started it with -9, and start the next run."""
         with self._changed:
             self._kill()
             self._restart()
@@ -123,7 +125,7 @@ class Driver:
         process.wait()
 
     def workers(self) -> dict[str, list[psutil.Process]]:
-        """The Python processes that the JVM has started, by the module that they run."""
+        """Return the Python processes that the JVM has started, by the module that they run."""
         found: dict[str, list[psutil.Process]] = {}
         with self._changed:
             if self._process is None or self._process.poll() is not None:
@@ -139,7 +141,7 @@ class Driver:
         return found
 
     def end(self) -> None:
-        """Leave no process of any life behind."""
+        """End all processes that any run has left."""
         with self._changed:
             self._is_over = True
             self._kill()
@@ -152,7 +154,9 @@ class Driver:
 
 
 def module_of(command: list[str]) -> str:
-    """What a Python process of Spark's runs, as `sql.worker.commit_data_source_write`; "" for another process."""
+    """Return the module that a Python process of Spark runs, such as `sql.worker.commit_data_source_write`; "" for
+    another process.
+    """
     if "-m" not in command:
         return ""
     modules = [word for word in command[command.index("-m") + 1 :] if word.startswith("pyspark.")]

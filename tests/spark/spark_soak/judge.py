@@ -1,7 +1,7 @@
 """Compares the windows in the target topic with the records in the source topic.
 
-The expected result is computed from the source topic as a `read_committed` reader finds it, not from the writer's
-knowledge: a transaction whose outcome the writer never learned is right either way.
+The expected result is computed from the source topic as a `read_committed` consumer finds it, not from what the writer
+knows: a transaction whose outcome the writer never learned may be committed or aborted.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ EXAMPLES = 5
 
 @dataclass(frozen=True)
 class Verdict:
-    """Counts of windows and of rows in them; all but the first two must be 0."""
+    """Numbers of windows and of faulty windows and orders; all but the first two must be 0."""
 
     windows: int
     rows: int
     lost: int
-    """Windows that are missing."""
+    """The number of missing windows."""
     twice: int
-    """Windows that are duplicated."""
+    """The number of duplicated windows."""
     wrong: int
-    """Windows with wrong content, and windows that must not exist."""
+    """The number of windows with wrong content, and of windows that must not exist."""
     rows_lost: int
     rows_twice: int
     source_lost: int
-    """Orders that the writer knows as committed, and that are not in the source."""
+    """The number of orders that the writer knows as committed, and that the source topic lacks."""
     source_wrong: int
-    """Orders in the source that are duplicated, or that were aborted."""
+    """The number of orders in the source topic that are duplicated, or that were aborted."""
     examples: tuple[str, ...] = ()
 
     @property
@@ -45,7 +45,9 @@ class Verdict:
 def judged(
     source: Sequence[Order], target: Sequence[Window], committed: Collection[int], aborted: Collection[int]
 ) -> Verdict:
-    """`committed` and `aborted`: the numbers of orders whose transaction the writer knows to have ended so."""
+    """Compare the topics. `committed` and `aborted` are the numbers of the orders whose transaction is known to the
+    writer to have ended that way.
+    """
     expected = windows_of(source)
     found: dict[tuple[int, str], list[Window]] = {}
     for window in target:

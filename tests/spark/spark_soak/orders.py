@@ -1,7 +1,7 @@
-"""The records that are written, and the windows that must result from them.
+"""Defines the records that are written, and the windows that must result from them.
 
-An order has a number of its own, a customer, an event time and an amount. Event time is made up: each round of orders
-is one second later than the one before, so what the watermark lets through does not depend on the clock of a machine.
+An order has a unique number, a customer, an event time and an amount. Event times are invented: each round of orders is
+one second later than the previous round, so the effect of the watermark does not depend on a machine's clock.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple, Self
 
 BASE_MS: Final = 1_700_000_100_000
-"""The event time of the first round: the beginning of a window."""
+"""The event time of the first round in milliseconds, which is the beginning of a window."""
 ROUND_MS: Final = 1_000
 WINDOW_MS: Final = 30_000
 DELAY_MS: Final = 120_000
-"""The delay of the watermark: 120 rounds, half a minute of the writer. No order is later than that, unless it is meant
-to be."""
+"""The delay of the watermark in milliseconds: 120 rounds, which take the writer half a minute. Only orders that are
+meant to be late are later than this delay.
+"""
 DAY_MS: Final = 86_400_000
 CLOSING_MS: Final = BASE_MS + 30 * DAY_MS
-"""The event time of the last orders, which close all windows before them."""
+"""The event time of the closing orders in milliseconds, which close all earlier windows."""
 CUSTOMERS: Final = 8
 ORDERS: Final = 12
-"""Orders per round."""
+"""The number of orders in a round."""
 LATE: Final = 0.1
 """The share of rounds with an order that comes a day too late."""
 
@@ -70,7 +71,7 @@ class Window(NamedTuple):
 
 
 def round_of_orders(number: int, first: int, dice: random.Random, *, with_late: bool) -> list[Order]:
-    """The orders of round `number`, whose own numbers begin with `first`."""
+    """Return the orders of round `number`, which are numbered from `first` on."""
     orders = [
         Order(
             first + index,
@@ -90,7 +91,7 @@ def closing_orders(first: int, count: int) -> list[Order]:
 
 
 def windows_of(orders: Iterable[Order]) -> dict[tuple[int, str], Window]:
-    """By start and customer. Late and closing orders are in none."""
+    """Return the windows of the orders, by start and customer. Late and closing orders belong to no window."""
     gathered: dict[tuple[int, str], list[Order]] = {}
     for order in orders:
         if not order.is_late and not order.is_closing:

@@ -1,4 +1,4 @@
-"""Which process dies, and when: a function of the seed."""
+"""Determines from a seed which process dies, and when."""
 
 from __future__ import annotations
 
@@ -12,37 +12,37 @@ class Kind(StrEnum):
     """A process that is killed with -9."""
 
     DRIVER = "driver"
-    """The JVM and the Python process that started it; started again at once, on the same checkpoint."""
+    """The JVM and the Python process that started it; both are restarted immediately, with the same checkpoint."""
     WORKER = "worker"
-    """One of the Python processes that the JVM has started: a task's, the source's, the one that commits."""
+    """One of the Python processes that the JVM has started: that of a task, of the source, or of a commit."""
     BROKER = "broker"
-    """One of three; started again after `away_s`."""
+    """One of three brokers; it is restarted after `away_s` seconds."""
 
 
 EARLY: Final = 0.25
-"""The share of drivers and workers that die whatever the driver does then: some before its first batch."""
+"""The share of drivers and workers that die at any time, some before the driver's first batch."""
 EARLY_SECONDS: Final = 30.0
-"""Latest early death of a driver, in seconds after its start."""
+"""The latest time of an early death, in seconds after the driver's start."""
 LATER_SECONDS: Final = 6.0
-"""After the first batch since its start that a driver has finished."""
+"""The longest time of another death, in seconds after the driver's first completed batch."""
 GAP_SECONDS: Final = 3.0
-"""Between the death before and that of a worker or a broker."""
+"""The longest time in seconds between the previous death and that of a worker or a broker."""
 AWAY_SECONDS: Final = 5.0
 
 
 class Death(NamedTuple):
     kind: Kind
     is_early: bool
-    """Does not wait for the first batch that this life of the driver finishes."""
+    """Whether the death does not wait for the first completed batch of the driver's present run."""
     after_s: float
     pick: float
-    """Which of several candidates dies, from 0 to 1."""
+    """A number from 0 to 1 that selects one of several candidates."""
     away_s: float
-    """How long a broker is away."""
+    """How many seconds a broker is down."""
 
 
 def plan(seed: int, deaths: Mapping[Kind, int]) -> list[Death]:
-    """Return the deaths of a soak in the order that the seed gives. `deaths`: how many there are of each kind."""
+    """Return the deaths of a soak in the order that the seed gives. `deaths` is the number of deaths of each kind."""
     dice = random.Random(seed)
     kinds = [kind for kind in Kind for _ in range(deaths.get(kind, 0))]
     dice.shuffle(kinds)

@@ -1,11 +1,12 @@
-"""The Spark program: sums of orders by window and customer, from topic to topic, with `format("oncelog")`.
+"""The Spark program: it sums orders by window and customer, from topic to topic, with `format("oncelog")`.
 
 python query.py SPEC       (JSON: the fields of `Query`)
 
 Each line that it prints is JSON: {"jvm": pid}, {"started": run}, {"batch": ..., "rows": ..., "watermark": ...},
-{"failed": error}, {"done": true}. A query that fails is started again. Where it does not even start the program ends
-with 1, and whoever watches it starts it again: a session that has not found the data source once never does. When the
-watermark has passed all orders but the closing ones, and so their windows are written, the program ends with 0.
+{"failed": error}, {"done": true}. A query that fails is started again by the program. If the query does not even start,
+the program ends with 1, and its observer starts it again, because a session that has once not found the data source
+never finds it. When the watermark has passed all orders except the closing ones, all their windows are written, and the
+program ends with 0.
 """
 
 from __future__ import annotations
@@ -109,7 +110,7 @@ def main() -> None:
             try:
                 follow(running)
                 is_done = True
-            except Exception as error:  # whatever it is, the next start knows better
+            except Exception as error:  # the next start handles any error
                 say(failed=str(error)[:ERROR_CHARACTERS])
         say(done=True)
 

@@ -1,4 +1,4 @@
-"""The tables of docs/soak-spark.md."""
+"""Writes the tables of docs/soak-spark.md."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run: three brokers, the writer, the query and the deaths."""
+"""Plays a run: three brokers, the writer, the query and the deaths."""
 
 from __future__ import annotations
 
@@ -34,13 +34,15 @@ SOURCE, TARGET = "orders", "sums"
 PARTITIONS: Final = 4
 SETTINGS: Final = {"zookeeper.session.timeout.ms": "4000", "zookeeper.connection.timeout.ms": "60000"}
 PAUSE_SECONDS: Final = 0.2
-"""Pause of the writer between two rounds."""
+"""Seconds between two rounds of the writer."""
 PASSED_BATCHES: Final = 3
-"""After this many batches whose watermark has passed the first orders, late orders are dropped for certain."""
+"""The number of batches after which late orders are certainly dropped, because their watermark has passed the first
+orders.
+"""
 TASKS: Final = "worker"
-"""The module that tasks run in."""
+"""The module that the Python processes of tasks run."""
 TASKS_SHARE: Final = 0.5
-"""The share of worker deaths that hit a task's worker, if there is one; the others hit a worker of any module."""
+"""The share of worker deaths that hit the worker of a task, if there is one; the other deaths hit any worker."""
 END_SECONDS: Final = 300.0
 
 
@@ -54,9 +56,9 @@ class Result:
     workers: Counter[str] = field(default_factory=Counter)
     """How many workers died, by the module that they ran."""
     failures: int = 0
-    """How often the query failed and its program started it again."""
+    """How often the query failed and the program restarted it."""
     batches: int = 0
-    """Highest number of a batch."""
+    """The highest number of a batch."""
     late: int = 0
     aborted: int = 0
     verdict: Verdict | None = None
@@ -64,7 +66,7 @@ class Result:
 
 
 class Run:
-    """One run, started by `play`. `deaths`: the number of each kind."""
+    """One run, started by `play`. `deaths` is the number of deaths of each kind."""
 
     def __init__(
         self, seed: int, deaths: Mapping[Kind, int], minutes: float, directory: Path, say: Callable[[str], None]
@@ -76,7 +78,7 @@ class Run:
         self._result = Result(seed)
         self._passed = 0
         self._revived: Future[None] | None = None
-        """Wait until the broker that died last is up again."""
+        """Completed when the broker that died last is running again."""
 
     def play(self) -> Result:
         with ExitStack() as stack:
@@ -107,7 +109,7 @@ class Run:
             try:
                 self._strike_all()
                 self._finish()
-            except Exception as error:  # whatever ends a run early: what it leaves is looked at
+            except Exception as error:  # check what was written, whatever has ended the run early
                 self._problem(f"{type(error).__name__}: {error}")
             self._result.minutes = (time.monotonic() - self._began) / 60
         return self._result
@@ -162,7 +164,9 @@ class Run:
         self._revived = self._hands.submit(revive)
 
     def _await_revival(self) -> None:
-        """One broker is away at a time, and is back in sync before another one dies."""
+        """Wait for the broker that died last: only one broker is down at a time, and it is in sync again before another
+        one dies.
+        """
         if self._revived is not None:
             self._revived.result(END_SECONDS)
             self._cluster.until_whole(SOURCE, TARGET)
@@ -170,7 +174,7 @@ class Run:
 
     @staticmethod
     def _sleep(seconds: float) -> None:
-        """Wait a random time before a death: the only wait for the clock here."""
+        """Wait a random time before a death; nothing else here waits for the clock."""
         time.sleep(max(0.0, seconds))
 
     # --- the end

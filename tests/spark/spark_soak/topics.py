@@ -1,4 +1,4 @@
-"""Writes and reads topics with librdkafka: the judge of a run uses no code of ours."""
+"""Writes and reads topics with librdkafka, so that the judge of a run uses no code of oncelog."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ CALL_SECONDS: Final = 60.0
 READ_SECONDS: Final = 120.0
 """Seconds without a record before reading is given up."""
 ABORTED: Final = 0.12
-"""The share of rounds that are aborted, and written again under other numbers."""
+"""The share of rounds that are aborted, and written again with other numbers."""
 
 
 class OrderWriter(threading.Thread):
-    """Writes rounds of orders, each in a transaction, until it is told to end; then the closing orders.
+    """Writes rounds of orders, each in a transaction, until it is told to stop; then writes the closing orders.
 
-    No number is sent in two transactions. Where the outcome of one cannot be learned, its numbers are in neither
+    No number is sent in two transactions. If the outcome of a transaction cannot be learned, its numbers are in neither
     `committed` nor `aborted`.
     """
 
@@ -36,7 +36,7 @@ class OrderWriter(threading.Thread):
         self.aborted: set[int] = set()
         self.rounds = 0
         self.with_late = threading.Event()
-        """Late orders may come: the watermark has passed them."""
+        """Set when the watermark has passed the times of late orders: from then on late orders are written."""
         self.ending = threading.Event()
         self.failure: BaseException | None = None
 
@@ -61,7 +61,7 @@ class OrderWriter(threading.Thread):
             raise TimeoutError(f"the writer has not committed the closing orders within {seconds} s")
 
     def _write_round(self, orders_from: Callable[[int], list[Order]]) -> None:
-        """Repeat under new numbers until the round is known to be committed."""
+        """Write a round, again with new numbers until it is known to be committed."""
         while True:
             orders = orders_from(self._next_number)
             self._next_number += len(orders)
@@ -97,7 +97,7 @@ class OrderWriter(threading.Thread):
         return True
 
     def _new_producer(self) -> Producer:
-        """Create a producer; it ends the open transaction of its predecessor."""
+        """Create a producer, which ends the open transaction of its predecessor."""
         producer = Producer(
             {"bootstrap.servers": self._addresses, "transactional.id": "orders", "linger.ms": 5, "log_level": 0}
         )
@@ -105,7 +105,9 @@ class OrderWriter(threading.Thread):
         return producer
 
     def _again(self, call: Callable[[float], None]) -> None:
-        """Raises KafkaException: it cannot be tried again, or was for too long."""
+        """Call a function, and retry it. Raises KafkaException if the error cannot be retried, or was retried for too
+        long.
+        """
         deadline = time.monotonic() + 3 * CALL_SECONDS
         while True:
             try:
@@ -117,7 +119,7 @@ class OrderWriter(threading.Thread):
 
 
 def committed_values(addresses: str, topic: str) -> list[bytes]:
-    """All records that a read_committed consumer finds. Raises TimeoutError, KafkaException."""
+    """Return the values of all records that a read_committed consumer finds. Raises TimeoutError, KafkaException."""
     consumer = Consumer(
         {
             "bootstrap.servers": addresses,

@@ -72,7 +72,7 @@ class SimulatedCounter:
 
 
 class SimulatedProducer:
-    """The producer of a task. Its first row begins its transaction."""
+    """The producer of a task. The producer's first row begins its transaction."""
 
     def __init__(self, cluster: SimulatedCluster, transactional_id: str, epoch: int) -> None:
         self.cluster = cluster
@@ -156,7 +156,7 @@ class SimulatedCluster:
         self.committed: set[Place] = set()
         self.was_lost = False
         self.deciders: set[Query] = set()
-        """Queries whose own producer was the last to commit; a new owner of the query removes it."""
+        """Queries whose own producer was the last to commit; a new owner of the query removes the query."""
         self.late: set[str] = set()
         """Transactional ids whose transaction times out just before it would end."""
         self.targets: dict[str, str] = {}

@@ -178,7 +178,8 @@ class Spark:
             self._over(actor, "is done")
         except Exception as error:
             actor.has_failed = True
-            actor.failure = type(error)  # the traceback would keep dead objects alive
+            # The exception itself is not kept, because its traceback would keep dead objects in a reference cycle.
+            actor.failure = type(error)
             self._over(actor, f"fails: {error!r}")
 
     def _kill(self, actor: Actor) -> None:

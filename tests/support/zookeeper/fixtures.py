@@ -1,11 +1,11 @@
 """Fixtures for tests that need ZooKeeper. Starting a Java virtual machine is expensive, so most tests share a server.
 
-zookeeper          a connect string with the test's own chroot on the shared server, which no test may stop
-new_chroot         a function that creates such connect strings
-zookeeper_proxy    a `CuttingProxy` in front of the shared server; clients use `zookeeper_proxy.connect_string`
-secured_zookeeper  a `SecuredZooKeeper`: the test's own chroot on a shared server with TLS
-ensemble           three servers that the test may kill and pause; all three serve when the test starts
-zookeeper_factory  creates servers of the test's own: `zookeeper_factory(size=1)` is an `Ensemble` that serves
+- `zookeeper` is a connect string with the test's own chroot on the shared server, which no test may stop.
+- `new_chroot` is a function that creates such connect strings.
+- `zookeeper_proxy` is a `CuttingProxy` in front of the shared server; clients use `zookeeper_proxy.connect_string`.
+- `secured_zookeeper` is a `SecuredZooKeeper`: the test's own chroot on a shared server with TLS.
+- `ensemble` has three servers that the test may kill and pause; all three serve when the test starts.
+- `zookeeper_factory` creates servers of the test's own: `zookeeper_factory(size=1)` is an `Ensemble` that serves.
 
 A test that uses one of these fixtures gets the mark `zookeeper` (tests/conftest.py). A test that requests a fixture
 only at run time, by `getfixturevalue`, must have the mark itself.

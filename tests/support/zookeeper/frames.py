@@ -63,7 +63,7 @@ WRITES: Final = frozenset(
 
 
 class Frame:
-    """One packet with its length. `op` of a response is that of its request; `op` of a watch event is NOTIFICATION."""
+    """One packet with its length. `op` of a response is that of the request; `op` of a watch event is NOTIFICATION."""
 
     __slots__ = ("data", "direction", "number", "op", "xid")
 

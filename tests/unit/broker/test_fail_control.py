@@ -254,7 +254,9 @@ def test_a_malformed_control_address_is_refused(text: str) -> None:
 
 
 async def test_a_broker_that_stops_does_not_wait_for_its_control(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Otherwise the broker's event loop would block for half a second at each stop."""
+    """If a stop waited for the control's HTTP server, the broker's event loop would block for half a second at each
+    stop.
+    """
     is_closed, has_ended = threading.Event(), threading.Event()
     shutdown = ThreadingHTTPServer.shutdown
 

@@ -111,7 +111,9 @@ def expiring(tmp_path: Path) -> Iterator[Expiring]:
 
 @pytest.mark.parametrize("age_ms", [0, 365 * DAY_MS])
 async def test_s56_a_producer_that_writes_is_known_however_old_its_records_are(expiring: Expiring, age_ms: int) -> None:
-    """Otherwise a batch whose response was lost would be appended twice, and an out-of-order batch accepted."""
+    """If the producer were forgotten, a batch whose response was lost would be appended twice, and an out-of-order
+    batch accepted.
+    """
     for sequence in range(4):
         options = {"timestamp": expiring.clock.now_ms() - age_ms}
         assert produce(expiring.log, 1, sequence, **options) == sequence

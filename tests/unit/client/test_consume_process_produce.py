@@ -191,7 +191,8 @@ async def test_s91_markers_and_aborted_records_leave_no_lag(coordinator: FakeCoo
         await consume_process_produce(consumer, run.producer, run.process, stop=stop)
     assert coordinator.offsets == {("g", *IN0): 5000, ("g", *IN1): 7}
     assert coordinator.committed == {OUT: [b"0/0", b"0/1"]}
-    assert len(coordinator.broker.requests_of(TxnOffsetCommitRequest)) == 3  # none for unchanged positions
+    # No transaction is begun while the positions are unchanged.
+    assert len(coordinator.broker.requests_of(TxnOffsetCommitRequest)) == 3
 
 
 async def test_s91_already_committed_offsets_need_no_transaction(coordinator: FakeCoordinator) -> None:

@@ -1,6 +1,4 @@
-"""Pages of records, and live tails, of a log in which a few bytes count as many, because each batch is small while its
-value is not.
-"""
+"""Pages of records and live tails of a log whose batches are small but decompress to large values."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from oncelog_console.login.sessions import Session, Sessions
 
 
 class FakeConsole:
-    """Records whether it was closed."""
+    """Replaces the console; records whether it was closed."""
 
     def __init__(self) -> None:
         self.is_closed = False

@@ -165,8 +165,8 @@ async def test_a_page_asks_the_registry_for_few_schemas(workers: Workers) -> Non
 
 
 async def hostile_result(workers: Workers, value: bytes, schema: Schema | None = None, **how: Any) -> str:
-    """Return the text or the problem that is shown for a hostile value. Meanwhile the event loop's thread must not
-    compute for half a second without a pause, and afterwards the workers must do the next task.
+    """Return the text or the problem that is shown for a hostile value. While the value is decoded, the event loop's
+    thread must not compute for half a second without a pause, and afterwards the workers must do the next task.
     """
     registry = FakeRegistry(id7=schema) if schema else FakeRegistry()
     reader = ValueReader(workers, as_registry(registry))

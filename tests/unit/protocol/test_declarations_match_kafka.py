@@ -20,6 +20,7 @@ from oncelog_protocol.coordinator_records import (
     consumer_offsets,
     share_group_state,
     share_groups,
+    streams_groups,
     transaction_state,
 )
 from oncelog_protocol.messages import headers
@@ -45,6 +46,7 @@ DECLARED += [
     consumer_offsets.GroupMetadataValue,
     *(message for name, message in vars(consumer_groups).items() if name.startswith("ConsumerGroup")),
     *(message for name, message in vars(share_groups).items() if name.startswith("ShareGroup")),
+    *(message for name, message in vars(streams_groups).items() if name.startswith("StreamsGroup")),
     *(message for name, message in vars(share_group_state).items() if name.startswith("Share")),
     consumer_protocol.ConsumerProtocolAssignment,
     consumer_protocol.ConsumerProtocolSubscription,
@@ -90,7 +92,8 @@ def test_a_declaration_that_says_something_else_is_found(where: str, said: dict[
 
 def test_a_field_that_is_declared_for_no_version_is_found() -> None:
     kafkas = KAFKAS["FetchRequest"]
-    later = Facts([kafkas.message._replace(versions="13-18"), *kafkas.fields])  # v13 names topics only by id
+    # From version 13 on topics have only ids.
+    later = Facts([kafkas.message._replace(versions="13-18"), *kafkas.fields])
     assert "FetchTopic has fields topic, topic_id, partitions, not topic_id, partitions" in "\n".join(
         differences(FetchRequest, later)
     )

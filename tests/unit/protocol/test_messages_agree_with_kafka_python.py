@@ -476,5 +476,5 @@ def test_produce_v3_has_the_known_bytes():
         "0001 00000064"
         "02 02 74"  # compact lengths are encoded as n + 1
         "02 00000002 03 abcd 00"  # the partition ends with an empty tag buffer
-        "00 00"  # the topic and the request end with one, too
+        "00 00"  # the topic and the request end with an empty tag buffer, too
     )

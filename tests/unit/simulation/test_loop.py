@@ -152,7 +152,7 @@ def test_a_loop_that_works_until_a_deadline_ends():
 
 def test_a_world_in_which_nothing_can_happen_says_so():
     async def scene(world):
-        world.store.loop._heap.clear()  # without this the metadata store would schedule timers for ever
+        world.store.loop._heap.clear()  # otherwise the metadata store would schedule timers for ever
         await asyncio.get_running_loop().create_future()
 
     with pytest.raises(NothingLeft):

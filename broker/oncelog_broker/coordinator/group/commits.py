@@ -11,13 +11,14 @@ from oncelog_broker.coordinator.group.offsets import NO_EXPIRY
 from oncelog_broker.coordinator.group.records import offset_record
 from oncelog_protocol.coordinator_records.consumer_offsets import OffsetCommitValue
 from oncelog_protocol.errors import ErrorCode, KafkaError
-from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
+from oncelog_protocol.messages.offset_commit import OffsetCommitRequest, OffsetCommitResponse
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 Partition = (
     OffsetCommitRequest.OffsetCommitRequestTopic.OffsetCommitRequestPartition
     | TxnOffsetCommitRequest.TxnOffsetCommitRequestTopic.TxnOffsetCommitRequestPartition
 )
+CommitTopic = OffsetCommitResponse.OffsetCommitResponseTopic
 Exists = Callable[[str, int], bool]
 """Function of a topic name and a partition index that returns whether the partition exists in the cluster."""
 MAX_INT64: Final = 2**63 - 1
@@ -51,6 +52,19 @@ class Commit(NamedTuple):
         )
         effects.append(offset_record(self.group_id, topic, partition.partition_index, value))
         return ErrorCode.NONE
+
+    def add_topic(self, effects: Effects, topic: OffsetCommitRequest.OffsetCommitRequestTopic) -> CommitTopic:
+        """Log the offsets of a topic's partitions. Returns the answer."""
+        return CommitTopic(
+            name=topic.name,
+            topic_id=topic.topic_id,
+            partitions=[
+                CommitTopic.OffsetCommitResponsePartition(
+                    partition_index=partition.partition_index, error_code=self.add(effects, topic.name, partition)
+                )
+                for partition in topic.partitions
+            ],
+        )
 
 
 def expire_timestamp(now_ms: int, retention_ms: int) -> int:

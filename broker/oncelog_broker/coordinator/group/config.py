@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from oncelog_broker.config import broker_keys as keys
-from oncelog_broker.config import group_keys, share_keys
+from oncelog_broker.config import group_keys, share_keys, streams_keys
 from oncelog_broker.config.broker_config import BrokerConfig
 
 MINUTE_MS = 60_000
@@ -36,6 +36,20 @@ class ShareGroupSettings(NamedTuple):
     def with_own(self, overrides: Mapping[str, str]) -> ShareGroupSettings:
         """These settings with the overrides of one group."""
         return self._replace(**_own(overrides, "share.", self._fields))
+
+
+class StreamsGroupSettings(NamedTuple):
+    """The settings that a single streams group may override; names without "streams.", times in ms."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    assignment_interval_ms: int = 1_000
+    num_standby_replicas: int = 0
+    initial_rebalance_delay_ms: int = 3_000
+
+    def with_own(self, overrides: Mapping[str, str]) -> StreamsGroupSettings:
+        """These settings, overridden by the group's own."""
+        return self._replace(**_own(overrides, "streams.", self._fields))
 
 
 def _own(overrides: Mapping[str, str], prefix: str, fields: Sequence[str]) -> dict[str, int]:
@@ -69,6 +83,8 @@ class GroupConfig(NamedTuple):
     share_max_size: int = 200
     share_initialize_retry_interval_ms: int = 30_000
     share: ShareGroupSettings = ShareGroupSettings()
+    streams_max_size: int = 1_000
+    streams: StreamsGroupSettings = StreamsGroupSettings()
 
     @property
     def may_upgrade(self) -> bool:
@@ -112,5 +128,13 @@ class GroupConfig(NamedTuple):
                 session_timeout_ms=config[share_keys.SHARE_SESSION_TIMEOUT_MS],
                 heartbeat_interval_ms=config[share_keys.SHARE_HEARTBEAT_INTERVAL_MS],
                 assignment_interval_ms=config[share_keys.SHARE_ASSIGNMENT_INTERVAL_MS],
+            ),
+            streams_max_size=config[streams_keys.STREAMS_MAX_SIZE],
+            streams=StreamsGroupSettings(
+                session_timeout_ms=config[streams_keys.STREAMS_SESSION_TIMEOUT_MS],
+                heartbeat_interval_ms=config[streams_keys.STREAMS_HEARTBEAT_INTERVAL_MS],
+                assignment_interval_ms=config[streams_keys.STREAMS_ASSIGNMENT_INTERVAL_MS],
+                num_standby_replicas=config[streams_keys.STREAMS_NUM_STANDBY_REPLICAS],
+                initial_rebalance_delay_ms=config[streams_keys.STREAMS_INITIAL_REBALANCE_DELAY_MS],
             ),
         )

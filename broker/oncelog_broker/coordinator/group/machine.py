@@ -14,7 +14,7 @@ from typing import Final, cast
 from oncelog_broker.coordinator.effects import Effects, Encoded, TimerKey, Waiter
 from oncelog_broker.coordinator.group import joining, membership, records, transactional_offsets
 from oncelog_broker.coordinator.group.classic_group import ClassicGroup
-from oncelog_broker.coordinator.group.commits import Commit, Exists, check_no_members, expire_timestamp
+from oncelog_broker.coordinator.group.commits import Commit, CommitTopic, Exists, check_no_members, expire_timestamp
 from oncelog_broker.coordinator.group.config import ConsumerGroupSettings, GroupConfig
 from oncelog_broker.coordinator.group.consumer import classic_members, heartbeat, leaving
 from oncelog_broker.coordinator.group.consumer.consumer_group import ConsumerGroup
@@ -33,6 +33,7 @@ from oncelog_broker.coordinator.group.consumer_records import ConsumerGroupRecor
 from oncelog_broker.coordinator.group.held_bytes import HeldBytes
 from oncelog_broker.coordinator.group.offset_removal import delete_offsets, expired_offsets
 from oncelog_broker.coordinator.group.offsets import CommittedOffsets
+from oncelog_broker.coordinator.group.other_groups import OtherGroups
 from oncelog_broker.coordinator.group.records import (
     CoordinatorRecord,
     GroupRecord,
@@ -42,10 +43,11 @@ from oncelog_broker.coordinator.group.records import (
 )
 from oncelog_broker.coordinator.group.share.share_group import ShareGroup
 from oncelog_broker.coordinator.group.share.share_groups import ShareGroups, find_share_group
-from oncelog_broker.coordinator.group.share_records import KINDS as SHARE_RECORDS
-from oncelog_broker.coordinator.group.share_records import ShareGroupRecord
 from oncelog_broker.coordinator.group.states import GroupState
 from oncelog_broker.coordinator.group.step import GroupTimer, Step, TimerKind
+from oncelog_broker.coordinator.group.streams import streams_epochs
+from oncelog_broker.coordinator.group.streams.streams_group import StreamsGroup
+from oncelog_broker.coordinator.group.streams.streams_groups import StreamsGroups, find_streams_group
 from oncelog_broker.coordinator.group.topic_view import TopicView
 from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -60,11 +62,8 @@ from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 MAX_EXPIRED_PER_STEP: Final = 500
 """Maximum number of offset tombstones that one step logs, which takes a few milliseconds."""
 
-Group = ClassicGroup | ConsumerGroup | ShareGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 NO_TOPICS: Final = TopicView(ClusterImage(""))
-
-CommitTopic = OffsetCommitResponse.OffsetCommitResponseTopic
-CommitPartition = CommitTopic.OffsetCommitResponsePartition
 
 
 class GroupMachine:
@@ -93,6 +92,9 @@ class GroupMachine:
             self.groups, self._remove, self.offsets.has, config, now_ms, self._held, topics, overrides_of
         )
         """The share groups among `groups`."""
+        self.streams = StreamsGroups(self.groups, self._remove, config, now_ms, self._held, topics, overrides_of)
+        """The streams groups among `groups`."""
+        self._others: dict[type, OtherGroups] = {ShareGroup: self.share, StreamsGroup: self.streams}
 
     # --- methods for the runtime
 
@@ -108,11 +110,18 @@ class GroupMachine:
     def replay(self, record: CoordinatorRecord, offset: int, producer_id: int) -> None:
         if isinstance(record, OffsetRecord):
             self.offsets.replay(record.key, record.value, offset, producer_id)
-        elif SHARE_RECORDS.has(record):
-            self.share.replay(cast(ShareGroupRecord, record))
-        elif not isinstance(record, GroupRecord):
+        elif isinstance(record, GroupRecord):
+            self._replay_classic(record)
+        else:
+            for others in self._others.values():
+                if others.has(record):
+                    others.replay(record)
+                    return
             self._replay_consumer(cast(ConsumerGroupRecord, record))
-        elif record.value is not None:
+
+    def _replay_classic(self, record: GroupRecord) -> None:
+        """A tombstone of a group that is no longer of the classic protocol has no effect."""
+        if record.value is not None:
             self._made(record.key.group).replay(record.value)
         elif isinstance(self.groups.get(record.key.group), ClassicGroup):
             self._remove(record.key.group)
@@ -148,10 +157,10 @@ class GroupMachine:
                 effects = Effects()
                 if isinstance(group, ConsumerGroup):
                     self._consumer_step(group, effects).start_timers()
-                elif isinstance(group, ShareGroup):
-                    self.share.start_sessions(group, effects)
-                else:
+                elif isinstance(group, ClassicGroup):
                     self._step(group, effects).start_sessions()
+                else:
+                    self._others[type(group)].on_loaded(group, effects)
                 yield effects
 
     def on_timer(self, timer: TimerKey) -> Effects:
@@ -163,8 +172,8 @@ class GroupMachine:
         if isinstance(group, ConsumerGroup):
             leaving.on_timer(self._consumer_step(group, effects), timer)
             return effects
-        if isinstance(group, ShareGroup):
-            self.share.on_timer(group, timer, effects)
+        if not isinstance(group, ClassicGroup):
+            self._others[type(group)].on_timer(group, timer, effects)
             return effects
         step = self._step(group, effects)
         if timer.kind == TimerKind.SESSION:
@@ -176,7 +185,7 @@ class GroupMachine:
             joining.on_join_timer(step)
         elif timer.kind == TimerKind.SYNC:
             membership.on_sync_timer(step)
-        elif group.state is GroupState.STABLE:
+        elif timer.kind == TimerKind.REJOIN and group.state is GroupState.STABLE:
             joining.rebalance(step)
         self._forget_if_void(group)
         return effects
@@ -185,10 +194,10 @@ class GroupMachine:
         """Handle a computed assignment, or the topics that regular expressions match."""
         effects = Effects()
         group = self.groups.get(key)
-        if isinstance(group, ShareGroup):
-            return self.share.on_job(group, result)
-        if not isinstance(group, ConsumerGroup):
+        if group is None or isinstance(group, ClassicGroup):
             return effects
+        if not isinstance(group, ConsumerGroup):
+            return self._others[type(group)].on_job(group, result)
         if isinstance(result, Assigned):
             return take_assigned(group, result, self._now_ms())
         if isinstance(result, Resolved):
@@ -211,8 +220,8 @@ class GroupMachine:
             failed.checked_topics = failed.resolved_names = None
             self._consumer_step(failed, effects).start_timers()
             return effects
-        if isinstance(failed, ShareGroup):
-            self.share.on_failed(failed, effects)
+        if not isinstance(failed, ClassicGroup):
+            self._others[type(failed)].on_failed(failed, effects)
             return effects
         del self.groups[key]
         failed.let_go()
@@ -249,12 +258,13 @@ class GroupMachine:
         if isinstance(group, ConsumerGroup) and group.members:
             classic_members.join(self._consumer_step(group, effects), asked)
             return effects
-        if isinstance(group, ConsumerGroup):  # without members: a classic group replaces this group, the offsets stay
+        if isinstance(group, ShareGroup) or (isinstance(group, StreamsGroup) and group.members):
+            what = f"Group {request.group_id} is a {group.kind} group."
+            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, what)
+        if isinstance(group, ConsumerGroup | StreamsGroup):  # no members: a classic group replaces it, the offsets stay
             effects.records += group.tombstones()
             effects.afterwards = partial(self.join, asked)
             return effects
-        if isinstance(group, ShareGroup):
-            raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"Group {request.group_id} is a share group.")
         if group is None:
             if request.member_id != "":
                 raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID)
@@ -293,7 +303,7 @@ class GroupMachine:
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
-        if not joins or isinstance(group, ShareGroup):
+        if not joins or isinstance(group, ShareGroup | StreamsGroup):
             what = "not found" if group is None else "is not a consumer group"
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
         if group is not None and group.members:
@@ -375,6 +385,10 @@ class GroupMachine:
         """Like `find`, but only for share groups."""
         return find_share_group(self.groups.get(group_id), group_id)
 
+    def find_streams(self, group_id: str) -> StreamsGroup:
+        """Like `find`, but only for streams groups."""
+        return find_streams_group(self.groups.get(group_id), group_id)
+
     def delete(self, group_id: str) -> Effects:
         """Delete a group without members, with its offsets. Pending offsets of open transactions are deleted, too, so
         that the end of a transaction does not create the group again. The caller adds the reply."""
@@ -425,19 +439,7 @@ class GroupMachine:
             self._config.offset_metadata_max_bytes,
             expire_timestamp(now_ms, request.retention_time_ms),
         )
-        topics = [
-            CommitTopic(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partitions=[
-                    CommitPartition(
-                        partition_index=partition.partition_index, error_code=commit.add(effects, topic.name, partition)
-                    )
-                    for partition in topic.partitions
-                ],
-            )
-            for topic in request.topics
-        ]
+        topics = [commit.add_topic(effects, topic) for topic in request.topics]
         effects.reply(waiter, OffsetCommitResponse(topics=[*refused, *topics]))
         return effects
 
@@ -455,9 +457,11 @@ class GroupMachine:
                 raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {request.group_id} not found.")
             check_no_members(generation, has_offsets=has_offsets)
             return None
-        if isinstance(group, ConsumerGroup):
+        if isinstance(group, ConsumerGroup | StreamsGroup):
             if generation < 0 and not group.members:
                 return None
+            if isinstance(group, StreamsGroup):
+                return streams_epochs.check_commit(group, request.member_id, generation, version=version)
             return check_commit(group, request.member_id, generation, self._topics(), version=version)
         if generation < 0 and group.state is GroupState.EMPTY:
             return None
@@ -468,11 +472,13 @@ class GroupMachine:
         return None
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
-        """Check that a member of a consumer protocol group may fetch offsets in this epoch. Groups of other protocols,
-        and unknown groups, are not checked. Raises KafkaError like `epochs.check_fetch`."""
-        group = self._consumers(group_id)
-        if group is not None:
+        """Check that a member of a group of the consumer or streams protocol may fetch offsets in this epoch. Groups of
+        other protocols, and unknown groups, are not checked. Raises KafkaError like `epochs.check_fetch`."""
+        group = self.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
             check_fetch(group, member_id, epoch)
+        elif isinstance(group, StreamsGroup):
+            streams_epochs.check_fetch(group, member_id, epoch)
 
     def commit_in_transaction(self, request: TxnOffsetCommitRequest, exists: Exists, waiter: Waiter) -> Effects:
         """Handle a TxnOffsetCommit. Raises KafkaError like `transactional_offsets.check_member`."""
@@ -480,8 +486,8 @@ class GroupMachine:
         group = self.groups.get(group_id)
         if isinstance(group, ShareGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is a share group.")
-        if isinstance(group, ConsumerGroup):
-            transactional_offsets.check_consumer(group, request, self._topics())
+        if isinstance(group, ConsumerGroup | StreamsGroup):
+            transactional_offsets.check_epoch(group, request, self._topics())
         else:
             transactional_offsets.check_member(group, request, has_offsets=self.offsets.has(group_id))
         commit = Commit(group_id, self._now_ms(), exists, self._config.offset_metadata_max_bytes)
@@ -570,7 +576,7 @@ class GroupMachine:
         state at the share coordinators."""
         if isinstance(group, ClassicGroup):
             return group.state is GroupState.EMPTY and not group.pending_members
-        return isinstance(group, ConsumerGroup) and not group.members
+        return isinstance(group, ConsumerGroup | StreamsGroup) and not group.members
 
     def _forget_if_void(self, group: ClassicGroup) -> None:
         """Forget a group that was never logged and has no members."""

@@ -11,10 +11,11 @@ from oncelog_broker.coordinator.group.offsets import CommittedOffsets
 from oncelog_broker.coordinator.group.records import offset_record
 from oncelog_broker.coordinator.group.share.share_group import ShareGroup
 from oncelog_broker.coordinator.group.states import GroupState
+from oncelog_broker.coordinator.group.streams.streams_group import StreamsGroup
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteResponse
 
-Group = ClassicGroup | ConsumerGroup | ShareGroup
+Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 Topic = OffsetDeleteResponse.OffsetDeleteResponseTopic
 
 

@@ -6,9 +6,10 @@ from functools import lru_cache
 from typing import Final, NamedTuple, cast
 
 from oncelog_broker.coordinator.effects import Encoded
-from oncelog_broker.coordinator.group import consumer_records, share_records
+from oncelog_broker.coordinator.group import consumer_records, share_records, streams_records
 from oncelog_broker.coordinator.group.consumer_records import ConsumerGroupRecord
 from oncelog_broker.coordinator.group.share_records import ShareGroupRecord
+from oncelog_broker.coordinator.group.streams_records import StreamsGroupRecord
 from oncelog_protocol.coordinator_records import consumer_offsets as schema
 from oncelog_protocol.coordinator_records.consumer_offsets import (
     GroupMetadataKey,
@@ -37,7 +38,7 @@ class GroupRecord(NamedTuple):
     value: GroupMetadataValue | None
 
 
-CoordinatorRecord = OffsetRecord | GroupRecord | ConsumerGroupRecord | ShareGroupRecord
+CoordinatorRecord = OffsetRecord | GroupRecord | ConsumerGroupRecord | ShareGroupRecord | StreamsGroupRecord
 
 
 def offset_record(group_id: str, topic: str, partition: int, value: OffsetCommitValue | None) -> OffsetRecord:
@@ -52,6 +53,8 @@ def encode(record: CoordinatorRecord) -> Encoded:
     """The bytes of a record. Raises UnencodableMessage for values that the record's schema cannot represent."""
     if share_records.KINDS.has(record):
         return share_records.KINDS.encode(record)
+    if streams_records.KINDS.has(record):
+        return streams_records.encode(cast(StreamsGroupRecord, record))
     if not isinstance(record, OffsetRecord | GroupRecord):
         return consumer_records.encode(cast(ConsumerGroupRecord, record))
     value = None if record.value is None else encode_versioned(record.value, _value_version(record.value))
@@ -77,7 +80,7 @@ def decode(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
     if kind == schema.GROUP_METADATA_KEY_VERSION:
         group_key = decode_versioned(GroupMetadataKey, key)
         return GroupRecord(group_key, None if value is None else decode_versioned(GroupMetadataValue, value))
-    for kinds in (consumer_records.KINDS, share_records.KINDS):
+    for kinds in (consumer_records.KINDS, share_records.KINDS, streams_records.KINDS):
         record: CoordinatorRecord | None = kinds.decode(kind, key, value)
         if record is not None:
             return record

@@ -27,6 +27,8 @@ class TimerKind:
     """Expires when the time in which members may request their assignment is over."""
     REBALANCE: Final = "rebalance"
     """Expires when the time in which a member of the consumer protocol must revoke partitions is over."""
+    INITIAL_DELAY: Final = "initial delay"
+    """Expires when the first members of a streams group had their time to join; then tasks are assigned."""
     REJOIN: Final = "rejoin"
     """Expires immediately after the group has become a classic group, whose members must then join again."""
 

@@ -10,6 +10,8 @@ from oncelog_broker.coordinator.group.commits import Commit, check_no_members
 from oncelog_broker.coordinator.group.consumer.consumer_group import ConsumerGroup
 from oncelog_broker.coordinator.group.consumer.epochs import check_commit
 from oncelog_broker.coordinator.group.states import GroupState
+from oncelog_broker.coordinator.group.streams import streams_epochs
+from oncelog_broker.coordinator.group.streams.streams_group import StreamsGroup
 from oncelog_broker.coordinator.group.topic_view import TopicView
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest, TxnOffsetCommitResponse
@@ -36,16 +38,19 @@ def check_member(group: ClassicGroup | None, request: TxnOffsetCommitRequest, *,
     membership.check_generation(group, member_id, instance_id, generation)
 
 
-def check_consumer(group: ConsumerGroup, request: TxnOffsetCommitRequest, topics: TopicView) -> None:
-    """Like `check_member`, for a group of the consumer protocol. The check accepts the epoch of the member, or an older
-    epoch for partitions that the member had in that epoch (KIP-1251). The error for a stale epoch is
+def check_epoch(group: ConsumerGroup | StreamsGroup, request: TxnOffsetCommitRequest, topics: TopicView) -> None:
+    """Like `check_member`, for a group whose members have epochs. The check accepts the epoch of the member, or an
+    older epoch for partitions that the member had in that epoch (KIP-1251). The error for a stale epoch is
     ILLEGAL_GENERATION."""
     epoch, member_id = request.generation_id, request.member_id
     says_nothing = epoch == NO_GENERATION and not member_id and request.group_instance_id is None
     if says_nothing or (epoch < 0 and not group.members):
         return
     try:
-        check = check_commit(group, member_id, epoch, topics, version=None)
+        if isinstance(group, StreamsGroup):
+            check = streams_epochs.check_commit(group, member_id, epoch, version=None)
+        else:
+            check = check_commit(group, member_id, epoch, topics, version=None)
         if check is not None:
             for topic in request.topics:
                 for partition in topic.partitions:

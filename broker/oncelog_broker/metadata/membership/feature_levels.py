@@ -28,6 +28,8 @@ records of these groups, so that as coordinator it would not have such a group.
 """
 SHARE_GROUPS: Final = 2
 """The lowest level at which share groups (KIP-932) are served; a release of level 1 skips their records, too."""
+STREAMS_GROUPS: Final = 2
+"""The lowest level at which streams groups (KIP-1071) are served; a release of level 1 skips their records, too."""
 BEFORE_LEVELS: Final = (1, 1)
 """The levels of a registration that states no levels, because its release is older than feature levels."""
 

@@ -258,6 +258,24 @@ READ_SHARE_STATE = _rule(ApiKey.READ_SHARE_GROUP_STATE, CLUSTER_ACTION, CLUSTER,
 WRITE_SHARE_STATE = _rule(ApiKey.WRITE_SHARE_GROUP_STATE, CLUSTER_ACTION, CLUSTER, "from brokers alone")
 DELETE_SHARE_STATE = _rule(ApiKey.DELETE_SHARE_GROUP_STATE, CLUSTER_ACTION, CLUSTER, "from brokers alone")
 SUMMARISE_SHARE_STATE = _rule(ApiKey.READ_SHARE_GROUP_STATE_SUMMARY, CLUSTER_ACTION, CLUSTER, "from brokers alone")
+STREAMS_HEARTBEAT = _rule(ApiKey.STREAMS_GROUP_HEARTBEAT, READ, GROUP, "the group")
+STREAMS_TOPICS = _rule(
+    ApiKey.STREAMS_GROUP_HEARTBEAT, DESCRIBE, TOPIC, "each topic of the topology", "the whole: {refused}"
+)
+STREAMS_CREATE_ANY_TOPIC = _rule(
+    ApiKey.STREAMS_GROUP_HEARTBEAT, CREATE, CLUSTER, "missing internal topics", "asks for the next", is_told=False
+)
+STREAMS_CREATE_TOPIC = _rule(
+    ApiKey.STREAMS_GROUP_HEARTBEAT,
+    CREATE,
+    TOPIC,
+    "each missing internal topic",
+    "none is created; the status MISSING_INTERNAL_TOPICS names the topic",
+)
+DESCRIBE_STREAMS_GROUP = _rule(ApiKey.STREAMS_GROUP_DESCRIBE, DESCRIBE, GROUP, "each group")
+TOPIC_OF_STREAMS_GROUP = _rule(
+    ApiKey.STREAMS_GROUP_DESCRIBE, DESCRIBE, TOPIC, "each topic of the topology", "the group: {refused}"
+)
 DESCRIBE_SHARE_OFFSETS_GROUP = _rule(ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, DESCRIBE, GROUP, "each group")
 DESCRIBE_SHARE_OFFSETS = _rule(
     ApiKey.DESCRIBE_SHARE_GROUP_OFFSETS, DESCRIBE, TOPIC, "each topic; left out where none is named"

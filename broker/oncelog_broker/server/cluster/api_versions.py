@@ -17,7 +17,7 @@ from oncelog_broker.server.request.context import AnyContext, level_in_force
 from oncelog_broker.server.served import SERVED, highest_version
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
-from oncelog_protocol.features import CONSUMER_GROUPS, SHARE_GROUPS, TRANSACTIONS_V2
+from oncelog_protocol.features import CONSUMER_GROUPS, SHARE_GROUPS, STREAMS_GROUPS, TRANSACTIONS_V2
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 
 FIRST_SOFTWARE_NAME_VERSION: Final = 3
@@ -25,6 +25,7 @@ FIRST_ZERO_FEATURE_VERSION: Final = 4
 FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
     ("group.version", 0, CONSUMER_GROUPS, feature_levels.CONSUMER_GROUPS),
     ("share.version", 0, SHARE_GROUPS, feature_levels.SHARE_GROUPS),
+    ("streams.version", 0, STREAMS_GROUPS, feature_levels.STREAMS_GROUPS),
     ("transaction.version", 0, TRANSACTIONS_V2, feature_levels.LOWEST),
 )
 """For each feature: its name, the lowest and highest level that this broker supports, and the level of

@@ -8,6 +8,7 @@ from typing import Protocol, TypeAlias
 from oncelog_broker.coordinator.group.coordinator import GroupCoordinator
 from oncelog_broker.replication.peers import Peers
 from oncelog_broker.replication.replicas import Replicas
+from oncelog_broker.server.groups.internal_topic_creations import InternalTopicCreations
 from oncelog_broker.server.request.context import CommonServices, RequestContext
 
 
@@ -15,6 +16,7 @@ class GroupServices(CommonServices, Protocol):
     """The parts of the broker that handlers of consumer groups may use, in addition to CommonServices."""
 
     groups: GroupCoordinator
+    internal_topics: InternalTopicCreations
     replicas: Replicas
     peers: Peers
 

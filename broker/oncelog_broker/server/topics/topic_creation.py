@@ -1,4 +1,5 @@
-"""Creates topics without a client's CreateTopics request: auto-created topics, and the internal topics of coordinators.
+"""Creates topics without a client's CreateTopics request: auto-created topics, the internal topics of coordinators, and
+the internal topics of streams groups.
 
 Only the controller creates topics. Another broker sends CreateTopics to the controller, as a client would, and then
 waits until its own image shows the topic.
@@ -11,8 +12,9 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config.alter import check_topic_overrides
 from oncelog_broker.config.broker_config import BrokerConfig
-from oncelog_broker.controller.topics import TopicController
+from oncelog_broker.controller.topics import TopicController, too_many
 from oncelog_broker.coordinator.internal_topics import InternalTopic, internal_topic
 from oncelog_broker.metadata.model.cache import MetadataCache
 from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
@@ -70,6 +72,26 @@ class TopicCreation:
             raise
         defaults = InternalTopic(config[keys.NUM_PARTITIONS], config[keys.DEFAULT_REPLICATION_FACTOR], {})
         partitions, replicas, overrides = internal or defaults
+        await self._create_and_wait(name, partitions, replicas, overrides, 1)
+
+    async def create_as_asked(self, name: str, partitions: int, replicas: int, overrides: Mapping[str, str]) -> None:
+        """Create a topic that a client needs, with its numbers and settings; wait until it can be used. An existing
+        topic is no error. `replicas` -1: the broker's default.
+
+        Raises KafkaError: as `create`, and INVALID_CONFIG, INVALID_PARTITIONS, POLICY_VIOLATION (too many partitions).
+        """
+        refused = too_many(partitions)
+        if refused is not None:
+            raise refused
+        if replicas == -1:
+            replicas = self._config()[keys.DEFAULT_REPLICATION_FACTOR]
+        checked = check_topic_overrides(dict(overrides))
+        await self._create_and_wait(name, partitions, replicas, checked, partitions)
+
+    async def _create_and_wait(
+        self, name: str, partitions: int, replicas: int, overrides: Mapping[str, str], waits_for: int
+    ) -> None:
+        """`waits_for`: how many partitions the image must show."""
         try:
             await self._create(name, partitions, replicas, overrides)
         except KafkaError as error:
@@ -78,7 +100,8 @@ class TopicCreation:
             # TOPIC_ALREADY_EXISTS means that another connection or broker has created the topic first.
             if error.code is not ErrorCode.TOPIC_ALREADY_EXISTS:
                 raise
-        await wait_until_usable(self._metadata, self._replicas, name, 1, TIMEOUT_MS)
+            waits_for = 1
+        await wait_until_usable(self._metadata, self._replicas, name, waits_for, TIMEOUT_MS)
 
     async def _create(self, name: str, partitions: int, replicas: int, overrides: Mapping[str, str]) -> None:
         controller = self._metadata.image.controller_id

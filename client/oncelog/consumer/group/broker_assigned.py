@@ -1,13 +1,14 @@
 """A group member whose partitions the broker assigns (KIP-848), driven by poll.
 
-One task sends heartbeats: it joins, reports the owned partitions, and receives the target assignment. Each poll calls
-`advance`, which reconciles the two, because callbacks of the application run only inside poll:
+One task sends heartbeats: the heartbeats join the group, report the owned partitions, and receive the target
+assignment. Each poll calls `advance`, which reconciles the owned partitions with the target, because callbacks of the
+application run only inside poll:
 
-    partitions to revoke  ->  commit, on_revoked, drop them, and send a heartbeat at once
-    partitions to add     ->  add them, on_assigned, and send a heartbeat at once
+    partitions to revoke  ->  commit, call on_revoked, drop the partitions, and send a heartbeat immediately
+    partitions to add     ->  add the partitions, call on_assigned, and send a heartbeat immediately
 
-Members do not wait for each other, and keep reading the partitions that they keep. A fenced or removed member loses its
-partitions (on_lost), and joins again with the same member id.
+Members do not wait for each other, and continue to read the partitions that they keep. A fenced or removed member loses
+its partitions (on_lost), and then joins again with the same member id.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ HINTS = {
 class BrokerAssignedMember:
     """A member whose partitions the broker assigns.
 
-    `attend` makes `poll` call `advance`. `progress`: see PollWatch; None during a poll.
+    `attend` makes `poll` call `advance`. `progress` is the value that PollWatch compares; None during a poll.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class BrokerAssignedMember:
         self._listener = RebalanceListener()
         self._heartbeat = EpochHeartbeat(config)
         self._wanted: frozenset[IdPartition] | None = None
-        """The target assignment from the coordinator; None if none has come since the last join."""
+        """The target assignment from the coordinator; None if no target has arrived since the last join."""
         self._announced: tuple[TopicPartition, ...] | None = None
         """Added partitions for which on_assigned has not been called yet."""
         self._error: KafkaError | None = None
@@ -86,7 +87,7 @@ class BrokerAssignedMember:
         self._is_due = asyncio.Event()
         metadata.in_use.append(lambda: self._interest.names)
 
-    # called by the application
+    # methods that the application calls
 
     @property
     def is_subscribed(self) -> bool:
@@ -94,21 +95,21 @@ class BrokerAssignedMember:
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The names of the topics that are subscribed to; of a pattern, those that match now."""
+        """The names of the subscribed topics; for a pattern, the topics that match now."""
         return self._interest.topics(self._metadata.cluster) if self._interest else frozenset()
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
         """The group metadata for commits in transactions.
 
-        After it was fenced or has left, a member sends its last epoch: without an epoch it would count as a consumer
-        outside of the group, whose offsets are not checked (S46, S64).
+        After the member was fenced or has left, its last epoch is sent instead. A commit without an epoch would count
+        as a commit from outside the group, and the broker does not check such commits (S46, S64).
         """
         config, generation = self._config, self._membership.last_generation
         return ConsumerGroupMetadata(config.group_id or "", *generation, config.group_instance_id)
 
     def subscribe(self, interest: Interest, listener: RebalanceListener | None) -> None:
-        """Subscribe, from the next poll on. The broker evaluates a pattern, in RE2's syntax."""
+        """Subscribe to topics, from the next poll on. The broker evaluates a pattern, in the syntax of RE2."""
         self._interest = interest
         self._listener = listener or RebalanceListener()
         self._metadata.follow_all(interest.pattern is not None)
@@ -118,22 +119,24 @@ class BrokerAssignedMember:
         self._attend()
 
     def assigned_by_hand(self) -> None:
-        """The application assigns partitions itself."""
+        """Record that the application assigns partitions itself."""
         self._membership.assign_by_hand()
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_s: float) -> None:
-        """Commit these offsets or, without any, the positions. Raises the errors of `Commits.commit`."""
+        """Commit these offsets; without offsets, commit the positions. Raises the errors of `Commits.commit`."""
         await self._holdings.commit(offsets, timeout_s)
 
     def metadata_changed(self) -> None:
-        """Names of topics may be known now that were not."""
+        """React to new metadata, because names of topics may have become known."""
         if self._wanted is not None and self._interest:
             self._attend()
 
     # rebalances
 
     async def advance(self) -> None:
-        """Do everything that is due before records are returned. Raises KafkaError, and exceptions of callbacks."""
+        """Handle all pending membership changes before records are returned. Raises KafkaError, and exceptions of
+        callbacks.
+        """
         self.auto_commit.poll()
         if not self._interest:
             return
@@ -163,7 +166,7 @@ class BrokerAssignedMember:
         self._membership.partitions_given_up()
 
     async def _reconcile(self) -> None:
-        """Revoke partitions, then add new ones; repeat if the target has changed meanwhile."""
+        """Revoke partitions, then add new partitions; repeat if the target has changed meanwhile."""
         while self._membership.state is MemberState.STABLE and not self._membership.is_lost:
             wanted = self._named()
             owned = self._positions.assignment
@@ -185,7 +188,7 @@ class BrokerAssignedMember:
         return self._announced is not None and self._announced != ()
 
     async def _announce(self) -> None:
-        """Call on_assigned for added partitions; again at the next poll if the callback was cancelled."""
+        """Call on_assigned for added partitions; if the callback is cancelled, the next poll repeats it."""
         added = self._announced or ()
         try:
             await self._listener.on_assigned(added)
@@ -198,7 +201,8 @@ class BrokerAssignedMember:
 
     def _named(self) -> frozenset[TopicPartition] | None:
         """Return the target assignment by topic name. Partitions whose topic name is unknown are skipped until the
-        metadata has it."""
+        metadata contain the name.
+        """
         if self._wanted is None:
             return None
         names = {topic.topic_id: name for name, topic in self._metadata.cluster.topics.items()}
@@ -223,7 +227,7 @@ class BrokerAssignedMember:
             await asyncio.gather(task, return_exceptions=True)
 
     def _beat_now(self) -> None:
-        """Send a heartbeat at once."""
+        """Send a heartbeat immediately."""
         self._is_due.set()
 
     async def _run(self) -> None:
@@ -246,13 +250,13 @@ class BrokerAssignedMember:
                     failures = 0 if await self._beat() else failures + 1
             except ClientClosed:
                 raise
-            except Exception:  # on any error: a member without heartbeats is removed from its group
+            except Exception:  # any error is caught here, because a member without heartbeats is removed from its group
                 logger.exception("group %s: a heartbeat failed, and is sent again", self._config.group_id)
                 self._heartbeat.failed()
                 failures += 1
 
     async def _until_due(self) -> None:
-        # Late polls must be noticed in time, even with rare heartbeats.
+        # Late polls must be noticed in time, even if heartbeats are rare.
         wait_s = min(self._heartbeat.interval_s, self._config.max_poll_interval_ms / 2000)
         try:
             async with asyncio.timeout(wait_s):
@@ -261,7 +265,7 @@ class BrokerAssignedMember:
             pass
 
     async def _beat(self) -> bool:
-        """Send a heartbeat. Return False if it must be repeated soon."""
+        """Send a heartbeat. Return False if the heartbeat must be repeated soon."""
         membership, heartbeat = self._membership, self._heartbeat
         sent, state, said = membership.generation, membership.state, self._said()
         request = heartbeat.request(self._member_id, said)
@@ -277,7 +281,7 @@ class BrokerAssignedMember:
             logger.info("group %s: heartbeat failed: %s", self._config.group_id, error)
             return False
         if membership.generation != sent or membership.state is not state:
-            return True  # the member has left, or was dropped, meanwhile
+            return True  # the member has left or was removed meanwhile
         code = ErrorCode.of(response.error_code)
         if code is not ErrorCode.NONE:
             return self._refused(code, response.error_message, sent)
@@ -297,7 +301,7 @@ class BrokerAssignedMember:
         return True
 
     def _refused(self, code: ErrorCode, message: str | None, sent: Generation) -> bool:
-        """Handle an error. Return False if the heartbeat must be repeated soon."""
+        """Handle an error in a heartbeat response. Return False if the heartbeat must be repeated soon."""
         membership = self._membership
         logger.info("group %s: heartbeat answered with %s: %s", self._config.group_id, code.name, message)
         self._heartbeat.failed()
@@ -314,7 +318,7 @@ class BrokerAssignedMember:
         return True
 
     def _fail(self, code: ErrorCode, message: str | None) -> None:
-        """Make the next poll raise the error; the poll after it joins again."""
+        """Make the next poll raise the error; the following poll joins again."""
         if self._membership.state is MemberState.PREPARING:
             self._membership.give_up_joining()
         hint = HINTS.get(code)
@@ -337,7 +341,7 @@ class BrokerAssignedMember:
     # leaving
 
     async def unsubscribe(self) -> None:
-        """Commit, revoke everything, leave. A static member may return to its partitions."""
+        """Commit, revoke all partitions, and leave the group. A static member may come back to its partitions."""
         try:
             await self._leave(self._config.request_timeout_ms / 1000)
         finally:
@@ -345,7 +349,7 @@ class BrokerAssignedMember:
             self._metadata.follow_all(False)
 
     async def close(self, timeout_s: float) -> None:
-        """Like `unsubscribe`, within `timeout_s` except for callbacks, and stop. Raises exceptions of callbacks."""
+        """Unsubscribe and stop, within `timeout_s` except for callbacks. Raises exceptions of callbacks."""
         try:
             await self._leave(timeout_s)
         finally:
@@ -358,14 +362,14 @@ class BrokerAssignedMember:
         membership, owned = self._membership, self._positions.assignment
         try:
             if not self._interest:
-                await self.auto_commit.flush(timeout_s)  # assigned by hand
+                await self.auto_commit.flush(timeout_s)  # the partitions are assigned by hand
             elif membership.is_lost or membership.state is MemberState.FENCED:
                 await self._holdings.give_up(owned, self._listener.on_lost, is_committing=False)
             else:
                 await self.auto_commit.flush(timeout_s)
                 await self._holdings.give_up(owned, self._listener.on_revoked, is_committing=False)
         except asyncio.CancelledError:
-            deadline = float("-inf")  # notify the coordinator, without waiting for the response
+            deadline = float("-inf")  # send the request, but do not wait for the response
             raise
         finally:
             is_known = membership.state in (MemberState.PREPARING, MemberState.STABLE)
@@ -382,11 +386,12 @@ class BrokerAssignedMember:
             async with asyncio.timeout(timeout_s):
                 await self._connection.send(self._heartbeat.leaving(self._member_id))
         except (KafkaError, TimeoutError) as error:
-            # The group then notices only when this member's session times out: the rebalance is late, nothing is lost.
+            # The group then learns of the departure only when this member's session times out: the rebalance is late,
+            # but nothing is lost.
             logger.info("group %s: the request to leave the group failed: %r", self._config.group_id, error)
 
     async def _drop_out(self) -> None:
-        """The application does not poll: let others have the partitions."""
+        """Leave the group because the application does not poll, so that other members get the partitions."""
         logger.warning(
             "group %s: no poll for more than max_poll_interval_ms=%d: leaving the group until the next one",
             *(self._config.group_id, self._config.max_poll_interval_ms),
@@ -397,5 +402,5 @@ class BrokerAssignedMember:
 
 
 def _new_member_id() -> str:
-    """A member generates its id itself, and keeps it as long as it lives."""
+    """Create a member id: a member generates its id itself, and keeps it as long as it lives."""
     return uuid_to_string(uuid.uuid4().bytes)

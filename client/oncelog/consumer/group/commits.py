@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 NO_OFFSET: Final = -1
 UNANSWERED: Final = error_for(ErrorCode.COORDINATOR_NOT_AVAILABLE)
-"""The error of a partition that a response does not mention; retriable."""
+"""The error of a partition that a response does not mention; the error is retriable."""
 STALE: Final = (ErrorCode.STALE_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID)
 NO_TOPIC: Final = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
@@ -41,12 +41,12 @@ Offsets = Mapping[TopicPartition, OffsetAndMetadata]
 
 
 class Asked(NamedTuple):
-    """The moment at which a commit was requested: it belongs to the generation of that moment, however late it is sent
-    (S88).
+    """The moment at which a commit was requested; the commit belongs to the generation of that moment, however late it
+    is sent (S88).
 
-    With a cooperative strategy, reading of the kept partitions continues in the next generation. `held` has the
-    positions of the member's partitions at that moment: a partition that was revoked and assigned again has another
-    one. Empty with an eager strategy, where every generation starts with all partitions revoked.
+    With a cooperative strategy, members continue to read their kept partitions in the next generation. `held` contains
+    the position objects of the member's partitions at that moment; a partition that was revoked and assigned again has
+    another object. `held` is empty with an eager strategy, where every generation starts with all partitions revoked.
     """
 
     generation: Generation
@@ -58,12 +58,14 @@ FetchGroup = OffsetFetchRequest.OffsetFetchRequestGroup
 
 
 class Commits:
-    """Commits and fetches offsets for a consumer with a group id; with assignment by hand, without being a member.
+    """Commits and fetches offsets for a consumer with a group id; if partitions are assigned by hand, the consumer is
+    not a member.
 
-    Commits run one after another, in the order requested, each with all its retries, so that a retried older commit
-    never overwrites a newer one. An automatic commit is not retried if a manual one waits. Each commit carries an
-    `Asked` of the time of its request: the generation, and under a cooperative assignor the partitions held. Partitions
-    that may have moved since then are not committed. The caller of `commit_automatically` passes it.
+    Commits run one after another in the order requested, each with all its retries, so that a retried older commit
+    never overwrites a newer commit. An automatic commit is not retried while a manual commit waits. Each commit carries
+    an `Asked` from the time of its request: the generation and, under a cooperative assignor, the partitions of the
+    member. Partitions that may have moved since the request are not committed. The caller of `commit_automatically`
+    passes the `Asked`.
     """
 
     def __init__(
@@ -76,8 +78,9 @@ class Commits:
         is_cooperative: bool = False,
         on_stale: Callable[[], None] | None = None,
     ) -> None:
-        """`on_stale`: for the consumer protocol, whose members send their epoch when they fetch offsets. It is called
-        when that epoch is over: the next heartbeat returns the present one."""
+        """`on_stale` is for the consumer protocol, whose members send their epoch when they fetch offsets. `on_stale`
+        is called when that epoch is over; the next heartbeat returns the present epoch.
+        """
         self._membership = membership
         self._on_stale = on_stale
         self._positions = positions
@@ -88,21 +91,22 @@ class Commits:
         self._waiting = 0
         self._make_way = asyncio.Event()
         self.number = 0
-        """The number of manual commits."""
+        """Number of manual commits so far."""
         self.on_committed: Callable[[Offsets], None] | None = None
-        """Called with offsets that the coordinator has stored."""
+        """A callback for offsets that the coordinator has stored; None if there is no callback."""
 
     def asked(self) -> Asked:
-        """The present moment, for a commit requested now."""
+        """Return the present moment, for a commit that is requested now."""
         held = {place.topic_partition: place for place in self._positions} if self._is_cooperative else {}
         return Asked(self._membership.generation, held)
 
     async def commit(self, offsets: Offsets, timeout_s: float) -> None:
-        """Commit for the application, with retries, in its turn.
+        """Commit for the application, with retries, after the commits requested earlier.
 
-        Waits for a missing topic, as a broker may learn of a new one late. Raises CommitFailed if this consumer is no
-        longer a member of the generation that reads these partitions (cooperative: after committing those that it still
-        owns), RequestTimedOut after `timeout_s`, PartialFailure if some partitions were refused, otherwise KafkaError.
+        Waits for a missing topic, because a broker may learn of a new topic late. Raises CommitFailed if this consumer
+        is no longer a member of the generation that reads these partitions (with a cooperative strategy, after
+        committing the partitions that it still owns). Raises RequestTimedOut after `timeout_s`, PartialFailure if some
+        partitions were refused, otherwise KafkaError.
         """
         asked = self.asked()
         self.number += 1
@@ -118,8 +122,10 @@ class Commits:
     async def commit_automatically(
         self, offsets: Offsets, timeout_s: float, asked: Asked, *, before: int | None = None
     ) -> frozenset[TopicPartition]:
-        """`commit` for the moment `asked`. Returns the partitions not committed: because their topic does not exist or,
-        with `before`, because the application has requested a commit since `number` had that value."""
+        """Commit as `commit` does, for the moment `asked`. Returns the partitions that were not committed, either
+        because their topic does not exist or, with `before`, because the application has requested a commit since
+        `number` had that value.
+        """
         return await self._store(offsets, timeout_s, asked, waits_for_topics=False, before=before)
 
     async def _store(
@@ -179,7 +185,7 @@ class Commits:
         return frozenset(without_topic)
 
     def _given_up(self, offsets: Offsets, asked: Asked) -> list[TopicPartition]:
-        """The partitions that may belong to others since the commit was requested."""
+        """Return the partitions that may belong to other members since the commit was requested."""
         if self._membership.generation == asked.generation:
             return []
         return [at for at in offsets if (place := asked.held.get(at)) is None or not self._positions.owns(place)]
@@ -202,7 +208,7 @@ class Commits:
     async def committed(
         self, partitions: Iterable[TopicPartition], timeout_s: float
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The committed offsets; partitions without one are omitted. Raises KafkaError."""
+        """Return the committed offsets; partitions without a committed offset are omitted. Raises KafkaError."""
         wanted = list(partitions)
         cause: KafkaError | None = None
         failures = 0
@@ -228,16 +234,18 @@ class Commits:
         return {}
 
     def _is_stale(self, error: KafkaError) -> bool:
-        """Whether an answer to a member of the consumer protocol says that its epoch is over. That is no reason to
-        start anywhere else than at the committed offset."""
+        """Return whether a response to a member of the consumer protocol says that the member's epoch is over. The
+        member must still start at the committed offset.
+        """
         is_stale = self._on_stale is not None and error.code in STALE
         if is_stale and self._on_stale is not None:
             self._on_stale()
         return is_stale
 
     async def _commit_once(self, offsets: Offsets) -> dict[TopicPartition, KafkaError]:
-        """Send one OffsetCommit. Returns retriable errors by partition; partitions missing from the response count as
-        not committed, unexpected ones are ignored. Raises other errors."""
+        """Send one OffsetCommit request. Returns retriable errors by partition. Partitions missing from the response
+        count as not committed; unexpected partitions are ignored. Raises other errors.
+        """
         membership = self._membership
         is_outside = membership.generation.generation_id == NO_GENERATION and membership.state is not MemberState.LEFT
         if is_outside or membership.is_lost or membership.state is MemberState.COMPLETING:
@@ -313,8 +321,10 @@ def commit_request(config: ConsumerConfig, generation: Generation, offsets: Offs
 def fetch_request(
     config: ConsumerConfig, partitions: Iterable[TopicPartition], generation: Generation | None = None
 ) -> OffsetFetchRequest:
-    """The request waits for offsets of pending transactions, whatever the isolation level (as in the Java client):
-    starting before them could repeat work that the transaction commits (KIP-447)."""
+    """Return the OffsetFetch request. The request waits for offsets of pending transactions, whatever the isolation
+    level (as in the Java client), because starting before these offsets could repeat work that the transaction commits
+    (KIP-447).
+    """
     wanted = by_topic(partitions)
     return OffsetFetchRequest(
         group_id=config.group_id or "",
@@ -334,7 +344,7 @@ def fetch_request(
 
 
 def read_committed_offsets(response: OffsetFetchResponse) -> dict[TopicPartition, OffsetAndMetadata]:
-    """Raises KafkaError for the first partition that has an error."""
+    """Return the offsets in the response. Raises KafkaError for the first partition that has an error."""
     found: dict[TopicPartition, OffsetAndMetadata] = {}
     for topic in response.groups[0].topics if response.groups else response.topics:
         for answer in topic.partitions:
@@ -350,11 +360,11 @@ def read_committed_offsets(response: OffsetFetchResponse) -> dict[TopicPartition
 
 
 class AutoCommit:
-    """Auto-commit: commits the records that poll has returned, every auto.commit.interval.ms, at the start of the next
-    poll.
+    """Automatic commits: commits the records that poll has returned, every auto.commit.interval.ms, at the start of the
+    next poll.
 
-    `consumed` returns the positions; `attend` requests a poll. Offsets already committed, also by the application, are
-    not committed again before the position moves.
+    `consumed` returns the positions; `attend` requests a poll. Offsets that are already committed, also by the
+    application, are not committed again before the position moves.
     """
 
     def __init__(
@@ -370,16 +380,16 @@ class AutoCommit:
         self._stored: dict[TopicPartition, OffsetAndMetadata] = {}
 
     def forget(self, partitions: Iterable[TopicPartition]) -> None:
-        """Forget the committed offsets of these partitions, as other members may have changed them."""
+        """Forget the committed offsets of these partitions, because other members may have changed the offsets."""
         for partition in partitions:
             self._stored.pop(partition, None)
 
     def committed(self, consumed: Offsets) -> None:
-        """Note a commit of the application at these positions."""
+        """Record a commit of the application at these positions."""
         self._stored.update(consumed)
 
     def poll(self) -> None:
-        """Start a due commit: the records of the previous poll count as processed."""
+        """Start a commit if the interval has passed; the records of the previous poll count as processed."""
         if not self._config.enable_auto_commit:
             return
         if self._is_due and self._running is None:
@@ -394,8 +404,9 @@ class AutoCommit:
             self._timer = loop.call_later(self._config.auto_commit_interval_ms / 1000, self._due)
 
     async def flush(self, timeout_s: float) -> None:
-        """Commit now and wait, before partitions are revoked. A failure is logged: the new owner reads the records
-        again."""
+        """Commit now and wait for the result, before partitions are revoked. A failure is logged, and the new owner
+        reads the records again.
+        """
         if not self._config.enable_auto_commit:
             return
         loop = asyncio.get_running_loop()
@@ -424,7 +435,7 @@ class AutoCommit:
 
     async def _commit(self, offsets: Offsets, timeout_s: float, asked: Asked, *, before: int | None) -> None:
         try:
-            # Waiting for a deleted topic would keep the application from polling, and the group waiting.
+            # Waiting for a deleted topic would keep the application from polling, and the group would wait.
             left_out = await self._commits.commit_automatically(offsets, timeout_s, asked, before=before)
             self._stored.update({at: offset for at, offset in offsets.items() if at not in left_out})
         except KafkaError as error:

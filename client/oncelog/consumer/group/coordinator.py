@@ -1,13 +1,13 @@
 """The consumer's group coordinator client: rebalances, driven by poll.
 
-`advance` is called by each poll and does all that is due, in this order, then lets the poll continue:
+Each poll calls `advance`, which handles all pending steps in this order and then lets the poll continue:
 
     the group rebalances  ->  commit, on_revoked (or on_lost)  ->  join, in the background
-    joined                ->  commit and on_revoked for what is to go, then on_assigned for what has come
+    joined                ->  commit and on_revoked for removed partitions, then on_assigned for added partitions
 
-With an eager strategy all partitions are revoked before joining; with cooperative ones only those that the new
-assignment takes away, after joining; then the member rejoins so that others can get them. Callbacks thus run
-inside poll only; between polls there are heartbeats and the wait for other members.
+With an eager strategy, all partitions are revoked before joining. With cooperative strategies, only the partitions that
+the new assignment takes away are revoked, after joining; the member then rejoins so that others can get them. Callbacks
+thus run inside poll only; heartbeats and the wait for other members run between polls.
 """
 
 from __future__ import annotations
@@ -37,14 +37,16 @@ from oncelog_protocol.messages.leave_group import LeaveGroupRequest
 logger = logging.getLogger(__name__)
 
 REASON_BYTES = 255
-"""Some brokers refuse longer reasons (KIP-800)."""
+"""Maximum bytes of a reason, because some brokers refuse longer reasons (KIP-800)."""
 
 CLOSED, UNSUBSCRIBED, POLL_TOO_LATE = "the consumer is closed", "the consumer unsubscribed", "no poll in time"
 
 
 @dataclass(frozen=True, slots=True)
 class _Handover:
-    """A new assignment being handed to the application; completed steps stay completed if a callback is cancelled."""
+    """A new assignment while it is passed to the application; completed steps stay completed if a callback is
+    cancelled.
+    """
 
     generation: Generation
     assigned: tuple[TopicPartition, ...]
@@ -53,7 +55,9 @@ class _Handover:
 
 
 class GroupCoordinator:
-    """Drives the membership of a consumer. `attend` requests a poll; `progress`: see Heartbeat."""
+    """Drives the membership of a consumer in the classic protocol. `attend` requests a poll; `progress` is the value
+    that PollWatch compares.
+    """
 
     def __init__(
         self,
@@ -108,19 +112,20 @@ class GroupCoordinator:
 
     @property
     def subscription(self) -> frozenset[str]:
-        """The names of the topics that are subscribed to; of a pattern, those that match now."""
+        """The names of the subscribed topics; for a pattern, the topics that match now."""
         return self._interest.topics(self._metadata.cluster) if self._interest else frozenset()
 
     @property
     def group_metadata(self) -> ConsumerGroupMetadata:
         """The identity under which the present partitions were assigned. A member that was expelled or has left sends
-        its last generation: without one it would count as a consumer outside the group, whose offsets are not checked
-        (S46, S64)."""
+        its last generation. A commit without a generation would count as a commit from outside the group, and the
+        broker does not check such commits (S46, S64).
+        """
         config, generation = self._config, self._membership.last_generation
         return ConsumerGroupMetadata(config.group_id or "", *generation, config.group_instance_id)
 
     def subscribe(self, interest: Interest, listener: RebalanceListener | None) -> None:
-        """Subscribe, from the next poll on."""
+        """Subscribe to topics, from the next poll on."""
         self._interest = interest
         self._listener = listener or RebalanceListener()
         self._metadata.follow_all(interest.pattern is not None)
@@ -130,11 +135,11 @@ class GroupCoordinator:
         self._attend()
 
     def assigned_by_hand(self) -> None:
-        """Note that the application assigns partitions itself."""
+        """Record that the application assigns partitions itself."""
         self._membership.assign_by_hand()
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_s: float) -> None:
-        """Commit these offsets, or the positions, for the application. Raises like `Commits.commit`."""
+        """Commit these offsets (None: the positions) for the application. Raises the errors of `Commits.commit`."""
         await self._holdings.commit(offsets, timeout_s)
 
     def metadata_changed(self) -> None:
@@ -152,7 +157,9 @@ class GroupCoordinator:
     # rebalances
 
     async def advance(self) -> None:
-        """Do everything that is due before records are returned. Raises KafkaError, and exceptions of callbacks."""
+        """Handle all pending membership changes before records are returned. Raises KafkaError, and exceptions of
+        callbacks.
+        """
         self.auto_commit.poll()
         if not self._interest:
             return
@@ -188,8 +195,8 @@ class GroupCoordinator:
         assert task is not None
         joined = task.result()
         if joined is None or joined.generation != self._membership.generation:
-            return  # lost again already
-        # Changes during the join could not cause a rejoin then.
+            return  # the generation is already lost again
+        # Changes during the join could not cause a rejoin at that time.
         if self._joined_with != self._topics:
             self._rejoin("the subscription has changed")
         self.metadata_changed()
@@ -203,8 +210,9 @@ class GroupCoordinator:
         )
 
     async def _prepare(self) -> bool:
-        """Revoke partitions before JoinGroup. Returns whether to join: not if another task has left the group or closed
-        the consumer meanwhile, or this member is fenced."""
+        """Revoke partitions before sending JoinGroup. Returns whether to join: False if another task has left the group
+        or closed the consumer meanwhile, or if this member is fenced.
+        """
         owned = self._positions.assignment
         if self._membership.is_lost:
             logger.warning("group %s: lost %d partitions", self._config.group_id, len(owned))
@@ -219,8 +227,8 @@ class GroupCoordinator:
         return self._membership.needs_join
 
     async def _hand_over(self, handover: _Handover) -> None:
-        """Hand a new assignment to the application."""
-        # The partitions that are not revoked yet: the callback is not repeated after a failure.
+        """Pass a new assignment to the application."""
+        # Only the partitions that are not revoked yet are passed, so a failed callback is not repeated.
         await self._holdings.give_up(
             self._positions.assignment.intersection(handover.revoked), self._listener.on_revoked
         )
@@ -241,7 +249,8 @@ class GroupCoordinator:
     # leaving
 
     async def unsubscribe(self) -> None:
-        """Commit, revoke all, leave. Static members stay known to the coordinator (KIP-345)."""
+        """Commit, revoke all partitions, and leave the group. Static members remain known to the coordinator
+        (KIP-345)."""
         try:
             await self._leave(UNSUBSCRIBED, self._config.request_timeout_ms / 1000)
         finally:
@@ -249,7 +258,7 @@ class GroupCoordinator:
             self._metadata.follow_all(False)
 
     async def close(self, timeout_s: float) -> None:
-        """`unsubscribe` within `timeout_s` (apart from callbacks), and stop. Raises exceptions of callbacks."""
+        """Unsubscribe within `timeout_s` (apart from callbacks), and stop. Raises exceptions of callbacks."""
         try:
             await self._leave(CLOSED, timeout_s)
         finally:
@@ -265,7 +274,7 @@ class GroupCoordinator:
         try:
             await self._stop_joining()
             if not self._interest:
-                await self.auto_commit.flush(timeout_s)  # assigned by hand
+                await self.auto_commit.flush(timeout_s)  # the partitions are assigned by hand
             elif membership.is_lost or membership.state is MemberState.FENCED:
                 await self._holdings.give_up(owned, self._listener.on_lost, is_committing=False)
             else:
@@ -303,11 +312,12 @@ class GroupCoordinator:
             async with asyncio.timeout(timeout_s):
                 await self._connection.send(request)
         except (KafkaError, TimeoutError) as error:
-            # The group then notices when this member's session times out: the rebalance is late, nothing is lost.
+            # The group then learns of the departure when this member's session times out: the rebalance is late, but
+            # nothing is lost.
             logger.info("group %s: the request to leave the group failed: %r", config.group_id, error)
 
     async def _drop_out(self) -> None:
-        """Leave the group, as the application does not poll, so that other members get the partitions."""
+        """Leave the group because the application does not poll, so that other members get the partitions."""
         logger.warning(
             "group %s: no poll for more than max_poll_interval_ms=%d: leaving the group until the next one",
             *(self._config.group_id, self._config.max_poll_interval_ms),

@@ -1,12 +1,12 @@
-"""The connections to the coordinator of a group.
+"""Manages the connections to the coordinator of a group.
 
-Brokers answer each connection in order, and Fetch and JoinGroup wait on purpose, which would delay a heartbeat behind
-them. So heartbeats and commits have their own connection, and each rebalance uses another one.
+Brokers respond in order on each connection, and Fetch and JoinGroup wait on purpose, so a heartbeat behind them would
+be delayed. Heartbeats and commits therefore have their own connection, and each rebalance uses another connection.
 
-Rule: no request waits longer than twice request_timeout_ms for a coordinator that is gone. All requests but JoinGroup
-have that timeout. JoinGroup may be held until the rebalance timeout, and the connection to a machine that lost its
-power stays open; so while JoinGroup waits, the client makes sure, every request_timeout_ms, that the coordinator is
-there.
+Rule: no request waits longer than twice request_timeout_ms for a coordinator that no longer exists. All requests except
+JoinGroup have request_timeout_ms as their timeout. The coordinator may hold JoinGroup until the rebalance timeout, and
+the connection to a machine that lost its power stays open. While JoinGroup waits, the client therefore checks every
+request_timeout_ms that the coordinator still exists.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class CoordinatorConnection:
-    """Finds the coordinator when needed, and again once it is `lost`."""
+    """Finds the coordinator when it is needed, and again once it is `lost`."""
 
     def __init__(self, group_id: str, metadata: Metadata, config: ClientConfig) -> None:
         self._group_id = group_id
@@ -50,7 +50,8 @@ class CoordinatorConnection:
         self._rng = random.Random()  # noqa: S311 - jitter, not a secret
 
     async def send(self, request: Request[R], timeout_s: float | None = None) -> R:
-        """Raises KafkaError. After a connection error the coordinator is looked up again."""
+        """Send a request to the coordinator; after a connection error, look up the coordinator again. Raises
+        KafkaError."""
         coordinator = await self._find()
         try:
             return await self._pool.send(coordinator.node_id, request, timeout_s)
@@ -60,7 +61,7 @@ class CoordinatorConnection:
 
     @asynccontextmanager
     async def for_joining(self) -> AsyncIterator[BrokerConnection]:
-        """A connection for requests that wait for other members. Raises KafkaError like `send`."""
+        """Context manager: a connection for requests that wait for other members. Raises the errors of `send`."""
         coordinator = await self._find()
         connection: BrokerConnection | None = None
         try:
@@ -80,9 +81,11 @@ class CoordinatorConnection:
                 connection.close()
 
     async def hold(self, connection: BrokerConnection, request: Request[R], timeout_s: float) -> R:
-        """The answer to a request that the coordinator may hold for `timeout_s`, over a connection `for_joining`.
+        """Return the response to a request that the coordinator may hold for `timeout_s`, on a connection from
+        `for_joining`.
 
-        Raises KafkaError; ConnectionFailed as soon as the coordinator is known to be another one, or to have restarted.
+        Raises KafkaError, and ConnectionFailed as soon as another broker is the coordinator or the coordinator has
+        restarted.
         """
         answer = connection.start(request, timeout_s=timeout_s)
         gone = asyncio.ensure_future(self._until_gone(connection))
@@ -96,18 +99,20 @@ class CoordinatorConnection:
         return answer.result()
 
     async def _until_gone(self, connection: BrokerConnection) -> None:
-        """Return when another broker is the coordinator. A machine that has restarted resets the connection instead, as
-        soon as something arrives there: hence the ApiVersions, which a coordinator answers after what it holds."""
+        """Return when another broker is the coordinator. A machine that has restarted resets the connection as soon as
+        a packet arrives. Therefore ApiVersions requests are sent, to which a coordinator responds after the requests
+        that it holds.
+        """
         while True:
             await asyncio.sleep(self._config.request_timeout_ms / 1000)
-            with suppress(KafkaError):  # nobody says who the coordinator is: no reason to leave this one
+            with suppress(KafkaError):  # no broker names the coordinator, so this connection is kept
                 connection.start(api_versions_request(), LAST_TRY)
                 found = await find_coordinator(self._pool, self._group_id, CoordinatorType.GROUP, elsewhere=True)
                 if Address(found.host, found.port) != connection.address:
                     return
 
     def lost(self, reason: str) -> None:
-        """The coordinator has moved, or cannot be reached."""
+        """Record that the coordinator has moved or cannot be reached."""
         if self._coordinator is not None:
             logger.info("group %s: looking for the coordinator again: %s", self._group_id, reason)
         self._coordinator = None

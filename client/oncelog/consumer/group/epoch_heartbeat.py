@@ -1,7 +1,7 @@
-"""The heartbeats of the consumer protocol (KIP-848). Pure: no clock, no I/O.
+"""Builds the heartbeats of the consumer protocol (KIP-848). The code is pure: no clock, no I/O.
 
-The first heartbeat, and the first after an error, has all fields, since the coordinator's state is unknown. Others have
-only the fields that have changed since the last answered one.
+The first heartbeat, and the first after an error, contains all fields, because the coordinator's state is unknown.
+Later heartbeats contain only the fields that have changed since the last heartbeat with a response.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ from oncelog_protocol.messages.consumer_group_heartbeat import (
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
 STATIC_LEAVING_EPOCH: Final = -2
-"""The epoch with which a static member leaves temporarily: it keeps its partitions until its session ends."""
+"""The epoch with which a static member leaves temporarily; the member keeps its partitions until its session ends."""
 FIRST_INTERVAL_MS: Final = 5_000
-"""Before the broker has said how often it wants heartbeats."""
+"""Milliseconds between heartbeats before the broker has sent its interval."""
 
 IdPartition = tuple[bytes, int]
-"""Topic id and number."""
+"""Topic id and partition number."""
 TopicPartitions = ConsumerGroupHeartbeatRequest.TopicPartitions
 
 
 class Said(NamedTuple):
-    """The fields that a member sends about itself; None: no value."""
+    """The fields that a member sends about itself; None means no value."""
 
     topics: tuple[str, ...] | None
     pattern: str | None
@@ -36,8 +36,9 @@ class Said(NamedTuple):
 
 
 class EpochHeartbeat:
-    """The state of the heartbeats. `epoch` is the member's, 0 without membership. The next heartbeat is due in
-    `interval_s`."""
+    """The state of the heartbeats. `epoch` is the epoch of the member, 0 without membership.
+    `interval_s` is the number of seconds until the next heartbeat.
+    """
 
     def __init__(self, config: ConsumerConfig) -> None:
         self._config = config
@@ -46,14 +47,14 @@ class EpochHeartbeat:
         self.interval_s = FIRST_INTERVAL_MS / 1000
 
     def is_news(self, said: Said) -> bool:
-        """Whether `said` has a change that the coordinator has not received."""
+        """Return whether `said` contains a change that the coordinator has not received."""
         return said != self._heard
 
     def request(self, member_id: str, said: Said) -> ConsumerGroupHeartbeatRequest:
         config, heard = self._config, self._heard
         joins = self.epoch == JOINING_EPOCH
         if joins:
-            said = said._replace(owned=frozenset())  # its partitions were revoked, or lost
+            said = said._replace(owned=frozenset())  # the partitions were revoked or lost
         is_full = heard is None or joins
         request = ConsumerGroupHeartbeatRequest(
             group_id=config.group_id or "",
@@ -83,7 +84,9 @@ class EpochHeartbeat:
         )
 
     def answered(self, response: ConsumerGroupHeartbeatResponse, said: Said) -> frozenset[IdPartition] | None:
-        """The coordinator has answered `said`. Return the new target assignment; None: unchanged."""
+        """Record that the coordinator has received `said` and responded. Return the new target assignment; None means
+        unchanged.
+        """
         self._heard = said._replace(owned=frozenset()) if self.epoch == JOINING_EPOCH else said
         self.epoch = response.member_epoch
         if response.heartbeat_interval_ms > 0:
@@ -95,11 +98,11 @@ class EpochHeartbeat:
         )
 
     def failed(self) -> None:
-        """The coordinator's state is unknown: the next heartbeat has all fields."""
+        """Record a failure: the coordinator's state is unknown, so the next heartbeat has all fields."""
         self._heard = None
 
     def begin_anew(self) -> None:
-        """The member has left or was fenced: the next heartbeat joins."""
+        """Record that the member has left or was fenced: the next heartbeat joins."""
         self._heard, self.epoch = None, JOINING_EPOCH
 
 

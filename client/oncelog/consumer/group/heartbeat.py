@@ -1,4 +1,4 @@
-"""The heartbeat task of a member, which also checks that the application polls."""
+"""The heartbeat task of a member, which also checks whether the application polls."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ logger = logging.getLogger(__name__)
 
 
 class PollWatch:
-    """Whether the application polls within max.poll.interval.ms. Pure.
+    """Checks whether the application polls within max.poll.interval.ms. Pure.
 
-    `progress` is any value that changes with each poll, so that returning single records costs nothing extra.
+    `progress` returns any value that changes with each poll, so that returning single records costs nothing extra.
     """
 
     def __init__(self, max_interval_s: float) -> None:
@@ -37,7 +37,9 @@ class PollWatch:
 
 
 class Heartbeat:
-    """`progress`: see PollWatch; None during a poll. `changed` is called when poll has something to do."""
+    """`progress` is the value that PollWatch compares; None during a poll. `changed` is called when poll has work to
+    do.
+    """
 
     def __init__(
         self,
@@ -72,7 +74,7 @@ class Heartbeat:
 
     async def _run(self) -> None:
         loop, failures = asyncio.get_running_loop(), 0
-        # Late polls must be noticed in time even with rare heartbeats.
+        # Late polls must be noticed in time, even if heartbeats are rare.
         interval_s = min(self._config.heartbeat_interval_ms, self._config.max_poll_interval_ms / 2) / 1000
         while True:
             if failures:
@@ -91,12 +93,12 @@ class Heartbeat:
                     failures = 0 if await self._beat() else failures + 1
             except ClientClosed:
                 raise
-            except Exception:  # any error is handled here: without heartbeats the member is expelled
+            except Exception:  # any error is caught here, because a member without heartbeats is expelled
                 logger.exception("group %s: a heartbeat failed, and is sent again", self._config.group_id)
                 failures += 1
 
     async def _beat(self) -> bool:
-        """Send one heartbeat. False if it should be retried soon."""
+        """Send one heartbeat. Return False if the heartbeat should be retried soon."""
         sent = self._membership.generation
         request = HeartbeatRequest(
             group_id=self._config.group_id or "",

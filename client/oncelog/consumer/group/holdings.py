@@ -24,7 +24,7 @@ class Holdings:
         self._auto_commit = auto_commit
 
     async def commit(self, offsets: Mapping[TopicPartition, OffsetAndMetadata] | None, timeout_s: float) -> None:
-        """Commit these offsets or, without any, the positions. Raises the errors of `Commits.commit`."""
+        """Commit these offsets; without offsets, commit the positions. Raises the errors of `Commits.commit`."""
         consumed = self._positions.consumed()
         wanted = consumed if offsets is None else offsets
         if wanted:
@@ -38,7 +38,7 @@ class Holdings:
     ) -> None:
         """Commit the positions of these partitions, if auto-commit is on, call the callback, and drop the partitions.
 
-        If the callback is cancelled nothing is dropped; if it raises, they are dropped all the same.
+        If the callback is cancelled, nothing is dropped; if it raises, the partitions are dropped nevertheless.
         """
         if not partitions:
             return
@@ -47,14 +47,16 @@ class Holdings:
                 await self._auto_commit.flush(self._config.default_api_timeout_ms / 1000)
             await callback(tuple(sorted(partitions)))
         except asyncio.CancelledError:
-            raise  # the next poll begins with this again
+            raise  # the next poll repeats this
         except BaseException:
             self._drop(partitions)
             raise
         self._drop(partitions)
 
     def take(self, assigned: Iterable[TopicPartition], added: Iterable[TopicPartition]) -> None:
-        """Set the assignment: partitions of `assigned` that we have keep their positions, `added` are new."""
+        """Set the assignment: partitions of `assigned` that the member already has keep their positions, and `added`
+        partitions are new.
+        """
         owned = self._positions.assignment
         self._positions.assign([*(partition for partition in assigned if partition in owned), *added])
         self._auto_commit.forget(added)

@@ -11,18 +11,20 @@ from oncelog.cluster import Cluster, TopicPartition
 from oncelog.names import check_topic
 
 CALLED: Final = ("on_assigned", "on_revoked", "on_lost")
-"""The methods of a listener."""
+"""The methods of a listener that are called."""
 HOOK: Final = re.compile(r"on(_|[A-Z])")
 """Prefix of listener methods in other clients: on_partitions_revoked, onPartitionsRevoked."""
 
 
 class RebalanceListener:
-    """Called inside `poll` (or `async for`, `unsubscribe`, `close`) when partitions are assigned or revoked.
+    """Base class of rebalance listeners, called inside `poll` (or `async for`, `unsubscribe`, `close`) when partitions
+    are assigned or revoked.
 
-    Methods may commit, seek, pause and ask for positions. Heartbeats go on, and max.poll.interval.ms applies. An
-    exception propagates from the poll that called the method; a cancelled one is called again by the next poll.
+    The methods of a listener may commit, seek, pause and request positions. Heartbeats continue during the methods, and
+    max.poll.interval.ms applies. An exception propagates from the poll that called the method; the next poll calls a
+    cancelled method again.
 
-    A class with other methods named `on_...` is refused with TypeError, as they would never be called.
+    A class with other methods named `on_...` is refused with TypeError, because those methods would never be called.
     """
 
     def __init_subclass__(cls, **kwargs: object) -> None:
@@ -30,20 +32,21 @@ class RebalanceListener:
         _refuse_uncalled(cls, vars(cls))
 
     async def on_assigned(self, partitions: Collection[TopicPartition]) -> None:
-        """After a rebalance: the newly assigned partitions, perhaps none. With eager strategies all partitions are
-        new."""
+        """Called after a rebalance with the newly assigned partitions, which may be none. With eager strategies all
+        partitions are new."""
 
     async def on_revoked(self, partitions: Collection[TopicPartition]) -> None:
-        """Before these are revoked: processed records may still be committed."""
+        """Called before these partitions are revoked; processed records may still be committed."""
 
     async def on_lost(self, partitions: Collection[TopicPartition]) -> None:
-        """The partitions are already lost, and other members may read them: commits would be refused. By default calls
-        on_revoked."""
+        """Called when the partitions are already lost and other members may read them; commits would be refused. By
+        default, `on_lost` calls `on_revoked`.
+        """
         await self.on_revoked(partitions)
 
 
 def check_listener(listener: RebalanceListener) -> None:
-    """Raises TypeError for an object that does not have a required method, or has an unknown one."""
+    """Raises TypeError for an object that lacks a required method or has an unknown method."""
     kind = type(listener)
     missing = [name for name in CALLED if not callable(getattr(listener, name, None))]
     if missing:
@@ -65,7 +68,7 @@ def _refuse_uncalled(kind: type, names: Iterable[str]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Interest:
-    """Topics by name or (then `names` is empty) by a pattern for their full name."""
+    """Topics by name, or by a pattern for their full name (then `names` is empty)."""
 
     names: frozenset[str] = frozenset()
     pattern: re.Pattern[str] | None = None
@@ -75,8 +78,9 @@ class Interest:
     def of(
         cls, topics: Iterable[str] | None, pattern: str | re.Pattern[str] | None, exclude_internal: bool
     ) -> Interest:
-        """Raises ValueError unless exactly one of the two is given, InvalidTopic, and re.error for an invalid
-        pattern."""
+        """Create an Interest. Raises ValueError unless exactly one of `topics` and `pattern` is given, InvalidTopic,
+        and re.error for an invalid pattern.
+        """
         if isinstance(topics, str):
             raise ValueError(f"topics={topics!r}: must be several names, not one")
         if (topics is None) == (pattern is None):
@@ -93,7 +97,7 @@ class Interest:
         return bool(self.names) or self.pattern is not None
 
     def topics(self, cluster: Cluster) -> frozenset[str]:
-        """The topics to subscribe to. Names count even if the topics do not exist."""
+        """Return the topics to subscribe to. Named topics are included even if they do not exist."""
         if self.pattern is None:
             return self.names
         return frozenset(

@@ -1,4 +1,4 @@
-"""From JoinGroup to an assignment: the part of a rebalance that runs while the application works."""
+"""Leads from JoinGroup to an assignment: the part of a rebalance that runs while the application works."""
 
 from __future__ import annotations
 
@@ -31,20 +31,22 @@ from oncelog_protocol.messages.sync_group import SyncGroupRequest
 logger = logging.getLogger(__name__)
 
 JOIN_SLACK_S = 5.0
-"""The coordinator answers JoinGroup up to the rebalance timeout, and a little later."""
+"""Seconds beyond the rebalance timeout within which the coordinator responds to JoinGroup."""
 
 SyncAssignment = SyncGroupRequest.SyncGroupRequestAssignment
 
 
 class Joined(NamedTuple):
-    """The result: the partitions assigned in a generation."""
+    """The result of joining: the partitions assigned in a generation."""
 
     generation: Generation
     assigned: tuple[TopicPartition, ...]
 
 
 class Having(NamedTuple):
-    """What a member sends in JoinGroup: its topics, the partitions that it has not revoked, and its last assignment."""
+    """The data that a member sends in JoinGroup: its topics, the partitions that it has not revoked, and its last
+    assignment.
+    """
 
     topics: tuple[str, ...]
     owned: tuple[TopicPartition, ...]
@@ -53,10 +55,11 @@ class Having(NamedTuple):
 
 
 class Joining:
-    """Joins, computes assignments if it is the leader, and syncs. `having` is called before each JoinGroup.
+    """Joins the group, computes assignments if this member is the leader, and sends SyncGroup. `having` is called
+    before each JoinGroup.
 
-    On the leader, `watched` has the partition counts of all topics of the group: a change causes a rejoin, which only
-    the leader detects.
+    On the leader, `watched` has the partition counts of all topics of the group; a change, which only the leader
+    detects, causes a rejoin.
     """
 
     def __init__(
@@ -79,14 +82,15 @@ class Joining:
         self._raised = 0
 
     async def join(self) -> Joined | None:
-        """Join until there is an assignment. None if the previous one is lost, which the application must learn first.
+        """Repeat JoinGroup until this member has an assignment. Returns None if the previous generation is lost, which
+        the application must learn first.
 
-        Raises non-retriable KafkaError.
+        Raises KafkaErrors that are not retriable.
         """
         failures = self._raised
         await self._connection.backoff(failures)
         may_hurry = True
-        while not self._is_lost():  # may also change while partitions were revoked, or during a wait
+        while not self._is_lost():  # may also change during revocations and waits
             if self._membership.state is MemberState.FENCED:
                 raise error_for(ErrorCode.FENCED_INSTANCE_ID)
             self._membership.prepare()
@@ -96,7 +100,7 @@ class Joining:
                     outcome = await self._attempt(connection)
             except KafkaError as error:
                 if not error.retriable:
-                    self._raised += 1  # the next poll joins again, after the back-off
+                    self._raised += 1  # the next poll joins again, after the backoff
                     raise
                 logger.info("group %s: joining again after %s", self._config.group_id, error)
             finally:
@@ -106,14 +110,14 @@ class Joining:
                 self._raised = 0
                 return outcome
             if outcome is Reaction.TAKE_MEMBER_ID and may_hurry:
-                may_hurry = False  # the first assignment of a member id is no failure
+                may_hurry = False  # the first assignment of a member id does not count as a failure
             elif not self._is_lost():
                 failures += 1
                 await self._connection.backoff(failures)
         return None
 
     def _is_lost(self) -> bool:
-        """Whether the generation is lost; may change during any wait."""
+        """Return whether the generation is lost, which may happen during any wait."""
         return self._membership.is_lost
 
     async def _attempt(self, connection: BrokerConnection) -> Joined | Reaction:
@@ -122,7 +126,7 @@ class Joining:
         timeout_s = config.max_poll_interval_ms / 1000 + JOIN_SLACK_S
         response = await self._connection.hold(connection, request, timeout_s)
         if self._membership.state is not MemberState.PREPARING:
-            return Reaction.REJOIN  # the generation was lost meanwhile
+            return Reaction.REJOIN  # the generation was lost during the request
         code = ErrorCode.of(response.error_code)
         if code is not ErrorCode.NONE:
             return self._failed(ApiKey.JOIN_GROUP, code, sent, response)
@@ -150,8 +154,9 @@ class Joining:
             protocol_name=response.protocol_name,
             assignments=assignments,
         )
-        # Unlike JoinGroup, SyncGroup waits for the leader's assignment alone, so request_timeout_ms is enough, as in
-        # Kafka. A coordinator whose machine lost its power never closes the connection, and no heartbeat detects it.
+        # Unlike JoinGroup, SyncGroup waits only for the leader's assignment, so request_timeout_ms is enough, as in
+        # Kafka. A coordinator whose machine lost its power never closes the connection, and no heartbeat detects the
+        # loss.
         answer = await connection.send(sync)
         if self._membership.state is not MemberState.COMPLETING:
             return Reaction.REJOIN
@@ -210,7 +215,7 @@ class Joining:
         )
 
     async def _lead(self, response: JoinGroupResponse) -> list[SyncAssignment]:
-        """The assignments of all members; empty if the coordinator keeps the previous ones (KIP-814)."""
+        """Return the assignments of all members; empty if the coordinator keeps the previous assignments (KIP-814)."""
         members = [
             Member(told.member_id, self._subscription(told.member_id, told.metadata), told.group_instance_id)
             for told in response.members
@@ -236,7 +241,9 @@ class Joining:
         ]
 
     def _subscription(self, member_id: str, metadata: bytes) -> Subscription:
-        """A member with an unreadable subscription gets nothing; the others are unaffected."""
+        """Return the subscription of a member; a member with an unreadable subscription gets nothing, and the others
+        are unaffected.
+        """
         try:
             return Subscription.decode(metadata)
         except MalformedMessage as error:
@@ -244,7 +251,7 @@ class Joining:
             return Subscription()
 
     def sees_change(self, cluster: Cluster) -> bool:
-        """Whether the group's topics have changed since this member led."""
+        """Return whether the group's topics have changed since this member computed the assignment."""
         if self.watched is None:
             return False
         topics = topics_of(cluster, self.watched)
@@ -252,7 +259,7 @@ class Joining:
 
 
 def topics_of(cluster: Cluster, names: Iterable[str]) -> Topics:
-    """The existing topics, in the form that assignors need."""
+    """Return the existing topics, in the form that assignors need."""
     topics: dict[str, list[frozenset[str]]] = {}
     for name in names:
         known = cluster.topics.get(name)

@@ -1,4 +1,4 @@
-"""A consumer as a member of a group of either protocol."""
+"""Creates the group member of a consumer for either group protocol."""
 
 from __future__ import annotations
 
@@ -15,7 +15,9 @@ from oncelog.metadata.metadata import Metadata
 
 GroupMember = GroupCoordinator | BrokerAssignedMember
 OF_THE_BROKER: Final = ("session_timeout_ms", "heartbeat_interval_ms", "partition_assignment_strategy")
-"""Options that a member of the consumer protocol does not have: they are settings of the broker, or of the group."""
+"""Options that a member of the consumer protocol does not have, because they are settings of the broker or of the
+group.
+"""
 
 
 def check_group_options(config: ConsumerConfig, options: Mapping[str, Any]) -> None:
@@ -44,6 +46,6 @@ def member_of_group(
     attend: Callable[[], None],
     progress: Callable[[], object],
 ) -> GroupMember:
-    """The member for the group protocol of `config`: GroupCoordinator or BrokerAssignedMember."""
+    """Return the member for the group protocol of `config`: GroupCoordinator or BrokerAssignedMember."""
     member = BrokerAssignedMember if config.group_protocol == "consumer" else GroupCoordinator
     return member(config, positions, metadata, attend=attend, progress=progress)

@@ -2,12 +2,12 @@
 
                  ┌───────────────────── UNJOINED ◄──────────────────────┐
                  ▼                                                      │ the generation is gone,
-    ┌──────► PREPARING ──JoinGroup answered──► COMPLETING ──SyncGroup answered──► STABLE
+    ┌──────► PREPARING ──JoinGroup response──► COMPLETING ──SyncGroup response──► STABLE
     │            │                                 │                                │
     └────────────┴───────────── the group rebalances: join again ───────────────────┘
 
-FENCED (another process has our instance id) is final; LEFT lasts until the next subscription. A member keeps its
-generation while it joins the next one: it may still commit with it, and cooperative members go on reading.
+FENCED (another process uses the same instance id) is final; LEFT lasts until the next subscription. A member keeps its
+generation while it joins the next one: it may still commit in its generation, and cooperative members continue to read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ NO_MEMBER_ID: Final = ""
 
 
 class MemberState(Enum):
-    """A state, and the response for which the member waits in it."""
+    """The state of a member, and the response for which the member waits in that state."""
 
     UNJOINED = "a reason to join"
     PREPARING = "the answer to JoinGroup"
@@ -46,10 +46,10 @@ PREVIOUS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
 
 
 class Reaction(Enum):
-    """How a member reacts to an error."""
+    """The reaction of a member to an error."""
 
     RETRY = auto()
-    """Repeat the request after the back-off."""
+    """Repeat the request after the backoff."""
     FIND_COORDINATOR = auto()
     """Look up the coordinator, and repeat the request."""
     TAKE_MEMBER_ID = auto()
@@ -57,11 +57,11 @@ class Reaction(Enum):
     REJOIN = auto()
     """Join the next generation; partitions are revoked as in any rebalance."""
     RESET_GENERATION = auto()
-    """Join again as the same member. The partitions are lost: others may have them."""
+    """Join again as the same member. The partitions are lost, and other members may have them."""
     RESET_MEMBER = auto()
     """Join again as a new member. The partitions are lost."""
     FENCE = auto()
-    """Another process uses our instance id: stop."""
+    """Another process uses the same instance id: stop."""
     FAIL = auto()
     """Raise the error to the application."""
 
@@ -80,16 +80,16 @@ REACTIONS: Final[Mapping[ErrorCode, Reaction]] = {
     ErrorCode.UNKNOWN_MEMBER_ID: Reaction.RESET_MEMBER,
     ErrorCode.FENCED_INSTANCE_ID: Reaction.FENCE,
 }
-"""For every request; other errors are for the application."""
+"""Reactions for every request; other errors are raised to the application."""
 
 SPECIAL_REACTIONS: Final[Mapping[tuple[ApiKey, ErrorCode], Reaction]] = {
-    # The group's last rebalance has not finished: nothing of ours is out of date.
+    # The group's last rebalance has not finished, so the member's state is not outdated.
     (ApiKey.JOIN_GROUP, ErrorCode.REBALANCE_IN_PROGRESS): Reaction.RETRY,
     (ApiKey.OFFSET_COMMIT, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION): Reaction.RETRY,
-    # The epoch has changed: the next heartbeat returns the new one, and the partitions that the member still has may be
-    # committed in it.
+    # The epoch has changed. The next heartbeat returns the new epoch, in which the partitions that the member still has
+    # may be committed.
     (ApiKey.OFFSET_COMMIT, ErrorCode.STALE_MEMBER_EPOCH): Reaction.RETRY,
-    # The group no longer exists, nor does this membership.
+    # Neither the group nor this membership exists any more.
     (ApiKey.OFFSET_COMMIT, ErrorCode.GROUP_ID_NOT_FOUND): Reaction.RESET_GENERATION,
     (ApiKey.CONSUMER_GROUP_HEARTBEAT, ErrorCode.GROUP_ID_NOT_FOUND): Reaction.RESET_GENERATION,
 }
@@ -99,7 +99,7 @@ JOINING: Final = frozenset({ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
 
 
 def reaction(api_key: ApiKey, code: ErrorCode) -> Reaction:
-    """The reaction to `code` in a response to `api_key`."""
+    """Return the reaction to `code` in a response to `api_key`."""
     return SPECIAL_REACTIONS.get((api_key, code)) or REACTIONS.get(code, Reaction.FAIL)
 
 
@@ -111,10 +111,10 @@ class Generation(NamedTuple):
 
 
 class Membership:
-    """The membership of one consumer. `is_lost`: its generation ended before its partitions were revoked.
-    `last_generation` is the last one joined.
+    """The membership of one consumer. `is_lost` means that the generation ended before its partitions were revoked.
+    `last_generation` is the last generation that the member joined.
 
-    Invariant: STABLE has a generation. `rejoin_reason` says why a stable member must rejoin.
+    Invariant: a member in the state STABLE has a generation. `rejoin_reason` says why a stable member must rejoin.
     """
 
     def __init__(self) -> None:
@@ -131,51 +131,51 @@ class Membership:
 
     @property
     def sends_heartbeats(self) -> bool:
-        """Whether heartbeats are sent: not while joining, when none are needed."""
+        """Whether heartbeats are sent; while the member joins, none are needed."""
         return self.state is MemberState.STABLE
 
     def enter(self) -> None:
-        """The application has subscribed: join."""
+        """Join the group, because the application has subscribed."""
         if self.state is MemberState.LEFT:
             self._move(MemberState.UNJOINED)
 
     def prepare(self) -> None:
-        """JoinGroup is sent."""
+        """Record that JoinGroup is sent."""
         self.rejoin_reason = None
         if self.state is not MemberState.PREPARING:
             self._move(MemberState.PREPARING)
 
     def complete(self, generation: Generation) -> None:
-        """JoinGroup was answered with a generation."""
+        """Record that the response to JoinGroup contained a generation."""
         assert generation.generation_id != NO_GENERATION
         self._move(MemberState.COMPLETING)
         self.generation = self.last_generation = generation
 
     def settle(self) -> None:
-        """SyncGroup was answered with an assignment."""
+        """Record that the response to SyncGroup contained an assignment."""
         self._move(MemberState.STABLE)
 
     def go_on(self, generation: Generation) -> None:
-        """The coordinator has moved a stable member to another epoch (consumer protocol)."""
+        """Record that the coordinator has moved a stable member to another epoch (consumer protocol)."""
         assert self.state is MemberState.STABLE
         self.generation = self.last_generation = generation
 
     def rejoin(self, reason: str) -> None:
-        """Rejoin, keeping the partitions; no effect on a member that is joining."""
+        """Rejoin and keep the partitions; no effect on a member that is already joining."""
         if self.state is MemberState.STABLE:
             self.rejoin_reason = self.rejoin_reason or reason
 
     def give_up_joining(self) -> None:
-        """JoinGroup or SyncGroup failed."""
+        """Record that JoinGroup or SyncGroup failed."""
         if self.state in (MemberState.PREPARING, MemberState.COMPLETING):
             self._move(MemberState.UNJOINED)
 
     def react(self, api_key: ApiKey, code: ErrorCode, sent: Generation) -> Reaction:
         """React to an error in the response to a request of generation `sent`.
 
-        A response that says that `sent` has ended is ignored in a later generation, and while the member joins: joining
-        has ended `sent`, and the response to a commit may overtake that to JoinGroup, which uses another connection. An
-        expelled member learns it from JoinGroup or SyncGroup.
+        If the response says that `sent` has ended, it is ignored in a later generation and while the member joins.
+        Joining has already ended `sent`, and the response to a commit may overtake the response to JoinGroup, which
+        uses another connection. An expelled member learns of the expulsion from JoinGroup or SyncGroup.
         """
         todo = reaction(api_key, code)
         is_joining = self.state in (MemberState.PREPARING, MemberState.COMPLETING)
@@ -196,7 +196,7 @@ class Membership:
         return todo
 
     def take_member_id(self, member_id: str) -> None:
-        """Take the member id that the coordinator assigned."""
+        """Adopt the member id that the coordinator assigned."""
         self.generation = Generation(self.generation.generation_id, member_id)
 
     def drop_out(self) -> None:
@@ -204,7 +204,9 @@ class Membership:
         self._reset(NO_MEMBER_ID)
 
     def leave(self) -> None:
-        """Leave for good, or until the next subscription. Records read before belong to `last_generation`."""
+        """Leave the group permanently, or until the next subscription. Records that were read before belong to
+        `last_generation`.
+        """
         if self.state is not MemberState.FENCED:
             self._move(MemberState.LEFT)
         self.generation = Generation()
@@ -216,7 +218,7 @@ class Membership:
         self.last_generation = Generation()
 
     def partitions_given_up(self) -> None:
-        """The application has learned of the lost partitions."""
+        """Record that the application has learned of the lost partitions."""
         self.is_lost = False
 
     def _reset(self, member_id: str) -> None:

@@ -1,5 +1,5 @@
-"""Subscriptions and assignments of the consumer protocol: single partitions here, grouped by topic on the wire.
-Pure."""
+"""Encodes and decodes subscriptions and assignments of the consumer protocol: single partitions in memory,
+partitions grouped by topic on the wire. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ ASSIGNMENT_VERSION: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """A member's topics and owned partitions. `generation_id`: the generation of the owned partitions; -1: unknown."""
+    """A member's topics and owned partitions. `generation_id` is the generation of the owned partitions; -1 means
+    unknown.
+    """
 
     topics: tuple[str, ...] = ()
     owned: tuple[TopicPartition, ...] = ()
@@ -47,7 +49,7 @@ class Subscription:
 
     @classmethod
     def decode(cls, data: Buffer) -> Subscription:
-        """Raises MalformedMessage."""
+        """Decode a subscription. Raises MalformedMessage."""
         told = decode_versioned(ConsumerProtocolSubscription, data)
         owned = (TopicPartition(part.topic, index) for part in told.owned_partitions for index in part.partitions)
         return cls(tuple(told.topics), tuple(owned), told.generation_id, told.rack_id or None, told.user_data)
@@ -62,7 +64,7 @@ class Member(NamedTuple):
 
     @property
     def order(self) -> tuple[bool, str]:
-        """Sort key under which every leader serves members in the same order: static ones first, by instance id."""
+        """Sort key by which every leader orders members: static members first, by instance id."""
         if self.group_instance_id is not None:
             return False, self.group_instance_id
         return True, self.member_id
@@ -77,7 +79,8 @@ def encode_assignment(partitions: Iterable[TopicPartition]) -> bytes:
 
 
 def decode_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
-    """Raises MalformedMessage. Empty data are an empty assignment: some leaders leave members out."""
+    """Decode an assignment; empty data are an empty assignment, because some leaders leave members out. Raises
+    MalformedMessage."""
     if not len(data):
         return ()
     told = decode_versioned(ConsumerProtocolAssignment, data)
@@ -85,7 +88,7 @@ def decode_assignment(data: Buffer) -> tuple[TopicPartition, ...]:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Sequence[tuple[str, list[int]]]:
-    """Partition numbers by topic, both sorted."""
+    """Return partition numbers by topic, both sorted."""
     grouped: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):
         grouped.setdefault(topic, []).append(partition)

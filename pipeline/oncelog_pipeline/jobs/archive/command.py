@@ -1,4 +1,4 @@
-"""`oncelog pipeline archive` and `restore`."""
+"""Implements the commands `oncelog pipeline archive` and `restore`."""
 
 from __future__ import annotations
 
@@ -32,10 +32,11 @@ def archive(
     spark_settings: tuple[tuple[str, str], ...],
     log_level: str,
 ) -> None:
-    """Write topics to Parquet, with all that their records have: keys, headers, timestamps, offsets.
+    """Write topics to Parquet, with the keys, values, headers, timestamps and offsets of their records.
 
-    It archives the records that are committed now, in folders by topic and partition. `oncelog pipeline restore` makes
-    the topics again. Plain output: topic, partitions, records, name of the topic.
+    The command archives the records that are committed when it starts, in folders by topic and partition. `oncelog
+    pipeline restore` creates the topics again from the archive. Plain output, one line for each topic: topic,
+    partitions, records, name of the topic.
     """
     with failing("stopped; the archive is not complete: delete it"):
         from oncelog_pipeline.jobs.archive import writing
@@ -86,9 +87,9 @@ def restore(
 ) -> None:
     """Create topics again from Parquet: all topics of an archive, or the named ones.
 
-    Keys, values, headers and timestamps are the same, byte by byte, in the same partitions and the same order; offsets
-    are new. A topic that exists must have the same number of partitions, and be empty. Plain output: topic, partitions,
-    records, name of the restored topic.
+    Keys, values, headers and timestamps are restored byte by byte, in the same partitions and the same order; offsets
+    are new. If a topic exists already, it must be empty and have the same number of partitions. Plain output, one line
+    for each topic: topic, partitions, records, name of the restored topic.
     """
     with failing("stopped; the topic under way is not whole: delete it"):
         from oncelog_pipeline.jobs.archive import reading

@@ -1,9 +1,10 @@
-"""The description of each topic in an archive, to create the topic again and to check that no record is missing.
+"""Describes each topic of an archive, so that the topic can be created again and missing records are noticed.
 
-    PATH/topic=orders/partition=0/*.parquet        or, by date, .../partition=0/date=2026-11-22/*.parquet
-    PATH/_oncelog/                                  these, a line of JSON for each topic; written last
+- The records are in `PATH/topic=orders/partition=0/*.parquet` or, by date, `.../partition=0/date=2026-11-22/*.parquet`.
+- The manifest is in `PATH/_oncelog/`, with a line of JSON for each topic. The manifest is written last, so an archive
+  without this folder is incomplete.
 
-Without the latter an archive is not complete. Pure.
+Pure.
 """
 
 from __future__ import annotations
@@ -15,13 +16,15 @@ from typing import Any, Final
 
 VERSION: Final = 1
 FOLDER: Final = "_oncelog"
-"""Readers of Parquet skip names that begin with an underscore."""
+"""The folder of the manifest in an archive; readers of Parquet skip names that begin with an underscore."""
 DATE: Final = "date"
 COLUMNS: Final = (
     "offset bigint, timestamp timestamp, timestampType int, key binary, value binary,"
     " headers array<struct<key: string, value: binary>>"
 )
-"""Columns of a file. `topic`, `partition` and `date` are in the names of folders."""
+"""The columns of a Parquet file of the archive. The values of `topic`, `partition` and `date` are in the names of
+folders instead.
+"""
 NOT_RESTORED: Final = ("message.timestamp.type", "message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 """Topic configs that would make brokers replace or refuse the timestamps of restored records."""
 RETENTION: Final = "retention.ms"
@@ -33,10 +36,11 @@ class ArchiveError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Archived:
-    """One topic of an archive.
+    """The manifest of one topic of an archive.
 
-    `offsets` maps a partition's number, as text, to the range [from, to) that was read; `records` to the number of
-    records in it. `oldest_ms` is the timestamp of the oldest record, None if there is no record.
+    `offsets` maps a partition's number, as text, to the range of offsets [from, to) that was archived; `records` maps
+    it to the number of records in that range. `oldest_ms` is the timestamp of the oldest record in milliseconds, None
+    if there is no record.
     """
 
     topic: str
@@ -55,7 +59,7 @@ class Archived:
         return json.dumps({"version": VERSION, **asdict(self)}, sort_keys=True)
 
     def configs_to_restore(self, wanted: Mapping[str, str]) -> dict[str, str]:
-        """`wanted` are the user's, and win."""
+        """Return the configs for the restored topic; `wanted`, which the user has given, overrides archived configs."""
         return {key: value for key, value in self.configs.items() if key not in NOT_RESTORED} | dict(wanted)
 
 
@@ -81,13 +85,13 @@ def archived_from_json(text: str) -> Archived:
 
 
 def check_retention(archived: Archived, retention_ms: int, now_ms: int) -> None:
-    """Raise ArchiveError if the topic's retention would delete the restored records at once."""
+    """Raise ArchiveError if the topic's retention would delete restored records immediately."""
     if retention_ms < 0 or archived.oldest_ms is None or now_ms - archived.oldest_ms <= retention_ms:
         return
     days = (now_ms - archived.oldest_ms) / 86_400_000
     raise ArchiveError(
-        f"{archived.topic}: its oldest record is {days:.1f} days old, and {RETENTION}={retention_ms} would delete"
-        f" deleted again: restore with --config {RETENTION}=-1"
+        f"{archived.topic}: the oldest archived record is {days:.1f} days old, and {RETENTION}={retention_ms} would"
+        f" delete it right after the restore: restore with --config {RETENTION}=-1"
     )
 
 

@@ -1,6 +1,6 @@
-"""Restores Parquet to topics, in Spark: the same bytes, in the same partitions and order.
+"""Restores Parquet files to topics, in Spark: records keep their bytes, partitions and order.
 
-Offsets are new: they are the offsets of a topic from which no record was ever deleted, compacted or aborted.
+Restored records get new offsets, as if no record had ever been deleted, compacted or aborted.
 """
 
 from __future__ import annotations
@@ -29,8 +29,9 @@ RECORD: Final = ("key", "value", "headers", "timestamp", "partition")
 
 
 def contents(spark: SparkSession, path: str) -> list[Archived]:
-    """Return the manifest of an archive, checked against its files. Raises ArchiveError if it is not an archive, is
-    incomplete, or has lost records."""
+    """Return the manifest of the archive at `path`, after checking it against the Parquet files. Raises ArchiveError if
+    the directory is not an archive, or the archive is incomplete or has lost records.
+    """
     try:
         lines = spark.read.text(f"{path}/{FOLDER}").collect()
     except AnalysisException as error:
@@ -55,8 +56,8 @@ def restore(
     configs: Mapping[str, str] | None = None,
     delivery: str = "exactly-once",
 ) -> list[tuple[Archived, str]]:
-    """Restore these topics, or all; a single topic may get another `name`. Returns each archived topic with its
-    restored name.
+    """Restore the named topics of an archive, or all of its topics; a single topic may get another `name`. Returns each
+    archived topic with its restored name.
 
     Each topic is written atomically (`delivery`). Raises ArchiveError, KafkaError, and Spark's errors.
     """
@@ -80,8 +81,10 @@ def restore(
 def _write(
     spark: SparkSession, bootstrap_servers: str, path: str, archived: Archived, target: str, delivery: str
 ) -> None:
-    """Write the records of a topic. One task writes each partition, sorted by offset, as files have no order."""
-    write_id = f"restore-{uuid.uuid4().hex}"  # new for each run: a second run finds the topic not empty
+    """Write the records of a topic. One task writes each partition, and sorts its records by offset, because Parquet
+    files have no order.
+    """
+    write_id = f"restore-{uuid.uuid4().hex}"  # new for each run, so that no run is taken for a replay
     options = {SERVERS: bootstrap_servers, "topic": target, "delivery": delivery, "writeId": write_id}
     (
         stored(spark, path)

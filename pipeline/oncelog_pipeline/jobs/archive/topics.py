@@ -1,4 +1,4 @@
-"""Topics described for an archive, and made again from one."""
+"""Describes topics for an archive, and creates them again from an archive."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oncelog_protocol.messages.fetch import IsolationLevel
 
 
 async def described(bootstrap_servers: str, names: Sequence[str]) -> list[Archived]:
-    """Describe the topics, with the offset ranges that read_committed readers can read now."""
+    """Return a description of each topic, with the offset ranges that read_committed consumers can read now."""
     async with Admin(bootstrap_servers) as admin:
         topics = await admin.describe_topics(names)
         partitions = [TopicPartition(name, index) for name, topic in topics.items() for index in topic.partitions]
@@ -38,11 +38,11 @@ async def described(bootstrap_servers: str, names: Sequence[str]) -> list[Archiv
 
 
 async def make(bootstrap_servers: str, archived: Archived, name: str, configs: Mapping[str, str]) -> None:
-    """Create the topic `name` with the partitions of the archived one. If it exists, it must be empty and have as many
-    partitions.
+    """Create the topic `name` with as many partitions as the archived topic has. If the topic exists already, it must
+    be empty and have the same number of partitions.
 
-    `configs` are the user's. Raises KafkaError, and ArchiveError also if the topic's retention would delete the
-    restored records.
+    `configs` are the topic configs that the user has given. Raises KafkaError, and ArchiveError if the existing topic
+    does not fit or the topic's retention would delete the restored records.
     """
     async with Admin(bootstrap_servers) as admin:
         is_new = True
@@ -61,7 +61,7 @@ async def make(bootstrap_servers: str, archived: Archived, name: str, configs: M
 
 
 async def _check_empty(admin: Admin, archived: Archived, name: str) -> None:
-    """Raises ArchiveError, KafkaError."""
+    """Raise ArchiveError if the topic has records or another number of partitions. Raises KafkaError, too."""
     partitions = (await admin.describe_topics([name]))[name].partitions
     if len(partitions) != archived.partitions:
         raise ArchiveError(
@@ -74,7 +74,7 @@ async def _check_empty(admin: Admin, archived: Archived, name: str) -> None:
 
 
 async def _own_configs(admin: Admin, names: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the configs that were set on each topic itself."""
+    """Return for each topic the configs that were set on the topic itself, without defaults."""
     described = await admin.describe_configs([ConfigResource(ResourceType.TOPIC, name) for name in names])
     return {
         resource.name: {
@@ -87,7 +87,7 @@ async def _own_configs(admin: Admin, names: Sequence[str]) -> dict[str, dict[str
 
 
 async def _retention_ms(admin: Admin, name: str) -> int:
-    """Return the topic's retention.ms; -1 if records are not deleted by age."""
+    """Return the topic's retention.ms; -1 if brokers delete no records by age."""
     resource = ConfigResource(ResourceType.TOPIC, name)
     entries = (await admin.describe_configs([resource], keys=[RETENTION, "cleanup.policy"]))[resource]
     if "delete" not in (entries["cleanup.policy"].value or ""):

@@ -1,4 +1,6 @@
-"""Writes topics to partitioned Parquet, in Spark: committed records between offsets that are fixed first."""
+"""Writes topics to partitioned Parquet, in Spark: the committed records between offsets that are fixed before reading
+begins.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,9 @@ PLACE = ("topic", "partition")
 def archive(
     spark: SparkSession, bootstrap_servers: str, topics: Sequence[str], path: str, *, by_date: bool = False
 ) -> list[Archived]:
-    """Archive all of these topics. `path` must not exist. Raises KafkaError, and Spark's errors."""
+    """Archive the named topics to the new directory `path`, and return the manifest. `path` must not exist yet. Raises
+    KafkaError, and Spark's errors.
+    """
     wanted = [replace(each, by_date=by_date) for each in asyncio.run(described(bootstrap_servers, topics))]
     spark.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
     records = _records(spark, bootstrap_servers, wanted)
@@ -35,7 +39,9 @@ def archive(
 
 
 def stored(spark: SparkSession, path: str) -> DataFrame:
-    """Return an archive as a table. Columns from folder names get fixed types, since Spark would guess them."""
+    """Return the Parquet files of an archive as a table. Columns that come from folder names get fixed types, because
+    Spark would otherwise guess the types.
+    """
     schema = f"{COLUMNS}, topic string, partition int, {DATE} string"
     return spark.read.schema(schema).parquet(path)
 
@@ -55,7 +61,9 @@ def _records(spark: SparkSession, bootstrap_servers: str, wanted: Sequence[Archi
 
 
 def _counted(spark: SparkSession, path: str, wanted: Sequence[Archived]) -> list[Archived]:
-    """Return the manifest, counted from the written files. The driver receives one row for each partition."""
+    """Return the manifest with record counts that are read back from the written files. The Spark driver receives one
+    row for each partition.
+    """
     per_partition = (
         stored(spark, path)
         .groupBy(*PLACE)

@@ -1,11 +1,11 @@
-"""Proves a topic free of gaps and duplicates: `oncelog pipeline audit`.
+"""Proves that a topic has no gaps and no duplicates: `oncelog pipeline audit`.
 
-chains.py         (pure) joins batches to chains without faults, and finds the faults between chains
-verdict.py        (pure) the verdict, as tables and sentences
-topics.py         finds the partitions to audit
-chain_reading.py  reads a range of offsets as chains
-by_producer.py    (Spark) by the producers' sequence numbers
-by_key.py         (Spark) by a number in the records of each key
-counting.py       (Spark) counts faults, and keeps examples
-command.py        `oncelog pipeline audit`
+- `chains.py` (pure) joins batches to chains without faults, and finds the faults between chains.
+- `verdict.py` (pure) has the verdict, as tables and sentences.
+- `topics.py` finds the partitions to audit.
+- `chain_reading.py` reads a range of offsets as chains.
+- `by_producer.py` (Spark) audits by the producers' sequence numbers.
+- `by_key.py` (Spark) audits by a number in the records of each key.
+- `counting.py` (Spark) counts faults, and keeps examples.
+- `command.py` implements `oncelog pipeline audit`.
 """

@@ -1,6 +1,8 @@
-"""The audit by key, in Spark: checks the sequence numbers that the records of each key carry, in the order of offsets.
+"""Implements the audit by key, in Spark: checks the sequence numbers that the application has put into the records of
+each key, in the order of offsets.
 
-It reads committed records only. So it also finds duplicates that an application sent twice, which no broker can know.
+This audit reads committed records only. The audit by key also finds records that the application sent twice, which no
+broker can detect.
 """
 
 from __future__ import annotations
@@ -21,12 +23,12 @@ UNNUMBERED: Final = "unnumbered"
 
 
 def sequence_in_json(path: str) -> Column:
-    """A number in a JSON value: $.seq."""
+    """Return a Spark column with the sequence number at this path of a JSON value, such as $.seq."""
     return F.get_json_object(F.col("value").cast("string"), path).try_cast("bigint")
 
 
 def sequence_in_header(name: str) -> Column:
-    """A number in the last header of this name, as text."""
+    """Return a Spark column with the sequence number in the last header of this name, parsed from text."""
     values = F.filter(F.col("headers"), lambda header: header["key"] == name)
     return F.element_at(values, -1)["value"].cast("string").try_cast("bigint")
 
@@ -34,7 +36,9 @@ def sequence_in_header(name: str) -> Column:
 def audit(
     spark: SparkSession, bootstrap_servers: str, there: Extent, sequence: Column, first: int | None = None
 ) -> Verdict:
-    """Run the audit. Each key must begin with the number `first`; None allows any. Raises Spark's errors."""
+    """Audit the topics in the extent `there` by key. The first record of each key must have the number `first`; None
+    allows any number. Raises Spark's errors.
+    """
     topics = sorted({partition.topic for partition in there.latest})
     options = {SERVERS: bootstrap_servers, "subscribe": ",".join(topics), "includeHeaders": "true"}
     read = spark.read.format("oncelog").options(**options).load()
@@ -55,7 +59,9 @@ def audit(
 
 
 def _faults(records: DataFrame, first: int | None) -> DataFrame:
-    """Find the faults with one shuffle by key; each key is sorted once by number, once by offset."""
+    """Return the faults, with one shuffle by key; the records of each key are sorted once by number and once by
+    offset.
+    """
     of_key = Window.partitionBy("topic", "who")
     by_number = of_key.orderBy("number", "partition", "offset")
     by_offset = Window.partitionBy("topic", "who", "partition").orderBy("offset")

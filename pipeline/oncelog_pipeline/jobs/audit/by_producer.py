@@ -1,7 +1,8 @@
-"""The audit by producer, in Spark: each task reads ranges of offsets as chains, which are judged for each producer.
+"""Implements the audit by producer, in Spark: each task reads ranges of offsets as chains of batches, and the chains
+are then checked for each producer.
 
-Only batch headers are read, those of aborted batches too, and only chains are shuffled. A topic without faults has one
-chain for each producer and range, whatever its size.
+Tasks read only batch headers, also those of aborted batches, and Spark shuffles only chains. A topic without faults has
+one chain for each producer and range, however large the topic is.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ FAULT: Final = pa.schema(
 
 
 def audit(spark: SparkSession, bootstrap_servers: str, there: Extent, settings: Mapping[str, Any]) -> Verdict:
-    """Run the audit. Raises Spark's errors."""
+    """Audit the topics in the extent `there` by producer. Raises Spark's errors."""
     least = RANGES_PER_CORE * spark.sparkContext.defaultParallelism
     ranges = cut(there.earliest, there.latest, min_partitions=least)
     topics = sorted({partition.topic for partition in there.latest})
@@ -74,7 +75,9 @@ def _chains(
 
 
 def _read(bootstrap_servers: str, wanted: OffsetRange, settings: Mapping[str, Any]) -> Iterator[pa.RecordBatch]:
-    """Yield batches of chains; the event loop runs only while Spark waits for the next one."""
+    """Yield the chains of a task's ranges as Arrow batches; the event loop runs only while Spark waits for the next
+    Arrow batch.
+    """
     chains = read_chains(bootstrap_servers, wanted, settings=settings)
     with asyncio.Runner() as runner:
         while (some := runner.run(_next(chains))) is not None:

@@ -1,4 +1,4 @@
-"""The batches of a range of offsets, joined to chains. Nothing of a record is decoded."""
+"""Reads the batches of a range of offsets and joins them to chains. Only batch headers are decoded, never records."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ async def read_chains(
     patience_s: float = DEFAULT_PATIENCE_S,
     settings: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[list[Chain]]:
-    """The chains of all batches that end in the range, also of aborted ones; yielded in groups, so that little is kept
+    """Yield the chains of all batches that end in the range, also of aborted batches, in groups, so that few chains are
     in memory.
 
-    So each batch belongs to one range, however a partition is cut. Raises NothingRead, KafkaError.
+    A batch belongs to the range in which it ends, so each batch is read once, however a partition is cut into ranges.
+    Raises NothingRead if no batch arrives for `patience_s` seconds, and KafkaError.
     """
     partition = TopicPartition(wanted.topic, wanted.partition)
     options = {"fetch_max_bytes": 8 << 20, "max_partition_fetch_bytes": 4 << 20} | dict(settings or {})

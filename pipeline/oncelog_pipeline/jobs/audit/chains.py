@@ -3,14 +3,14 @@
 A producer numbers its records for each partition: 0, 1, 2 ..., and begins again at 0 with every epoch; brokers store
 these numbers. In the order of offsets, the next batch of one producer in a partition is one of these cases:
 
-    right      it continues the batch before it, or begins a later epoch at 0
-    a gap      it begins later: records are missing
-    twice      it begins earlier: records are duplicates
-    a zombie   its epoch is over: a marker or a batch with a later epoch came before
+- *right*: the batch continues the previous batch, or begins a later epoch at 0.
+- *gap*: the batch begins at a higher sequence than expected, so records are missing.
+- *twice*: the batch begins at a lower sequence than expected, so records are duplicates.
+- *zombie*: the epoch of the batch is over, because a marker or a batch with a later epoch came before.
 
-A topic may be larger than any memory, so this is done in two steps. `Chains` joins the batches of a range of offsets
-while they are right; it reports no faults, because it does not see earlier batches. `judged` processes the chains of
-all ranges, which are few if there are few faults.
+A topic may be larger than memory, so the audit has two steps. `Chains` joins consecutive batches of a range of offsets
+while they have no fault; the class reports no faults, because it does not see earlier batches. `judged` then checks the
+chains of all ranges; a log with few faults has few chains.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from oncelog_protocol.records.sequence import increment_sequence
 NO_PRODUCER: Final = -1
 SEQUENCES: Final = 2**31
 NO_SEQUENCE: Final = -1
-"""The sequence of a batch that begins with a marker, which has an epoch and no sequence."""
+"""Stands for the sequence of a chain that begins with a transaction marker, since a marker has an epoch and no
+sequence.
+"""
 
 
 class Kind(Enum):
@@ -38,8 +40,9 @@ class Kind(Enum):
 
 
 class Header(NamedTuple):
-    """The fields of a batch that the audit needs. `sequence` is the sequence of its first record; a control batch has
-    none."""
+    """The fields of a batch that the audit needs. `sequence` is the sequence of the batch's first record; a control
+    batch has none.
+    """
 
     first_offset: int
     last_offset: int
@@ -56,9 +59,9 @@ class Header(NamedTuple):
 class Chain(NamedTuple):
     """Consecutive batches of one producer, each of which continues the previous one.
 
-    `first_end` is the sequence of the last record of the first epoch, `last_sequence` that of the last epoch;
-    NO_SEQUENCE while an epoch has only a marker. The chain with `NO_PRODUCER` covers all batches of the log by offset
-    alone; `numbered` counts the records in it that have a sequence.
+    `first_end` is the sequence of the last record of the chain's first epoch, and `last_sequence` that of its last
+    epoch; both are NO_SEQUENCE while the epoch has only a marker. The chain with the producer id `NO_PRODUCER` joins
+    all batches of the log by offset alone; its `numbered` counts the records that have a sequence.
     """
 
     producer_id: int
@@ -74,7 +77,7 @@ class Chain(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """`records` is the number of records that are missing, duplicated or from a zombie, from `offset` on."""
+    """A fault; `records` is the number of records, from `offset` on, that are missing, duplicated or from a zombie."""
 
     kind: Kind
     producer_id: int
@@ -84,26 +87,27 @@ class Finding(NamedTuple):
 
 
 class Chains:
-    """Joins the batches of one range of offsets. `finished` is emptied while reading, so that little is kept in
-    memory."""
+    """Joins the batches of one range of offsets. `taken` empties `finished` while the range is read, so that few chains
+    are in memory.
+    """
 
     def __init__(self) -> None:
         self._open: dict[int, Chain] = {}
         self.finished: list[Chain] = []
 
     def add(self, header: Header) -> None:
-        """The next batch of the log."""
+        """Add the header of the next batch of the log."""
         self._join(_of_log(header))
         if header.producer_id != NO_PRODUCER:
             self._join(_of_producer(header))
 
     def taken(self) -> list[Chain]:
-        """Return the finished chains and forget them."""
+        """Return the finished chains and remove them from this object."""
         taken, self.finished = self.finished, []
         return taken
 
     def close(self) -> list[Chain]:
-        """Return the remaining chains, after the whole range was read."""
+        """Return all remaining chains after the range has been read."""
         left = [*self.taken(), *self._open.values()]
         self._open.clear()
         return left
@@ -119,8 +123,8 @@ class Chains:
 def judged(chains: Iterable[Chain], *, is_whole: bool, is_compacted: bool) -> list[Finding]:
     """Return the faults in the chains of one producer in one partition, given in the order of offsets.
 
-    `is_whole`: the log still has its first record, so a producer's first sequence must be 0. If the log `is_compacted`,
-    missing batches are no fault.
+    With `is_whole` the log still has its first record, so a producer's first sequence must be 0. With `is_compacted`
+    the log is compacted, and missing batches are no fault.
     """
     found: list[Finding] = []
     last: Chain | None = None
@@ -134,20 +138,21 @@ def judged(chains: Iterable[Chain], *, is_whole: bool, is_compacted: bool) -> li
 
 
 def _before_all(chain: Chain) -> Chain:
-    """The chain before the first one, if the log still has its first record."""
+    """Return an empty chain that ends before offset 0, for a log that still has its first record."""
     return Chain(chain.producer_id, -1, -1, -1, NO_SEQUENCE, NO_SEQUENCE, -1, NO_SEQUENCE, 0, 0)
 
 
 def _before(chain: Chain) -> Chain:
-    """The assumed earlier chain that `chain` continues, if the log begins later: earlier batches are assumed to be
-    right."""
+    """Return the chain that `chain` is assumed to continue, for a log whose first records were deleted: the deleted
+    batches are assumed to be without faults.
+    """
     sequence = NO_SEQUENCE if chain.first_sequence in (0, NO_SEQUENCE) else chain.first_sequence - 1
     epoch, offset = chain.first_epoch, chain.first_offset - 1
     return Chain(chain.producer_id, offset, offset, epoch, sequence, sequence, epoch, sequence, 0, 0)
 
 
 def _is_first_number(last: Chain, chain: Chain) -> bool:
-    """Whether only markers came before in the epoch of `chain`."""
+    """Return whether `chain` has the first sequence of its epoch after batches that were only markers."""
     return last.last_epoch == chain.first_epoch and last.last_sequence == NO_SEQUENCE != chain.first_sequence
 
 
@@ -173,7 +178,7 @@ def _between(last: Chain, chain: Chain) -> list[Finding]:
 
 
 def _farther(last: Chain, chain: Chain) -> Chain:
-    """Return the chain with the later end: duplicates do not move a producer back."""
+    """Return the chain that ends later: a duplicate does not set the producer's position back."""
     if chain.producer_id == NO_PRODUCER:
         return chain if chain.last_offset > last.last_offset else last
     if chain.last_epoch != last.last_epoch:
@@ -184,7 +189,7 @@ def _farther(last: Chain, chain: Chain) -> Chain:
 
 
 def _joined(before: Chain, after: Chain) -> Chain | None:
-    """Return both as one chain; None if `after`, a single batch, does not continue `before`."""
+    """Return one chain of both; None if `after`, a single batch, does not continue `before`."""
     if before.producer_id == NO_PRODUCER:
         if after.first_offset != before.last_offset + 1:
             return None
@@ -228,5 +233,5 @@ def _of_producer(header: Header) -> Chain:
 
 
 def _distance(start: int, end: int) -> int:
-    """Return the number of steps forward from one sequence to another; 0 follows 2147483647."""
+    """Return how many increments lead from the sequence `start` to `end`; 0 follows 2147483647."""
     return (end - start) % SEQUENCES

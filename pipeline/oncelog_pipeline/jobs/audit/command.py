@@ -1,4 +1,4 @@
-"""`oncelog pipeline audit`."""
+"""Implements the command `oncelog pipeline audit`."""
 
 from __future__ import annotations
 
@@ -38,14 +38,15 @@ def audit(
     spark_settings: tuple[tuple[str, str], ...],
     log_level: str,
 ) -> None:
-    """Prove topics free of gaps and duplicates, with a Spark job, at any size.
+    """Prove, with a Spark job, that topics of any size have no gaps and no duplicates.
 
-    By producer: brokers store the sequence numbers that idempotent producers give their records, and every record must
-    follow the previous one. By key: the records of each key have a number of yours (1, 2, 3 ...), in a JSON value or a
-    header; the number must increase by one. Only records that committed readers see are checked.
+    By producer: brokers store the sequence numbers that idempotent producers give their records, and the sequence
+    number of each record must follow the previous one. By key: the application gives the records of each key a number
+    (1, 2, 3 ...), in a JSON value or a header. The number must increase by one from record to record; only committed
+    records are checked.
 
-    The exit code is 1 if the audit finds an error. Plain output: for each fault its kind, topic, producer or key,
-    place, and how many records it concerns.
+    The exit code is 1 if the audit finds a fault or can check nothing. Plain output, one line for each fault: kind,
+    topic, producer or key, place, number of records concerned.
     """
     if (by == "key") != (path is not None or header is not None):
         raise click.UsageError("--by key needs --sequence or --sequence-header, which are for it alone")
@@ -81,7 +82,7 @@ def _audited(
 
 
 def show(verdict: Verdict, form: str) -> None:
-    """`form` is table, plain or json."""
+    """Print the verdict; `form` is table, plain or json."""
     if form == "json":
         show_document(verdict.as_json())
         return

@@ -1,4 +1,6 @@
-"""Faults, which may be as many as records, counted in Spark; a few of each kind are kept as examples."""
+"""Counts faults in Spark, since a topic may have as many faults as records, and keeps a few of each kind as
+examples.
+"""
 
 from __future__ import annotations
 
@@ -11,8 +13,8 @@ from oncelog_pipeline.jobs.audit.verdict import EXAMPLES, Audited, Count, Fault,
 
 
 def verdict_of(by: str, topics: Sequence[Audited], faults: DataFrame) -> Verdict:
-    """Count the faults. `faults` has the columns of Fault and is persisted during the count. Only the verdict is sent
-    to the driver."""
+    """Count the faults and return the verdict. `faults` has the columns of Fault and is persisted during the count.
+    Only the verdict is sent to the driver."""
     try:
         counts = [
             Count(row.kind, row.topic, row.faults, row.records)

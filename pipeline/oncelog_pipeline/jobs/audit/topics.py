@@ -1,4 +1,6 @@
-"""Finds the partitions to audit, and whether each log still has its first record and is compacted."""
+"""Finds the partitions to audit, and finds out whether each log still has its first record and whether it is
+compacted.
+"""
 
 from __future__ import annotations
 
@@ -14,20 +16,23 @@ from oncelog_pipeline.source.offsets import Offsets
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """The first offset and the end of each partition, as of now. `compacted` topics may have gaps in their offsets
-    without a fault."""
+    """The first offset and the end offset of each partition when the audit begins. In `compacted` topics, gaps between
+    offsets are no fault.
+    """
 
     earliest: Offsets
     latest: Offsets
     compacted: frozenset[str]
 
     def is_whole(self, topic: str, partition: int) -> bool:
-        """Whether nothing was deleted at its beginning."""
+        """Return whether the log of the partition still begins at offset 0."""
         return self.earliest[TopicPartition(topic, partition)] == 0
 
 
 async def extent(bootstrap_servers: str, topics: Sequence[str], settings: Mapping[str, Any] | None = None) -> Extent:
-    """`settings` are keywords of a Consumer. Raises UnknownTopicOrPartition and other KafkaErrors, PartialFailure."""
+    """Return the extent of the topics; `settings` are keyword arguments of a Consumer. Raises PartialFailure,
+    UnknownTopicOrPartition and other KafkaErrors.
+    """
     async with Admin(bootstrap_servers, **common(settings or {})) as admin:
         described = await admin.describe_topics(topics)
         partitions = [TopicPartition(name, index) for name, topic in described.items() for index in topic.partitions]

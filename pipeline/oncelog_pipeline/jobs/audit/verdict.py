@@ -1,4 +1,4 @@
-"""The verdict of an audit: a table of topics, a table of faults, and a sentence. Pure."""
+"""The verdict of an audit, which is shown as a table of topics, a table of faults, and a sentence. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 from oncelog_pipeline.jobs.audit.chains import Kind
 
 EXAMPLES: Final = 20
-"""Faults of each kind that are shown; all are counted."""
+"""How many faults of each kind are shown as examples; all faults are counted."""
 MEANINGS: Final[Mapping[str, str]] = {
     Kind.GAP.value: "missing",
     Kind.TWICE.value: "there again",
@@ -22,8 +22,9 @@ MEANINGS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault. `who` is a producer id with its epoch, or a key. `place` is the offset range, `records` the number of
-    records concerned."""
+    """One fault. One fault; `who` is a producer id with its epoch, or a key. `place` is the offset range, and `records`
+    the number of records concerned.
+    """
 
     kind: str
     topic: str
@@ -34,7 +35,7 @@ class Fault:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """All faults of one kind in a topic."""
+    """The number of faults of one kind in one topic."""
 
     kind: str
     topic: str
@@ -44,8 +45,8 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """One topic that was audited. `judged` of the `records` read have a sequence, from `numbering` producers or keys.
-    `remarks` list what could not be judged."""
+    """One topic that was audited. Of the `records` that were read, `judged` have a sequence, from `numbering` producers
+    or keys. `remarks` list what could not be judged."""
 
     topic: str
     records: int
@@ -56,7 +57,7 @@ class Audited:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """`by` is "producer" or "key"."""
+    """The result of an audit; `by` is "producer" or "key"."""
 
     by: str
     topics: tuple[Audited, ...]
@@ -65,7 +66,7 @@ class Verdict:
 
     @property
     def is_right(self) -> bool:
-        """Without faults, and of something that could be judged."""
+        """Return whether no fault was found and at least one record could be checked."""
         return not self.counts and all(topic.judged or not topic.records for topic in self.topics)
 
     def headings(self) -> tuple[str, ...]:

@@ -1,4 +1,6 @@
-"""All known differences, by area. Each is an entry of a row in docs/differences.md, which says why it stays."""
+"""Lists all known differences, by area. Each difference is an entry of a row in docs/differences.md, which says why the
+difference remains.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,8 @@ STAYING: Final[tuple[Known, ...]] = (
 KNOWN: Final[tuple[Known, ...]] = (*STAYING, *pending.PENDING)
 
 OPTIONAL: Final = tuple(entry for entry in KNOWN if entry.setting)
-"""Differences that a setting of our broker removes."""
+"""Differences that a setting of oncelog's broker removes."""
 OBLIGING: Final = dict(entry.setting.split("=") for entry in OPTIONAL)
-"""All these settings."""
+"""All settings that remove a difference."""
 OBLIGED: Final[tuple[Known, ...]] = obliging.KNOWN
-"""Differences that appear only with all these settings."""
+"""Differences that appear only with all of these settings."""

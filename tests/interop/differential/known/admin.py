@@ -1,4 +1,4 @@
-"""Differences in topics, configurations, metadata and versions."""
+"""Known differences in topics, configurations, metadata and versions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Differences that answers of many scenarios have."""
+"""Known differences in the responses of many scenarios."""
 
 from __future__ import annotations
 

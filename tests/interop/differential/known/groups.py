@@ -1,4 +1,4 @@
-"""Differences in groups and their offsets."""
+"""Known differences in groups and their offsets."""
 
 from __future__ import annotations
 

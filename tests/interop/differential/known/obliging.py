@@ -1,4 +1,4 @@
-"""Differences that only show where the settings of our broker that take other differences away are made."""
+"""Known differences that appear only with the settings of oncelog's broker that remove other differences."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from tests.interop.differential.register import Known
 ERROR: Final = "error_code"
 
 KNOWN: Final = (
-    # log.record.validation=full reads what Kafka reads, and believes less of it
+    # With log.record.validation=full the broker reads the same bytes as Kafka, and refuses more of them,
     Known("odd-records", "odd_batches.records", ERROR, 0, 87, label="record: delta*"),
     Known("odd-records", "odd_batches.records", ERROR, 0, 87, label="record: key length -2"),
     Known("unreadable-code", "odd_batches.compressed_garbage", ERROR, -1, 87),
-    # and so before the coordinator is asked whether the partition is in the transaction
+    # and does so before it asks the coordinator whether the partition is in the transaction.
     Known("producer-without-epoch", "transactions.produce_in_one", ERROR, 47, 87, label="epoch -1"),
 )

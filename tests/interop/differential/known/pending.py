@@ -1,7 +1,9 @@
-"""Differences that present work will change; to be emptied with it. Until then no check requires them to appear.
+"""Differences that present work will change; the work must also empty these lists. Until then no check requires that
+these differences appear.
 
-GOING are defects; their entries are removed when they are fixed. COMING are entries of rows of docs/differences.md that
-are not true yet; when they are, they move to their area. Both have `seen_in` NOWHERE while they wait here.
+The entries of GOING are defects; an entry is removed when its defect is fixed. The entries of COMING belong to rows of
+docs/differences.md that are not true yet; when a row becomes true, its entries move to their area. While an entry waits
+here, its `seen_in` is NOWHERE.
 """
 
 from __future__ import annotations

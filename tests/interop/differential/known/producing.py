@@ -1,4 +1,4 @@
-"""Differences in Produce."""
+"""Known differences in Produce."""
 
 from __future__ import annotations
 

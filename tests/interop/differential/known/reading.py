@@ -1,4 +1,4 @@
-"""Differences in Fetch, ListOffsets, OffsetForLeaderEpoch and DeleteRecords."""
+"""Known differences in Fetch, ListOffsets, OffsetForLeaderEpoch and DeleteRecords."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ ERROR: Final = "error_code"
 
 
 def ends_cut(kafka: Any, ours: Any) -> bool:
-    """Kafka's answer goes on into a batch that it does not hold whole."""
+    """Return whether Kafka's response has the same batches, followed by an incomplete one."""
     return bool(kafka == [*ours, CUT_BATCH])
 
 
 def names_more(kafka: Any, ours: Any) -> bool:
-    """Kafka names what we name, and more."""
+    """Return whether Kafka's response names everything that oncelog's response names, and more."""
     return bool(ours == ABSENT or (isinstance(ours, list) and all(one in kafka for one in ours)))
 
 
 def same_partitions(kafka: Any, ours: Any) -> bool:
-    """Both tell the same of the same partitions, in some order."""
+    """Return whether both responses have the same partitions with the same contents, in any order."""
     theirs, mine = (
         {(topic["topic"], one["partition_index"]): one for topic in side for one in topic["partitions"]}
         for side in (kafka, ours)

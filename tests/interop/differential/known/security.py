@@ -1,4 +1,4 @@
-"""Differences in the responses to strangers, and to users without rights."""
+"""Known differences in the responses to unauthenticated clients, and to users without rights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Differences in the APIs of transactions."""
+"""Known differences in the APIs of transactions."""
 
 from __future__ import annotations
 

@@ -58,6 +58,6 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     *(one for area in AREAS for one in scenarios_of(area)),
     *walks.SCENARIOS,
 )
-"""By hand, then at random."""
+"""All scenarios: first those written by hand, then the random ones."""
 SECURED: Final[tuple[Scenario, ...]] = tuple(scenarios_of(secured))
 """Scenarios for brokers that require a login."""

@@ -1,4 +1,4 @@
-"""DescribeAcls, CreateAcls, DeleteAcls of brokers without an authorizer."""
+"""Compares DescribeAcls, CreateAcls and DeleteAcls of brokers without an authorizer."""
 
 from __future__ import annotations
 

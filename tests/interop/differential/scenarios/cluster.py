@@ -1,4 +1,6 @@
-"""Metadata, DescribeTopicPartitions, DescribeCluster, FindCoordinator, ApiVersions, and smaller APIs of the cluster."""
+"""Compares Metadata, DescribeTopicPartitions, DescribeCluster, FindCoordinator, ApiVersions, and smaller APIs of the
+cluster.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,9 @@ def metadata(side: Side, label: str, *topics: Plain, version: int = 12, create: 
 
 @scenario
 def topics_by_name(side: Side) -> None:
-    """In every version that can be told not to create them."""
+    """Request known, unknown and invalid topic names, in every version of Metadata (unknown names only in versions that
+    need not create topics).
+    """
     create(side, "a", 2)
     for version in range(14):
         metadata(side, "known", {"name": side.own("a")}, version=version)
@@ -54,7 +58,9 @@ def topics_by_id(side: Side) -> None:
 
 @scenario
 def automatic_creation(side: Side) -> None:
-    """Metadata creates topics that are asked for, in versions that say so and in those that cannot."""
+    """Request unknown topics with automatic creation, in versions that can enable it and in those that always create
+    topics.
+    """
     create(side, "a.b")
     for version in (0, 1, 3, 4, 8, 12):
         metadata(side, "asked for", {"name": side.own(f"v{version}")}, version=version, create=True)
@@ -100,7 +106,7 @@ def describe(side: Side) -> None:
 
 @scenario
 def features(side: Side) -> None:
-    """UpdateFeatures: the level in force, a feature that no broker has, and an unknown type of change."""
+    """Send UpdateFeatures with the level in force, a feature that no broker has, and an unknown type of change."""
     for version in (0, 1, 2):
         for label, feature, level, kind in (
             ("in force", "transaction.version", 2, 1),
@@ -113,7 +119,7 @@ def features(side: Side) -> None:
 
 @scenario
 def config_resources(side: Side) -> None:
-    """ListConfigResources: types without resources, and an unknown type."""
+    """Send ListConfigResources with types that have no resources, and an unknown type."""
     side.ask(ApiKey.LIST_CONFIG_RESOURCES, 0, {}, "client metrics")
     for label, kinds in (("client metrics", [16]), ("brokers", [4]), ("loggers", [8]), ("unknown type", [3])):
         side.ask(ApiKey.LIST_CONFIG_RESOURCES, 1, {"resource_types": kinds}, label)
@@ -121,7 +127,7 @@ def config_resources(side: Side) -> None:
 
 @scenario
 def find_coordinators(side: Side) -> None:
-    """FindCoordinator for all types of coordinators, in every version."""
+    """Send FindCoordinator for all types of coordinators, in every version."""
     coordinator(side, "x", GROUP)
     coordinator(side, "x", TRANSACTION)
     for version in range(7):
@@ -138,7 +144,7 @@ def find_coordinators(side: Side) -> None:
 
 @scenario
 def versions(side: Side) -> None:
-    """ApiVersions: what is served, and which clients are taken."""
+    """Send ApiVersions, and compare the served APIs and which clients are accepted."""
     for version in range(5):
         asked = {"client_software_name": "a", "client_software_version": "1"}
         answer = side.get(ApiKey.API_VERSIONS, version, asked)
@@ -152,7 +158,9 @@ def versions(side: Side) -> None:
 
 @scenario
 def client_names(side: Side) -> None:
-    """The names and versions of clients that ApiVersions takes, and versions of its own that are not there yet."""
+    """Send ApiVersions with valid and invalid names and versions of clients, and in versions of ApiVersions that do not
+    exist yet.
+    """
     for name, version in (
         *(("", ""), ("a", ""), ("", "1"), ("a b", "1"), ("-a", "1"), ("a-", "1"), ("a.b-c", "1.0-x")),
         *(("ä", "1"), ("a", "1 0"), ("a_b", "1"), ("a", ".")),

@@ -1,4 +1,4 @@
-"""DescribeConfigs, IncrementalAlterConfigs, AlterConfigs, and configurations in CreateTopics."""
+"""Compares DescribeConfigs, IncrementalAlterConfigs, AlterConfigs, and configurations in CreateTopics."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ VALUES: dict[str, Sequence[str | None]] = {
 
 @scenario
 def values(side: Side) -> None:
-    """Keys and values that CreateTopics takes and refuses."""
+    """Send keys and values that CreateTopics accepts or refuses."""
     for key, candidates in VALUES.items():
         for value in candidates:
             asked = topic(side.own("c"), configs=[(key, value)])
@@ -80,7 +80,7 @@ def values(side: Side) -> None:
 
 @scenario
 def of_a_new_topic(side: Side) -> None:
-    """All keys of a topic with their values and sources, as CreateTopics and DescribeConfigs tell them."""
+    """Compare all keys of a topic with their values and sources, as CreateTopics and DescribeConfigs return them."""
     asked = topic(side.own("a"), 2, configs=[("retention.ms", "5000")])
     answer = side.get(ApiKey.CREATE_TOPICS, 7, {"topics": [asked], "timeout_ms": 5000})
     created = [
@@ -114,7 +114,7 @@ BROKER_KEYS = (
 
 @scenario
 def of_a_broker(side: Side) -> None:
-    """Values and types of the keys that clients depend on."""
+    """Compare the values and types of the broker's keys on which clients depend."""
     resource = {"resource_type": BROKER, "resource_name": str(NODE_ID), "configuration_keys": None}
     answer = side.get(ApiKey.DESCRIBE_CONFIGS, 4, {"resources": [resource]})
     found = {one.name: [one.value, one.config_type] for one in answer.results[0].configs}
@@ -124,7 +124,7 @@ def of_a_broker(side: Side) -> None:
 
 @scenario
 def describing(side: Side) -> None:
-    """DescribeConfigs of all kinds of resources."""
+    """Send DescribeConfigs for all types of resources."""
     create(side, "a", retention_ms=5000)
     mine = side.own("a")
     describe(side, "named", TOPIC, mine, ["retention.ms", "no.such"])
@@ -195,7 +195,7 @@ STEPS: tuple[tuple[str, Sequence[Operation]], ...] = (
 
 @scenario
 def altering_topics(side: Side) -> None:
-    """IncrementalAlterConfigs, step by step."""
+    """Change a topic step by step with IncrementalAlterConfigs."""
     create(side, "a")
     mine = side.own("a")
     for label, operations in STEPS:
@@ -211,7 +211,9 @@ def altering_topics(side: Side) -> None:
 
 
 def _show(side: Side, name: str, label: str) -> None:
-    """The keys that are set. What a broker has taken shows at once or soon, so it is asked for until it stays."""
+    """Record the keys that are set. A change becomes visible immediately or soon, so the request is repeated until the
+    response no longer changes.
+    """
     resource = {"resource_type": TOPIC, "resource_name": side.own(name), "configuration_keys": None}
     seen: list[list[str]] = []
 
@@ -226,7 +228,7 @@ def _show(side: Side, name: str, label: str) -> None:
 
 @scenario
 def emptying_a_list(side: Side) -> None:
-    """The last element of cleanup.policy taken away, and keys that are lists of replicas."""
+    """Subtract the last element of cleanup.policy, and change keys that are lists of replicas."""
     create(side, "a")
     mine = side.own("a")
     throttled = "leader.replication.throttled.replicas"
@@ -239,14 +241,14 @@ def emptying_a_list(side: Side) -> None:
 
 @scenario
 def subtracting_nonsense(side: Side) -> None:
-    """Elements that no list of the key can hold."""
+    """Subtract elements that the list of the key cannot contain."""
     create(side, "a")
     alter(side, "subtract nonsense", TOPIC, side.own("a"), ("cleanup.policy", SUBTRACT, "nonsense"))
 
 
 @scenario
 def unknown_operation(side: Side) -> None:
-    """An operation that there is not; Apache Kafka's controller steps down over it, and comes back."""
+    """Send an unknown operation, after which Apache Kafka's controller resigns and is elected again."""
     create(side, "a")
     alter(side, "operation 9", TOPIC, side.own("a"), ("retention.ms", 9, "1"))
     asked = {"topics": [topic(side.own("b"))], "timeout_ms": 5000}
@@ -255,7 +257,7 @@ def unknown_operation(side: Side) -> None:
 
 @scenario
 def resource_twice(side: Side) -> None:
-    """One topic with two values for a key in one request."""
+    """Send two values for the same key of one topic in one request."""
     create(side, "a")
     one: Plain = {"resource_type": TOPIC, "resource_name": side.own("a")}
     values = ("5000", "6000")
@@ -269,7 +271,7 @@ THROTTLED_DISKS = "replica.alter.log.dirs.io.max.bytes.per.second"
 
 @scenario
 def altering_others(side: Side) -> None:
-    """IncrementalAlterConfigs of brokers and what else has a configuration; only validated."""
+    """Send IncrementalAlterConfigs for brokers and other resources, and only validate."""
     node = str(NODE_ID)
     for label, kind, name, operation in (
         ("broker, bad value", BROKER, node, ("log.cleaner.threads", SET, "x")),
@@ -297,7 +299,7 @@ def altering_others(side: Side) -> None:
 
 @scenario
 def altering_all_at_once(side: Side) -> None:
-    """AlterConfigs, which replaces all that is set."""
+    """Send AlterConfigs, which replaces all configurations of a resource."""
     create(side, "a", segment_ms=60_000)
     for version in range(3):
         _replace(side, f"version {version}", {"retention.ms": f"900{version}"}, version)

@@ -1,4 +1,4 @@
-"""Fetch: offsets, epochs, limits, many partitions, sessions."""
+"""Compares Fetch: offsets, epochs, limits, many partitions, sessions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncelog_protocol.api import ApiKey
 
 
 def filled(side: Side, name: str = "a") -> None:
-    """Five batches of two records."""
+    """Fill a topic with five batches of two records."""
     create(side, name)
     fill(side, name, [batch(2) for _ in range(5)])
 
@@ -38,7 +38,7 @@ def wanted(side: Side, topic: str, partitions: Sequence[int], offset: int = 0, m
 
 @scenario
 def offsets(side: Side) -> None:
-    """At the ends of the log, in it, and outside, in every version."""
+    """Fetch from offsets at the ends of the log, inside it and outside it, in every version."""
     filled(side)
     for version in range(4, 19):
         for offset in (0, 1, 9, 10, 11, -1):
@@ -47,7 +47,7 @@ def offsets(side: Side) -> None:
 
 @scenario
 def epochs(side: Side) -> None:
-    """Leader epochs, and the epoch of the last record that a reader has (KIP-595)."""
+    """Fetch with leader epochs, and with the epoch of the last record that a reader has (KIP-595)."""
     filled(side)
     for version in (9, 12, 17):
         for epoch in (0, 1, -1):
@@ -60,7 +60,7 @@ def epochs(side: Side) -> None:
 
 @scenario
 def odd_values(side: Side) -> None:
-    """Partitions and topics that are not there, and numbers that no consumer sends."""
+    """Fetch partitions and topics that do not exist, and send numbers that no consumer sends."""
     filled(side)
     fetch(side, "a", label="partition 5", partition=5)
     fetch(side, "none", label="unknown topic")
@@ -79,7 +79,7 @@ def odd_values(side: Side) -> None:
 
 @scenario
 def limits(side: Side) -> None:
-    """Bytes per partition and in all; the first batch comes whole, whatever the limit."""
+    """Fetch with limits of bytes per partition and in total; the first batch is always returned entirely."""
     filled(side)
     for limit in (0, 1, 61):
         fetch(side, "a", label=f"partition limit {limit}", partition_max_bytes=limit)
@@ -92,7 +92,7 @@ def limits(side: Side) -> None:
 
 @scenario
 def many_partitions(side: Side) -> None:
-    """A limit over several partitions, in the order in which they are asked for."""
+    """Fetch several partitions with a total limit, which is used up in the order in which they are requested."""
     create(side, "a", 3)
     for partition in range(3):
         fill(side, "a", [batch(2, size=200)], partition)
@@ -114,7 +114,7 @@ def many_partitions(side: Side) -> None:
 
 @scenario
 def sessions(side: Side) -> None:
-    """A session from its first request to its end, and requests that fit none."""
+    """Use a fetch session from its first request to its end, and send requests that fit no session."""
     for version in (7, 12, 13, 17):
         name = f"v{version}"
         create(side, name, 2)
@@ -142,7 +142,7 @@ def sessions(side: Side) -> None:
 
 @scenario
 def empty_sessions(side: Side) -> None:
-    """Sessions without partitions."""
+    """Use fetch sessions without partitions."""
     create(side, "a")
     session = Session(side, "a", 12)
     session.fetch(0, 0, "new without partitions")
@@ -153,7 +153,7 @@ def empty_sessions(side: Side) -> None:
 
 @scenario
 def sessions_with_errors(side: Side) -> None:
-    """Partitions that cannot be read are told of in each answer."""
+    """Use a fetch session with unreadable partitions, which each response must mention."""
     create(side, "a")
     fill(side, "a", [batch(2)])
     session = Session(side, "a", 12)
@@ -169,7 +169,7 @@ def sessions_with_errors(side: Side) -> None:
 
 
 class Session:
-    """The requests of a fetch session on the partitions of one topic."""
+    """The requests of a fetch session for the partitions of one topic."""
 
     def __init__(self, side: Side, topic: str, version: int) -> None:
         self.version = version

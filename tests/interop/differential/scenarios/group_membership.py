@@ -1,4 +1,4 @@
-"""Classic groups: one member that joins, stays, leaves; and all the ways of doing that wrong."""
+"""Compares classic groups with one member, which joins, stays and leaves; also tries all wrong ways of doing that."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OTHER = (("other", SUBSCRIPTION),)
 
 @scenario
 def versions(side: Side) -> None:
-    """The life of a member in every version."""
+    """Let a member join, stay and leave, in every version."""
     coordinator(side, "g", GROUP)
     for version in range(10):
         group = f"g{version}"
@@ -50,7 +50,7 @@ def versions(side: Side) -> None:
 
 @scenario
 def join_timeouts(side: Side) -> None:
-    """The limits of session and rebalance timeouts."""
+    """Try the limits of session and rebalance timeouts."""
     coordinator(side, "g", GROUP)
     join(side, "", label="empty group")
     for session_ms in (0, -1, 1, 5999, 6000, 1_800_000, 1_800_001, 2**31 - 1):
@@ -62,7 +62,7 @@ def join_timeouts(side: Side) -> None:
 
 @scenario
 def join_alone(side: Side) -> None:
-    """Protocols, types, member ids and instance ids of the first member of a group."""
+    """Vary the protocols, types, member ids and instance ids of the first member of a group."""
     coordinator(side, "g", GROUP)
     for version in (3, 7):
         join(side, "g", label="no protocols", protocols=(), version=version)
@@ -76,7 +76,7 @@ def join_alone(side: Side) -> None:
 
 @scenario
 def protocol_twice(side: Side) -> None:
-    """One protocol named twice, and whether the group goes on."""
+    """Name one protocol twice, and compare whether the group continues."""
     coordinator(side, "g", GROUP)
     twice = (("range", SUBSCRIPTION), ("range", SUBSCRIPTION))
     join(side, "g", label="protocol twice", protocols=twice, version=3, patience=SILENCE_SECONDS, session_ms=6000)
@@ -84,21 +84,23 @@ def protocol_twice(side: Side) -> None:
 
 @scenario
 def unreadable_subscription(side: Side) -> None:
-    """A consumer's metadata that is none."""
+    """Join as a consumer with metadata that cannot be parsed."""
     coordinator(side, "g", GROUP)
     join(side, "g", label="garbage", protocols=(("range", b"x" * 300),), version=3, patience=SILENCE_SECONDS)
 
 
 @scenario
 def unreadable_metadata(side: Side) -> None:
-    """What only a consumer must be able to read."""
+    """Join as another type than consumer with metadata that only a consumer would have to parse."""
     coordinator(side, "g", GROUP)
     join(side, "g", label="not of a consumer", protocols=(("range", b"x" * 300),), version=3, protocol_type="connect")
 
 
 @scenario
 def join_a_stable_group(side: Side) -> None:
-    """What does not fit the group is refused, and the leader may come back."""
+    """Join a stable group with values that do not fit the group, which must be refused; then let the leader
+    join again.
+    """
     coordinator(side, "g", GROUP)
     only_member(side, "g")
     join(side, "g", label="another protocol", protocols=OTHER)
@@ -115,7 +117,7 @@ def join_a_stable_group(side: Side) -> None:
 
 @scenario
 def pending_members(side: Side) -> None:
-    """A member that was given an id and has not joined with it."""
+    """Use the id of a pending member, which was assigned an id and has not joined with it."""
     coordinator(side, "g", GROUP)
     given = join(side, "g", label="the first request").member_id
     heartbeat(side, "g", Member(given, 0), "pending")
@@ -128,7 +130,7 @@ def pending_members(side: Side) -> None:
 
 @scenario
 def pending_members_with_an_instance(side: Side) -> None:
-    """A pending member that comes back with an instance id that it never had."""
+    """Let a pending member return with an instance id that it never had."""
     coordinator(side, "g", GROUP)
     given = join(side, "g", label="the first request").member_id
     join(side, "g", given, "pending, with an instance", instance="i")
@@ -137,7 +139,7 @@ def pending_members_with_an_instance(side: Side) -> None:
 
 @scenario
 def pending_member_leaves_others(side: Side) -> None:
-    """Beside a member that is well."""
+    """Let a pending member leave beside a healthy member."""
     coordinator(side, "g", GROUP)
     member = only_member(side, "g")
     given = join(side, "g", label="another").member_id
@@ -147,7 +149,7 @@ def pending_member_leaves_others(side: Side) -> None:
 
 @scenario
 def sync_wrong(side: Side) -> None:
-    """Members, generations, groups and names that are not right, and who is assigned what."""
+    """Send SyncGroup with wrong members, generations, groups and names, and compare the assignments."""
     coordinator(side, "g", GROUP)
     member = joined(side, "g")
     for odd, label in (
@@ -170,7 +172,7 @@ def sync_wrong(side: Side) -> None:
 
 @scenario
 def sync_without_protocol(side: Side) -> None:
-    """Version 5 has the protocol's type and name, and they must be there."""
+    """Send SyncGroup version 5 without the required protocol type and name."""
     coordinator(side, "g", GROUP)
     for number, (protocol_type, protocol) in enumerate(((None, None), ("consumer", None), (None, "range"))):
         group = f"g{number}"
@@ -183,7 +185,7 @@ def sync_without_protocol(side: Side) -> None:
 
 @scenario
 def heartbeats(side: Side) -> None:
-    """In every version, right and wrong."""
+    """Send right and wrong heartbeats in every version."""
     coordinator(side, "g", GROUP)
     member = only_member(side, "g")
     for version in range(5):
@@ -198,7 +200,7 @@ def heartbeats(side: Side) -> None:
 
 @scenario
 def leaving(side: Side) -> None:
-    """In every version, right and wrong."""
+    """Send right and wrong LeaveGroup requests in every version."""
     coordinator(side, "g", GROUP)
     member = only_member(side, "g")
     for version in range(6):
@@ -218,7 +220,7 @@ def leaving(side: Side) -> None:
 
 @scenario
 def session_ends(side: Side) -> None:
-    """A member that says nothing any more."""
+    """Let the session of a silent member end."""
     coordinator(side, "g", GROUP)
     member = only_member(side, "g", session_ms=6000)
     await_state(side, "g", "Empty")
@@ -228,7 +230,7 @@ def session_ends(side: Side) -> None:
 
 @scenario
 def static_members(side: Side) -> None:
-    """A member with an instance id comes back under a new member id, and the old one is fenced."""
+    """Let a member with an instance id return under a new member id, which fences the old one."""
     create(side, "a")
     coordinator(side, "g", GROUP)
     first = join(side, "g", instance="i", label="first")

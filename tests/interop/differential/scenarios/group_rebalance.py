@@ -1,4 +1,4 @@
-"""Classic groups: two members on their way from one generation to the next."""
+"""Compares classic groups in which two members go from one generation to the next."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from oncelog_protocol.api import ApiKey
 
 @scenario
 def second_member(side: Side) -> None:
-    """It joins, both are assigned, both leave."""
+    """Let a second member join; both get assignments, and both leave."""
     coordinator(side, "g", GROUP)
     first = only_member(side, "g")
     given = join(side, "g", label="second", connection="second").member_id
@@ -58,7 +58,7 @@ def second_member(side: Side) -> None:
 
 @scenario
 def votes(side: Side) -> None:
-    """Both members support two protocols, each likes another better."""
+    """Let both members support the same two protocols, but prefer different ones."""
     coordinator(side, "g", GROUP)
     first = only_member(side, "g")
     given = join(side, "g", label="second", connection="second").member_id
@@ -71,7 +71,7 @@ def votes(side: Side) -> None:
 
 @scenario
 def common_protocol(side: Side) -> None:
-    """The most liked of those that all support."""
+    """Compare which protocol is chosen: the most preferred one of those that all members support."""
     coordinator(side, "g", GROUP)
     first = only_member(side, "g")
     given = join(side, "g", label="second", connection="second").member_id
@@ -84,7 +84,7 @@ def common_protocol(side: Side) -> None:
 
 @scenario
 def one_is_late(side: Side) -> None:
-    """A member that does not come back within the rebalance timeout is out."""
+    """Let a member miss the rebalance timeout, after which it is removed."""
     coordinator(side, "g", GROUP)
     first = only_member(side, "g", rebalance_ms=1000)
     given = join(side, "g", label="second", rebalance_ms=1000).member_id

@@ -1,4 +1,4 @@
-"""DescribeProducers, DescribeTransactions, ListTransactions, and WriteTxnMarkers as a broker would send it."""
+"""Compares DescribeProducers, DescribeTransactions, ListTransactions, and WriteTxnMarkers as a broker would send it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from oncelog_protocol.api import ApiKey
 
 @scenario
 def describe(side: Side) -> None:
-    """An open transaction and an ended one."""
+    """Describe an open transaction and an ended one."""
     create(side, "a", 2)
     producer = transactional_producer(side, "t")
     add_partitions(side, producer, {"a": [0, 1]})
@@ -44,7 +44,9 @@ def describe(side: Side) -> None:
 
 @scenario
 def list_transactions(side: Side) -> None:
-    """Filters by state, age and pattern; all by producer id, for the others on the brokers are not ours."""
+    """List transactions with filters by state, age and pattern; all requests also filter by producer id, because the
+    brokers have transactions of other scenarios.
+    """
     create(side, "a")
     producer = transactional_producer(side, "t")
     add_partitions(side, producer, {"a": [0]})
@@ -68,7 +70,7 @@ def list_transactions(side: Side) -> None:
 
 @scenario
 def markers(side: Side) -> None:
-    """WriteTxnMarkers: for an open transaction, for none, for a producer that is fenced, and for no such partition."""
+    """Send WriteTxnMarkers for an open transaction, for none, for a fenced producer, and for a missing partition."""
     create(side, "a", 3)
     producer = transactional_producer(side, "t")
     add_partitions(side, producer, {"a": [0, 1]})
@@ -100,7 +102,7 @@ def markers(side: Side) -> None:
 
 @scenario
 def marker_of_no_coordinator(side: Side) -> None:
-    """WriteTxnMarkers with a coordinator epoch that is in the future: in a partition where nothing else happens."""
+    """Send WriteTxnMarkers with a future coordinator epoch, to a partition that nothing else uses."""
     create(side, "a")
     marker = {
         "producer_id": idempotent_producer(side).id,

@@ -1,4 +1,4 @@
-"""ListOffsets, OffsetForLeaderEpoch and DeleteRecords: where a log begins, ends and was."""
+"""Compares ListOffsets, OffsetForLeaderEpoch and DeleteRecords: where a log begins and ends."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from tests.interop.differential.side import Side
 from oncelog_protocol.api import ApiKey
 
 SPECIAL = (LATEST, EARLIEST, MAX_TIMESTAMP, -4, -5, -6, -7, -100)
-"""The timestamps with a meaning of their own, and some without."""
+"""Timestamps with a special meaning, and some invalid ones."""
 
 
 @scenario
 def by_time(side: Side) -> None:
-    """The first record at or after a time, a second apart."""
+    """Find the first record at or after a time, in records one second apart."""
     start = now_ms() - 50_000
     create(side, "a")
     fill(side, "a", [batch(2, timestamp=start + 1000 * number) for number in range(5)])
@@ -51,7 +51,7 @@ def by_time(side: Side) -> None:
 
 @scenario
 def list_odd_values(side: Side) -> None:
-    """Epochs, replicas, partitions that are not there, and an empty log."""
+    """Send epochs, replica ids, missing partitions, and requests for an empty log."""
     filled(side)
     for epoch in (0, 1, 5, -1):
         for version in (4, 9):
@@ -97,7 +97,7 @@ def leader_epochs(side: Side) -> None:
 
 @scenario
 def delete(side: Side) -> None:
-    """DeleteRecords to offsets before, in and behind the log."""
+    """Send DeleteRecords with offsets before, inside and after the log."""
     filled(side)
     for version in (0, 1, 2):
         delete_records(side, "a", 3, version=version)
@@ -128,7 +128,7 @@ def delete_by_policy(side: Side) -> None:
 
 @scenario
 def deleted_under_a_producer(side: Side) -> None:
-    """The state of a producer outlives its records."""
+    """Delete the records of a producer, whose state must remain."""
     create(side, "a")
     producer = idempotent_producer(side)
     for sequence in range(3):
@@ -140,7 +140,7 @@ def deleted_under_a_producer(side: Side) -> None:
 
 @scenario
 def deleted_under_a_transaction(side: Side) -> None:
-    """An open transaction holds read_committed back though its records are gone."""
+    """Delete the records of an open transaction, which still blocks read_committed consumers."""
     create(side, "a")
     producer = transactional_producer(side, "t")
     add_partitions(side, producer, {"a": [0]})
@@ -158,7 +158,7 @@ def deleted_under_a_transaction(side: Side) -> None:
 
 @scenario
 def log_directories(side: Side) -> None:
-    """What lies in them, of some partitions, of none, of such that are not there, and of one named twice."""
+    """Describe the log directories for some partitions, for none, for missing ones, and for one that is named twice."""
     create(side, "a", 2)
     produce(side, "a", batch(3))
 

@@ -1,4 +1,6 @@
-"""Logging in where nobody has to, and the users who may log in by SCRAM. Nothing secret is asked for, or answered."""
+"""Compares logins where no login is required, and the management of SCRAM users. No request or response contains a
+secret.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ SHA_256, SHA_512, UNKNOWN = 1, 2, 9
 
 @scenario
 def where_nobody_has_to(side: Side) -> None:
-    """On a listener without SASL."""
+    """Send SASL requests to a listener without SASL."""
     for version in (0, 1):
         side.ask(ApiKey.SASL_HANDSHAKE, version, {"mechanism": "PLAIN"}, "handshake")
     for version in (0, 1, 2):
@@ -22,7 +24,7 @@ def where_nobody_has_to(side: Side) -> None:
 
 @scenario
 def users(side: Side) -> None:
-    """Made, changed, described and deleted."""
+    """Create, change, describe and delete SCRAM users."""
     name = side.own("alice")
 
     def alter(label: str, *, upsertions: object = (), deletions: object = ()) -> None:

@@ -1,4 +1,6 @@
-"""Produce: batches that are not as they should be. Each has a partition of its own, so that none bears on another."""
+"""Compares Produce with invalid or unusual batches. Each batch is sent to its own partition, so that no batch affects
+another.
+"""
 
 from __future__ import annotations
 
@@ -21,11 +23,11 @@ from oncelog_protocol.records.compression import Compression
 
 CODECS = (Compression.GZIP, Compression.SNAPPY, Compression.LZ4, Compression.ZSTD)
 SILENCE_SECONDS = 3.0
-"""How long to wait for an answer that Apache Kafka does not give."""
+"""Seconds to wait for a response that Apache Kafka does not send."""
 
 
 def send_each(side: Side, cases: dict[str, bytes], topic: str = "a", version: int = 11, **configs: str | int) -> None:
-    """Each to a partition of its own."""
+    """Send each batch to its own partition."""
     create(side, topic, len(cases), **configs)
     for partition, (label, data) in enumerate(cases.items()):
         produce(side, topic, data, label, partition=partition, version=version)
@@ -33,7 +35,7 @@ def send_each(side: Side, cases: dict[str, bytes], topic: str = "a", version: in
 
 @scenario
 def framing(side: Side) -> None:
-    """Too few bytes, too many, and headers that do not fit them."""
+    """Send too few bytes, too many bytes, and headers that do not fit the bytes."""
     one = batch()
     cases = {
         "no bytes": b"",
@@ -62,7 +64,7 @@ def framing(side: Side) -> None:
 
 @scenario
 def headers(side: Side) -> None:
-    """Numbers and attributes that only a broken client sends."""
+    """Send header fields and attributes that only a defective client would send."""
     producer = idempotent_producer(side)
     one, two = batch(), batch(2)
     cases = {
@@ -96,7 +98,7 @@ def headers(side: Side) -> None:
 
 @scenario
 def records(side: Side) -> None:
-    """Records that contradict the header of their batch, with a correct CRC."""
+    """Send records that contradict the header of their batch, with a correct CRC."""
 
     def record(delta: int) -> bytes:
         return bytes([14, 0, 0, delta * 2, 1, 2, 120, 0])
@@ -120,7 +122,7 @@ def records(side: Side) -> None:
 
 @scenario
 def compressed_garbage(side: Side) -> None:
-    """Data that cannot be decompressed, with a correct CRC."""
+    """Send data that cannot be decompressed, with a correct CRC."""
     cases = {f"says {codec.name}, is not": patched(batch(), fields.ATTRIBUTES, codec) for codec in CODECS}
     for codec in CODECS:
         whole = batch(3, compression=codec, size=100)
@@ -130,7 +132,7 @@ def compressed_garbage(side: Side) -> None:
 
 @scenario
 def record_timestamps(side: Side) -> None:
-    """Batches whose header has another timestamp than their records."""
+    """Send batches whose header has another timestamp than their records."""
     now = now_ms()
     create(side, "a", message_timestamp_after_max_ms=10_000)
     ahead = patched(batch(timestamp=now + 600_000), fields.MAX_TIMESTAMP, now)
@@ -146,7 +148,7 @@ def record_timestamps(side: Side) -> None:
 
 @scenario
 def codecs(side: Side) -> None:
-    """Every codec, in old and new versions of Produce and Fetch."""
+    """Use every codec, in old and new versions of Produce and Fetch."""
     create(side, "a")
     for codec in CODECS:
         for version in (3, 6, 7, 11):
@@ -164,7 +166,7 @@ def codecs(side: Side) -> None:
 
 @scenario
 def compression_type(side: Side) -> None:
-    """What a topic's own codec does to the batches of others."""
+    """Set a compression type for a topic, and send batches with other codecs."""
     for codec in ("producer", "uncompressed", "gzip"):
         create(side, codec, compression_type=codec)
         for sent in Compression:

@@ -1,4 +1,4 @@
-"""OffsetCommit, OffsetFetch, OffsetDelete, and the groups that have nothing but offsets."""
+"""Compares OffsetCommit, OffsetFetch and OffsetDelete, and groups that have only offsets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from oncelog_protocol.api import ApiKey
 
 @scenario
 def versions(side: Side) -> None:
-    """A commit and what is read of it, in every version that Kafka 4.1 has."""
+    """Commit offsets and read them back, in every version that Kafka 4.1 has."""
     create(side, "a", 2)
     coordinator(side, "g", GROUP)
     all_offsets(side, "g", "unknown group")
@@ -41,13 +41,13 @@ def versions(side: Side) -> None:
         side.ask(ApiKey.OFFSET_FETCH, version, {"group_id": side.own("g"), "topics": named}, "named")
         side.ask(ApiKey.OFFSET_FETCH, version, {"group_id": side.own("g"), "topics": []}, "no topics")
     commit_offset(side, "kept", version=4, retention_ms=1, label="retention of 1 ms")
-    time.sleep(0.05)  # longer than that retention
+    time.sleep(0.05)  # longer than the retention that the commit requests
     all_offsets(side, "kept", "retention of 1 ms")
 
 
 @scenario
 def many_groups(side: Side) -> None:
-    """OffsetFetch of several groups."""
+    """Send OffsetFetch for several groups."""
     create(side, "a")
     coordinator(side, "g", GROUP)
     commit_offset(side, "g")
@@ -71,7 +71,7 @@ def many_groups(side: Side) -> None:
 
 @scenario
 def partitions(side: Side) -> None:
-    """Partitions and topics that are not there."""
+    """Use partitions and topics that do not exist."""
     create(side, "a", 2)
     coordinator(side, "g", GROUP)
     commit_offset(side, "g", "unknown topic", topic="none")
@@ -82,7 +82,7 @@ def partitions(side: Side) -> None:
 
 @scenario
 def odd_values(side: Side) -> None:
-    """Offsets and metadata at their limits."""
+    """Commit offsets and metadata at their limits."""
     create(side, "a")
     coordinator(side, "g", GROUP)
     for offset in (-1, -5, 10**12):
@@ -95,7 +95,9 @@ def odd_values(side: Side) -> None:
 
 @scenario
 def unnamed_group(side: Side) -> None:
-    """The group whose name is empty, which old clients may use for offsets. It is the same for all on a broker."""
+    """Use the group with the empty name, in which old clients may store offsets. All clients of a broker share this
+    group.
+    """
     create(side, "a")
     coordinator(side, "g", GROUP)
     side.get(ApiKey.DELETE_GROUPS, 2, {"groups_names": [""]})
@@ -111,7 +113,7 @@ def unnamed_group(side: Side) -> None:
 
 @scenario
 def without_members(side: Side) -> None:
-    """Members and generations in a group that has offsets, and in one that is not there."""
+    """Commit with member ids and generations in a group that has only offsets, and in a group that does not exist."""
     create(side, "a")
     coordinator(side, "g", GROUP)
     commit_offset(side, "g", "first")
@@ -126,7 +128,7 @@ def without_members(side: Side) -> None:
 
 @scenario
 def with_members(side: Side) -> None:
-    """Who may commit in a group that has members, and after they left."""
+    """Commit as different clients in a group that has members, and after the members have left."""
     create(side, "a")
     coordinator(side, "g", GROUP)
     member = only_member(side, "g")
@@ -167,7 +169,7 @@ def deleting(side: Side) -> None:
 
 @scenario
 def last_offset_deleted(side: Side) -> None:
-    """A group that has lost its last offset, by OffsetDelete and with its topic."""
+    """Delete the last offset of a group, with OffsetDelete and together with its topic."""
     create(side, "a")
     create(side, "gone")
     coordinator(side, "g", GROUP)
@@ -186,7 +188,7 @@ def last_offset_deleted(side: Side) -> None:
 
 @scenario
 def groups_listed(side: Side) -> None:
-    """ListGroups by state and type; of the groups on the brokers only those of this scenario."""
+    """List groups by state and type; only the groups of this scenario are compared."""
     create(side, "a")
     coordinator(side, "g", GROUP)
     commit_offset(side, "offsets")
@@ -215,7 +217,7 @@ def groups_listed(side: Side) -> None:
 
 @scenario
 def groups_described(side: Side) -> None:
-    """Groups that are unknown, unnamed and named twice."""
+    """Describe groups that are unknown, unnamed, and named twice."""
     create(side, "a")
     coordinator(side, "g", GROUP)
     commit_offset(side, "g")

@@ -1,4 +1,6 @@
-"""Produce: sequences and epochs of idempotent producers, acks, limits, timestamps, many partitions in one request."""
+"""Compares Produce: sequences and epochs of idempotent producers, acks, limits, timestamps, many partitions in one
+request.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,9 @@ DAY_MS = 86_400_000
 
 @scenario
 def duplicates(side: Side) -> None:
-    """Duplicates of the last five batches (answered as the first time), of older ones, and of parts of batches."""
+    """Send duplicates of the last five batches (which get the original response), of older batches, and of parts of
+    batches.
+    """
     create(side, "a")
     producer = idempotent_producer(side)
     for sequence in range(0, 14, 2):
@@ -53,7 +57,7 @@ def duplicates(side: Side) -> None:
 
 @scenario
 def versions(side: Side) -> None:
-    """A batch, a duplicate and a gap in each version."""
+    """Send a batch, a duplicate and a gap in each version."""
     create(side, "a")
     producer = idempotent_producer(side)
     for sequence, version in enumerate(range(3, 14)):
@@ -64,7 +68,7 @@ def versions(side: Side) -> None:
 
 @scenario
 def epochs(side: Side) -> None:
-    """Producer epochs that rise and fall, and producer ids without an epoch."""
+    """Send producer epochs that increase and decrease, and producer ids without an epoch."""
     create(side, "a", 4)
     producer = idempotent_producer(side)
     for epoch, sequence, label in (
@@ -88,7 +92,7 @@ def epochs(side: Side) -> None:
 
 @scenario
 def odd_producers(side: Side) -> None:
-    """Producer ids, epochs and sequences of which one or the other is missing; each on a partition of its own."""
+    """Send batches whose producer id, epoch or sequence is missing, each to its own partition."""
     known = idempotent_producer(side).id
     cases = (
         (known, -1, 0, "id with epoch -1"),
@@ -108,7 +112,7 @@ def odd_producers(side: Side) -> None:
 
 @scenario
 def sequences_wrap(side: Side) -> None:
-    """After 2^31 - 1 comes 0."""
+    """Let a sequence wrap from 2^31 - 1 to 0."""
     create(side, "a", 2)
     producer = idempotent_producer(side)
     for records, sequence, label in (
@@ -133,7 +137,7 @@ def sequences_wrap(side: Side) -> None:
 
 @scenario
 def many_partitions(side: Side) -> None:
-    """Good and bad partitions in one request, and partitions and topics that come twice."""
+    """Mix good and bad partitions in one request, and name partitions and topics twice."""
     create(side, "a", 4)
     producer = idempotent_producer(side)
 
@@ -169,7 +173,7 @@ def _produce(data: list[Plain], **more: Any) -> Plain:
 
 @scenario
 def acks(side: Side) -> None:
-    """All values, and acks=0, which has no answer."""
+    """Send all values of acks, including acks=0, which gets no response."""
     create(side, "a")
     for wanted in (1, -1, 2, -2, 32767):
         produce(side, "a", batch(), f"acks {wanted}", acks=wanted)
@@ -191,7 +195,7 @@ def acks(side: Side) -> None:
 
 @scenario
 def timestamps(side: Side) -> None:
-    """Against the limits of the broker and of a topic, and with LogAppendTime."""
+    """Send timestamps beyond the limits of the broker and of a topic, and use LogAppendTime."""
     now = now_ms()
     create(side, "a")
     for timestamp, label in (
@@ -220,7 +224,7 @@ def timestamps(side: Side) -> None:
 
 @scenario
 def sizes(side: Side) -> None:
-    """max.message.bytes to the byte."""
+    """Send batches just below, exactly at, and just above max.message.bytes."""
     create(side, "a", max_message_bytes=1000)
     for version in (7, 11):
         produce(side, "a", batch(size=1000), "too large", version=version)
@@ -233,7 +237,7 @@ def sizes(side: Side) -> None:
 
 @scenario
 def compacted(side: Side) -> None:
-    """A compacted topic takes no record without a key."""
+    """Send a record without a key to a compacted topic, which refuses it."""
     create(side, "a", cleanup_policy="compact")
     for version in (7, 11):
         produce(side, "a", batch(2), "no key", version=version)
@@ -245,7 +249,7 @@ def compacted(side: Side) -> None:
 
 @scenario
 def min_insync_replicas(side: Side) -> None:
-    """Above the number of replicas."""
+    """Produce with min.insync.replicas above the number of replicas."""
     create(side, "a", min_insync_replicas=2)
     producer = idempotent_producer(side)
     produce(side, "a", batch(1, producer, 0), "acks 1", acks=1)

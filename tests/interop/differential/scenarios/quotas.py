@@ -1,4 +1,6 @@
-"""Quotas of users, client ids and addresses: set, asked for by filters, refused. Nobody is held to them here."""
+"""Compares quotas of users, client ids and addresses: they are set, described by filters, and refused. No client is
+throttled here.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def describe(side: Side, label: str, *components: Component, strict: bool = Fals
 
 
 def until_shown(side: Side, user: str, client_id: str) -> None:
-    """Kafka's brokers learn of it a moment later."""
+    """Wait until a quota is visible, since Kafka's brokers learn of it a moment later."""
     components = [
         {"entity_type": "user", "match_type": EXACT, "match": user},
         {"entity_type": "client-id", "match_type": EXACT, "match": client_id},
@@ -46,7 +48,7 @@ def until_shown(side: Side, user: str, client_id: str) -> None:
 
 @scenario
 def entities(side: Side) -> None:
-    """Whom quotas may be set for."""
+    """Compare for which entities quotas may be set."""
     name = side.own("alice")
     rate = [op(RATE, 5e6)]
     for version in (0, 1):
@@ -64,7 +66,7 @@ def entities(side: Side) -> None:
 
 @scenario
 def values(side: Side) -> None:
-    """What may be set."""
+    """Compare which quotas may be set."""
     name = side.own("values")
     for label, change in {
         "unknown key": op("producer_rate", 5.0),
@@ -86,7 +88,7 @@ def values(side: Side) -> None:
 
 @scenario
 def filters(side: Side) -> None:
-    """Which quotas are shown."""
+    """Compare which quotas a filter returns."""
     user, client_id = side.own("u"), side.own("c")
     both = entity(user=user, client_id=client_id)
     alter(side, "user", (entity(user=user), [op(RATE, 5e6)]))

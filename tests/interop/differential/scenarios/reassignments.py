@@ -1,5 +1,6 @@
-"""AlterPartitionReassignments, ListPartitionReassignments: what is refused, and what is so already. With one broker
-nothing moves."""
+"""Compares AlterPartitionReassignments and ListPartitionReassignments: requests that are refused, and requests for the
+present state. With one broker no partition can move.
+"""
 
 from __future__ import annotations
 

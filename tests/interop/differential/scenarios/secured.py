@@ -1,4 +1,6 @@
-"""What is said to strangers before they log in, and to a user without rights. For sides of the kind `LoggedIn`."""
+"""Compares the responses to clients before their login, and to a user without rights. These scenarios need sides of the
+class `LoggedIn`.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,7 @@ def out_of_order(side: Side) -> None:
 
 @scenario
 def requests_of_strangers(side: Side) -> None:
-    """A request of each API without a login: none is answered."""
+    """Send a request of each API without a login; no request gets a response."""
     for served in SERVED.values():
         if served.key not in BEFORE_LOGIN and not served.is_for_brokers:
             side.raw_answer(served.key, served.versions.low, bytes(64), f"{served.key.message_name} of a stranger")
@@ -112,8 +114,9 @@ def frames_of_strangers(side: Side) -> None:
 
 @scenario
 def refusals(side: Side) -> None:
-    """Refusals of each row of the table of authorizations, in each version, about resources that exist and that do
-    not."""
+    """Compare the refusals for each row of the table of authorizations, in each version, with existing and missing
+    resources.
+    """
     assert isinstance(side, LoggedIn)
     for names, label in ((side.secret(), "there is"), (ABSENT, "there is not")):
         for case in CASES:
@@ -133,7 +136,7 @@ def _ask_all_versions(side: Side, case: Case, names: Names, label: str) -> None:
 
 
 def _made(case: Case, version: int, names: Names) -> Any:
-    """A request about the broker that there is, which it has the time to answer."""
+    """Return a request that names the existing broker, and gives it time to respond."""
     if "resource_name" in case.extra and case.extra["resource_name"] == "1":
         case = replace(case, extra={**case.extra, "resource_name": str(NODE_ID)})
     made = case.request(version, names)

@@ -1,4 +1,4 @@
-"""CreateTopics, CreatePartitions, DeleteTopics."""
+"""Compares CreateTopics, CreatePartitions and DeleteTopics."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def topic(
 
 
 def create_topics(side: Side, label: str, *topics: Plain, version: int = 7, only_validate: bool = False) -> None:
-    """Noted without the list of configurations, which `configs.of_a_new_topic` compares."""
+    """Send CreateTopics, and record the response without its configurations, which `configs.of_a_new_topic`
+    compares.
+    """
     asked = {"topics": list(topics), "timeout_ms": 5000, "validate_only": only_validate}
     side.ask(ApiKey.CREATE_TOPICS, version, asked, f"{label}{' (only validated)' if only_validate else ''}")
     answer = side.transcript[-1].answer
@@ -44,7 +46,7 @@ def create_topics(side: Side, label: str, *topics: Plain, version: int = 7, only
 
 @scenario
 def names(side: Side) -> None:
-    """Names that are not names, that are the brokers' own, and that collide."""
+    """Use invalid names, names of internal topics, and names that collide."""
     for name in ("", ".", "..", "a b", "a/b", "ä", "x" * 249, "x" * 250, "a\0b", "__mine"):
         create_topics(side, f"name {name[:10]!r} of {len(name)}", topic(name), only_validate=True)
     create_topics(side, "__cluster_metadata", topic("__cluster_metadata"), only_validate=True)
@@ -60,13 +62,13 @@ def names(side: Side) -> None:
 
 @scenario
 def colliding_pair(side: Side) -> None:
-    """Two names in one request that collide with each other."""
+    """Create two topics in one request whose names collide."""
     create_topics(side, "two that collide", topic(side.own("x_y")), topic(side.own("x.y")))
 
 
 @scenario
 def numbers(side: Side) -> None:
-    """Partitions and replicas."""
+    """Vary the numbers of partitions and replicas."""
     for partitions in (0, -1, -2, 1, 3):
         for replicas in (1, -1, 0, -2, 2, 3):
             for version in (2, 4, 7):
@@ -78,7 +80,7 @@ def numbers(side: Side) -> None:
 
 @scenario
 def assignments(side: Side) -> None:
-    """Replicas named by the client."""
+    """Let the client assign the replicas."""
     cases: dict[str, tuple[int, int, Assignment]] = {
         "assigned": (-1, -1, [(0, [NODE_ID])]),
         "assigned, and numbers": (1, 1, [(0, [NODE_ID])]),
@@ -140,7 +142,7 @@ def more_partitions(side: Side) -> None:
 
 @scenario
 def more_partitions_of_internal_topics(side: Side) -> None:
-    """CreatePartitions, only validated, of the topics in which coordinators keep things by their number."""
+    """Validate CreatePartitions for internal topics, whose number of partitions must not change."""
     for kind, name in enumerate(("__consumer_offsets", "__transaction_state")):
         coordinator(side, "a", kind)
         asked = {
@@ -152,7 +154,7 @@ def more_partitions_of_internal_topics(side: Side) -> None:
 
 
 def delete_topics(side: Side, label: str, *topics: tuple[str | None, bytes], version: int = 6) -> None:
-    """By name and id; by name alone before version 6."""
+    """Send DeleteTopics by name and by id; before version 6 only by name."""
     asked: Plain = {"timeout_ms": 5000}
     if version < 6:
         asked["topic_names"] = [name for name, _ in topics]
@@ -167,7 +169,7 @@ UNKNOWN_ID = b"\7" * 16
 
 @scenario
 def deleting(side: Side) -> None:
-    """By name and by id, right and wrong."""
+    """Delete topics by right and wrong names and ids."""
     for number in range(8):
         create(side, f"t{number}")
     for version in range(1, 6):
@@ -187,7 +189,7 @@ def deleting(side: Side) -> None:
 
 @scenario
 def deleting_twice(side: Side) -> None:
-    """One topic twice in one request."""
+    """Name one topic twice in one request."""
     for name in ("names", "mixed"):
         create(side, name)
     delete_topics(side, "unknown twice", (side.own("none"), NO_ID), (side.own("none"), NO_ID), version=5)
@@ -197,7 +199,7 @@ def deleting_twice(side: Side) -> None:
 
 @scenario
 def made_again(side: Side) -> None:
-    """A topic of the same name under another id."""
+    """Create a topic of the same name again, which gets another id."""
     create(side, "a")
     old = side.topic_ids["a"]
     fill(side, "a", [batch()])
@@ -215,7 +217,7 @@ def made_again(side: Side) -> None:
 
 @scenario
 def preferred_leaders(side: Side) -> None:
-    """ElectLeaders: with one broker all partitions have the leader that they should have."""
+    """Send ElectLeaders; with one broker all partitions already have their preferred leader."""
     create(side, "a", 2)
 
     def ask(label: str, topics: Sequence[tuple[str, list[int]]], *, kind: int = 0, version: int = 2) -> None:

@@ -1,4 +1,6 @@
-"""EndTxn in both protocols (KIP-890), retries and opposites, and what readers see of transactions that lie in a row."""
+"""Compares EndTxn in both protocols (KIP-890), retries and opposite ends, and what readers see of successive
+transactions.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ from oncelog_protocol.api import ApiKey
 
 @scenario
 def first_protocol(side: Side) -> None:
-    """Versions 0-4: the epoch stays, and a retry of the same end is right."""
+    """Use versions 0-4, in which the epoch remains, and a retry of the same end succeeds."""
     create(side, "a", 5)
     for version in range(5):
         name = f"t{version}"
@@ -62,7 +64,7 @@ def first_protocol(side: Side) -> None:
 
 @scenario
 def second_protocol(side: Side) -> None:
-    """Version 5: each end hands out the next epoch; Produce v12 adds partitions by itself."""
+    """Use version 5, in which each end returns the next epoch; Produce v12 adds partitions itself."""
     create(side, "a")
     old = transactional_producer(side, "t")
     end_transaction(side, old, True, "nothing written yet", version=5)
@@ -103,7 +105,9 @@ def second_protocol(side: Side) -> None:
 
 @scenario
 def another_id_in_the_second_protocol(side: Side) -> None:
-    """A batch that names another transactional id than its producer's, while a transaction is open there."""
+    """Send a batch that names another transactional id than its producer's, while a transaction is open in that
+    partition.
+    """
     create(side, "a")
     producer = transactional_producer(side, "t")
     transactional_producer(side, "other")
@@ -114,7 +118,7 @@ def another_id_in_the_second_protocol(side: Side) -> None:
 
 @scenario
 def both_protocols(side: Side) -> None:
-    """Requests of one protocol on a transaction of the other."""
+    """Send requests of one protocol in a transaction of the other protocol."""
     create(side, "a")
     producer = transactional_producer(side, "t")
     produce(side, "a", batch(1, producer, 0), "second protocol", transactional_id="t", version=12)
@@ -134,7 +138,9 @@ def both_protocols(side: Side) -> None:
 
 @scenario
 def aborted_transactions(side: Side) -> None:
-    """Three transactions over each other: the last stable offset, and the aborted ones in each piece of the log."""
+    """Compare the last stable offset, and the aborted transactions of each part of the log, with three overlapping
+    transactions.
+    """
     create(side, "a")
     x, y, z = (transactional_producer(side, name) for name in "xyz")
     for producer in (x, y, z):

@@ -1,4 +1,4 @@
-"""AddOffsetsToTxn and TxnOffsetCommit: offsets that are committed with a transaction."""
+"""Compares AddOffsetsToTxn and TxnOffsetCommit: offsets that are committed in a transaction."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def commit(
     metadata: str | None = "m",
     version: int = 3,
 ) -> None:
-    """TxnOffsetCommit of offset 5."""
+    """Send TxnOffsetCommit with offset 5."""
     offsets = [{"partition_index": one, "committed_offset": 5, "committed_metadata": metadata} for one in partitions]
     asked = {
         "transactional_id": side.own(producer.transactional_id) if producer.transactional_id else "",
@@ -81,7 +81,7 @@ def add(side: Side) -> None:
 
 @scenario
 def commits(side: Side) -> None:
-    """Pending until the transaction ends; a stable read waits for them."""
+    """Commit offsets that are pending until the transaction ends; an OffsetFetch of stable offsets waits for them."""
     create(side, "a")
     producer = transactional_producer(side, "t")
     coordinator(side, "g", GROUP)
@@ -103,7 +103,7 @@ def commits(side: Side) -> None:
 
 @scenario
 def odd_values(side: Side) -> None:
-    """Partitions, members and producers that are not right."""
+    """Send TxnOffsetCommit with invalid partitions, members and producers."""
     create(side, "a")
     producer = transactional_producer(side, "t")
     coordinator(side, "g", GROUP)
@@ -130,7 +130,7 @@ def odd_values(side: Side) -> None:
 
 @scenario
 def generations(side: Side) -> None:
-    """A generation, in a group that has only offsets."""
+    """Send a generation to a group that has only offsets."""
     create(side, "a")
     producer = transactional_producer(side, "t")
     coordinator(side, "g", GROUP)
@@ -144,7 +144,7 @@ def generations(side: Side) -> None:
 
 @scenario
 def groups_of_pending_offsets(side: Side) -> None:
-    """A group that has nothing but pending offsets, and nothing at all once they are aborted."""
+    """Use groups that have only pending offsets, and nothing after these are aborted."""
     create(side, "a")
     producer = transactional_producer(side, "t")
     coordinator(side, "g", GROUP)
@@ -160,7 +160,7 @@ def groups_of_pending_offsets(side: Side) -> None:
 
 @scenario
 def second_protocol(side: Side) -> None:
-    """TxnOffsetCommit v5 adds the group by itself."""
+    """Send TxnOffsetCommit v5, which adds the group to the transaction itself."""
     create(side, "a")
     producer = transactional_producer(side, "t")
     coordinator(side, "g", GROUP)
@@ -174,7 +174,7 @@ def second_protocol(side: Side) -> None:
 
 @scenario
 def two_transactions(side: Side) -> None:
-    """Two transactions commit the same partition; only one of them comes to an end."""
+    """Commit the same partition in two transactions, only one of which ends."""
     create(side, "a")
     one, other = (transactional_producer(side, name) for name in ("one", "other"))
     coordinator(side, "g", GROUP)

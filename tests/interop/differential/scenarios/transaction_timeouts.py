@@ -1,4 +1,4 @@
-"""Transactions that nobody ends: the coordinator aborts them, and their producers find out."""
+"""Compares transactions that no client ends: the coordinator aborts them, and their producers learn that."""
 
 from __future__ import annotations
 
@@ -23,12 +23,16 @@ TIMEOUT_MS = 1000
 FIRST = "first"
 SECOND = "second"
 MIXED = "mixed"
-"""Transactions of the first protocol, of the second, and begun by the second and ended by the first."""
+"""Names of the transactions: of the first protocol, of the second protocol, and begun in the second and ended in the
+first.
+"""
 
 
 @scenario
 def timeouts(side: Side) -> None:
-    """All at once, since coordinators look for them only now and then."""
+    """Let three transactions time out together, since coordinators search for expired transactions only
+    occasionally.
+    """
     create(side, "a", 3)
     partitions = {FIRST: 0, SECOND: 1, MIXED: 2}
     producers = {name: transactional_producer(side, name, TIMEOUT_MS) for name in partitions}

@@ -1,4 +1,4 @@
-"""Transactions: taking an id over, adding partitions, producing."""
+"""Compares transactions: taking over an id, adding partitions, producing."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from oncelog_protocol.api import ApiKey
 
 @scenario
 def init_ids(side: Side) -> None:
-    """InitProducerId in every version, with and without a transactional id, and odd timeouts."""
+    """Send InitProducerId in every version, with and without a transactional id, and with unusual timeouts."""
     coordinator(side, "t")
     for version in range(6):
         init(side, None, "no id", version=version)
@@ -54,7 +54,7 @@ def init_ids(side: Side) -> None:
 
 @scenario
 def init_with_a_producer(side: Side) -> None:
-    """KIP-360: a producer asks for the next epoch of its own id."""
+    """Request the next epoch of the producer's own id (KIP-360)."""
     known = init(side, None, "plain")
     for producer_id, epoch, label in ((known.producer_id, 0, "both"), (known.producer_id, -1, "id"), (-1, 0, "epoch")):
         init(side, None, f"no transactional id, {label}", producer_id=producer_id, epoch=epoch)
@@ -83,7 +83,7 @@ def init_with_a_producer(side: Side) -> None:
 
 @scenario
 def init_fences(side: Side) -> None:
-    """InitProducerId with an id in use aborts its open transaction and fences the old owner."""
+    """Send InitProducerId with an id in use, which aborts its open transaction and fences the old owner."""
     create(side, "a")
     old = transactional_producer(side, "t")
     add_partitions(side, old, {"a": [0]})
@@ -102,7 +102,7 @@ def init_fences(side: Side) -> None:
 
 @scenario
 def init_in_a_transaction(side: Side) -> None:
-    """A producer asks for its next epoch while its own transaction is open."""
+    """Request the next epoch of a producer while its own transaction is open."""
     create(side, "a")
     for name, version in (("one", 11), ("two", 12)):
         producer = transactional_producer(side, name)
@@ -121,7 +121,7 @@ def init_in_a_transaction(side: Side) -> None:
 
 @scenario
 def add(side: Side) -> None:
-    """AddPartitionsToTxn of clients: partitions, producers and epochs that are right and wrong."""
+    """Send AddPartitionsToTxn as clients do, with right and wrong partitions, producers and epochs."""
     create(side, "a", 2)
     producer = transactional_producer(side, "t")
     for version in range(4):
@@ -151,7 +151,9 @@ def add(side: Side) -> None:
 
 @scenario
 def verify(side: Side) -> None:
-    """AddPartitionsToTxn as brokers send it (KIP-890): many transactions, to add or only to verify."""
+    """Send AddPartitionsToTxn as brokers do (KIP-890), with many transactions, to add partitions or only to verify
+    them.
+    """
     create(side, "a", 2)
     producer = transactional_producer(side, "t")
     add_partitions(side, producer, {"a": [0]})
@@ -183,7 +185,7 @@ def verify(side: Side) -> None:
 
 @scenario
 def internal_topics(side: Side) -> None:
-    """The coordinators' own logs are not for clients."""
+    """Try to use the internal topics, which clients may not write to."""
     create(side, "a")
     coordinator(side, "x", GROUP)
     coordinator(side, "x", TRANSACTION)
@@ -197,7 +199,7 @@ def internal_topics(side: Side) -> None:
 
 @scenario
 def produce_in_one(side: Side) -> None:
-    """Batches to partitions that were added and to others, by those who may and by others."""
+    """Produce to partitions that were added and to others, with the right producer and with others."""
     create(side, "a", 3)
     producer = transactional_producer(side, "t")
     for version in (8, 10, 11):
@@ -232,7 +234,7 @@ def _read(side: Side, label: str) -> None:
 
 @scenario
 def first_sequence(side: Side) -> None:
-    """The first batch that a partition sees of a producer, with a sequence above 0."""
+    """Send a first batch with a sequence above 0, to a partition that has no state of the producer."""
     create(side, "a", 4)
     for partition, version in ((0, 12), (1, 11)):
         producer = transactional_producer(side, f"t{version}")
@@ -246,7 +248,7 @@ def first_sequence(side: Side) -> None:
 
 @scenario
 def sequences_used_again(side: Side) -> None:
-    """In the next transaction, as if the first batch had never been written (E33)."""
+    """Use the same sequences again in the next transaction, as if the first batch had never been written (E33)."""
     create(side, "a")
     producer = transactional_producer(side, "t")
     for commit in (False, True):
@@ -264,7 +266,7 @@ def sequences_used_again(side: Side) -> None:
 
 @scenario
 def refused_then_next(side: Side) -> None:
-    """Sequence 1 comes after sequence 0 was refused because its partition was not added yet."""
+    """Send sequence 1 after sequence 0 was refused because its partition was not added yet."""
     create(side, "a")
     producer = transactional_producer(side, "t")
     produce(side, "a", batch(1, producer, 0), "sequence 0, not added", transactional_id="t")
@@ -276,7 +278,7 @@ def refused_then_next(side: Side) -> None:
 
 @scenario
 def many_epochs(side: Side) -> None:
-    """Epochs that a producer asks for one after the other."""
+    """Request many epochs of a producer one after another."""
     producer = transactional_producer(side, "t")
     producer_id, epoch = producer.id, producer.epoch
     for number in range(20):

@@ -1,4 +1,6 @@
-"""Random sequences of requests, by seed. Each choice depends on the seed and on answers that both sides gave alike."""
+"""Sends random sequences of requests, determined by a seed. Each choice depends on the seed and on responses that were
+equal on both sides.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +50,14 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 
 SEEDS: Final = int(os.environ.get("DIFFERENTIAL_SEEDS", "8"))
-"""Walks of each kind."""
+"""The number of walks of each kind."""
 STEPS: Final = int(os.environ.get("DIFFERENTIAL_STEPS", "60"))
 
 
 def produce_walk(side: Side, seed: int) -> None:
-    """Two idempotent producers on two partitions: sequences, epochs and duplicates; records are deleted in between."""
+    """Let two idempotent producers write to two partitions, with varying sequences, epochs and duplicates; records are
+    deleted in between.
+    """
     chance = Random(seed)
     create(side, "a", 2)
     producers = [idempotent_producer(side) for _ in range(2)]
@@ -95,7 +99,7 @@ def produce_walk(side: Side, seed: int) -> None:
 
 @dataclass(slots=True)
 class Owner:
-    """The owner of a transactional id; `before` was the owner until it was taken over."""
+    """The owner of a transactional id; `before` was the owner until this one took over."""
 
     producer: Producer
     second_protocol: bool
@@ -104,7 +108,7 @@ class Owner:
 
 
 class TransactionWalk:
-    """Two transactional producers on two partitions, with offsets, fences, zombies and reads."""
+    """Two transactional producers on two partitions, with offsets, fencing, zombies and reads."""
 
     def __init__(self, side: Side, seed: int) -> None:
         self.side = side
@@ -141,7 +145,9 @@ class TransactionWalk:
         self.settle()
 
     def settle(self) -> None:
-        """Until the markers of what has ended are written everywhere: when that is, is a matter of pace."""
+        """Wait until the markers of all ended transactions are written, because the time of that depends on the
+        broker's speed.
+        """
         for name in self.owners:
             asked = {"transactional_ids": [self.side.own(name)]}
             self.side.get(
@@ -221,10 +227,10 @@ STRANGER: Final = "stranger"
 
 
 class GroupWalk:
-    """Members of one group, one after the other: legal and illegal steps.
+    """Legal and illegal steps of the members of one group, one step after another.
 
-    A member that was given an id joins with it at once, and a group that was left empty is not deleted: what else may
-    come of these is a known difference, and would set the sides apart for the rest of the walk.
+    A pending member joins with its id immediately, and a group that has become empty is not deleted. Otherwise the two
+    sides would show known differences, and would differ for the rest of the walk.
     """
 
     def __init__(self, side: Side, seed: int) -> None:

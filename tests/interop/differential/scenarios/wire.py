@@ -1,4 +1,4 @@
-"""Frames and headers that are not as they should be, and keys and versions that are not served."""
+"""Compares invalid frames and headers, and API keys and versions that are not served."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ UNSERVED = (
     *((ApiKey.END_TXN, 6), (ApiKey.TXN_OFFSET_COMMIT, 6), (ApiKey.DESCRIBE_CONFIGS, 0)),
     *((ApiKey.DESCRIBE_TOPIC_PARTITIONS, 1),),
 )
-"""Keys that no broker has, and versions that are gone or not there yet."""
+"""API keys that no broker has, and versions that were removed or do not exist yet."""
 
 
 @scenario
@@ -31,7 +31,7 @@ def unserved(side: Side) -> None:
 
 @scenario
 def not_ours(side: Side) -> None:
-    """What Apache Kafka serves and we do not."""
+    """Send the APIs that Apache Kafka serves and oncelog does not."""
     for key, version in (
         *((ApiKey.SASL_HANDSHAKE, 1), (ApiKey.SASL_AUTHENTICATE, 0), (ApiKey.CONSUMER_GROUP_HEARTBEAT, 9)),
         (ApiKey.ALTER_REPLICA_LOG_DIRS, 1),
@@ -41,7 +41,7 @@ def not_ours(side: Side) -> None:
 
 @scenario
 def frames(side: Side) -> None:
-    """Sizes and headers without a request."""
+    """Send sizes and headers without a request."""
     side.raw(b"", "empty frame")
     side.raw(b"\0\3", "two bytes")
     side.raw(pack(">i", -5), "negative size", framed=False)
@@ -50,7 +50,7 @@ def frames(side: Side) -> None:
 
 @scenario
 def bodies(side: Side) -> None:
-    """Bodies that are cut or claim more than is there."""
+    """Send bodies that are cut, or that declare more than they contain."""
     side.raw_answer(ApiKey.METADATA, 1, b"", "no body")
     side.raw_answer(ApiKey.METADATA, 1, pack(">i", 2**30), "an array of 2^30")
     side.raw_answer(ApiKey.METADATA, 9, b"\0\xff\xff\xff\xff\x7f", "a varint that is too long")
@@ -64,7 +64,7 @@ def bytes_to_spare(side: Side) -> None:
 
 @scenario
 def client_ids(side: Side) -> None:
-    """Clients without a name, with an empty one and with an odd one."""
+    """Send requests without a client id, with an empty one, and with an unusual one."""
     for client_id in (b"\xff\xff", b"\0\0", b"\0\4\xc3\xa4 \n"):
         header = HEADER.pack(ApiKey.METADATA, 1, CORRELATION_ID, 0)[:8] + client_id
         side.raw(header + pack(">i", 0), f"client id {client_id.hex()}", shown=8)

@@ -326,8 +326,8 @@ def lose_power(cluster, broker):
 
 @pytest.mark.parametrize("per_write", [250, 2, 1])
 async def test_a_decision_made_before_a_refusal_is_not_written_after_it(cluster, term, topic, monkeypatch, per_write):
-    """Otherwise broker 3 would lead with a truncated log, because the write would rely on a registration that the
-    controller had not seen.
+    """If the old decision were written, broker 3 would lead with a truncated log, because the write would rely on a
+    registration that the controller had not seen.
     """
     monkeypatch.setattr(writer, "MAX_PARTITIONS_PER_MULTI", per_write)
     cluster.stop(2)

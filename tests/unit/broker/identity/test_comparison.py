@@ -46,7 +46,7 @@ ALONE_IN_0_1 = UNKNOWN._replace(has_store_file=True)
 
 
 def store(kind: StoreKind, **changes: Any) -> StoreFacts:
-    """Return a store with the facts that the directories' notes have of it."""
+    """Return facts of a store that agree with the notes of the directories."""
     return StoreFacts(kind, "here", "c", "store", 5, "p5", 500)._replace(**changes)
 
 

@@ -192,7 +192,7 @@ async def test_a_leader_whose_first_append_failed_follows_the_next_leader(
 async def test_a_truncation_with_an_unexpected_exception_is_retried(
     pair: Pair, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Otherwise the partition would permanently be neither followed nor led."""
+    """Without a retry the partition would permanently be neither followed nor led."""
     pair.begin()
     pair.produce(4)
     await pair.until_the_same()
@@ -287,7 +287,9 @@ async def test_a_follower_hears_its_leader_as_long_as_that_answers(pair: Pair) -
 
 
 async def test_the_leader_is_told_of_a_log_start_that_is_on_the_disk_only(pair: Pair) -> None:
-    """Otherwise records reported as deleted would reappear with a follower that is killed and then elected."""
+    """If the follower reported a log start before it is on disk, records reported as deleted would reappear when the
+    follower is killed and then elected.
+    """
     pair.begin()
     pair.produce(5)
     await pair.until_the_same()

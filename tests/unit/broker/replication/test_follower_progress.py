@@ -17,7 +17,9 @@ def test_a_follower_at_the_leaders_end_has_caught_up() -> None:
 
 
 def test_a_follower_one_round_trip_behind_caught_up_at_its_last_fetch() -> None:
-    """Otherwise a follower would always count as lagging if its leader receives records continuously."""
+    """If only the leader's present log end counted, a follower would always lag behind a leader that receives records
+    continuously.
+    """
     follower = FollowerProgress(0.0)
     follower.on_fetch(8, leader_end=10, now=5.0)
     follower.on_fetch(10, leader_end=14, now=6.0)

@@ -132,8 +132,8 @@ async def test_a_caught_up_replica_stays_in_sync_on_an_idle_partition(led: Led) 
 
 
 async def test_two_hanging_replicas_do_not_replace_each_other_in_the_isr(led: Led) -> None:
-    """The two replicas have all acknowledged records, because no record is acknowledged without them. Nevertheless they
-    are not in sync.
+    """The two replicas have all acknowledged records, because no record is acknowledged without them. The two replicas
+    are nevertheless not in sync.
     """
     led.partition.log.update_config(replace(led.partition.log.config, min_insync_replicas=2))
     for broker in (2, 3):
@@ -192,7 +192,7 @@ async def test_an_answer_that_is_newer_than_the_image_is_not_taken_back_by_it(le
 
 
 async def test_an_answer_that_the_image_has_overtaken_ends_no_newer_proposal(led: Led) -> None:
-    """Otherwise the newer proposal would stay open for ever and block all later ones."""
+    """Without this rule the newer proposal would stay open for ever and block all later ones."""
     append(led)
     led.fetch(2, 1)
     led.clock.advance_ms(31_000)

@@ -202,8 +202,8 @@ async def test_s56_a_compacted_log_begins_anew(host: Host) -> None:
 
 @pytest.mark.parametrize("isr", [(OTHER,), (OTHER, ME)])
 async def test_e26_no_record_is_fetched_for_a_log_that_failed_while_idle(host: Host, isr: tuple[int, ...]) -> None:
-    """Otherwise the leader would consider the replica in sync because of its log end, just before the replica discards
-    that end.
+    """If records were fetched for the failed log, the leader would consider the replica in sync because of its log end,
+    just before the replica discards that end.
     """
     await host.show(OTHER, isr)
     log = host.only.log

@@ -88,7 +88,8 @@ async def test_a_retrying_request_ends_when_the_broker_stops():
     other broker.
     """
     async with a_cluster() as cluster:
-        await cluster.peer.stop()  # the client then connects, or pauses before it does
+        # From now on the client is in a connection attempt, or in the pause before the next one.
+        await cluster.peer.stop()
 
         async def ask_for_ever():
             while True:

@@ -207,7 +207,9 @@ async def test_a_topic_may_be_deleted_and_re_created_while_its_log_opens(
 
 
 async def test_a_log_is_deleted_when_its_end_is_cut(replicas: Replicas) -> None:
-    """Otherwise the truncation would truncate the log of a re-created topic in the same directory."""
+    """If the deletion did not wait for the truncation, the truncation would truncate the log of a re-created topic in
+    the same directory.
+    """
     asyncio.get_running_loop().set_default_executor(
         ThreadPoolExecutor(2)
     )  # one thread truncates the log, the other one does all other work

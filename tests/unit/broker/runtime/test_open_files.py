@@ -1,4 +1,4 @@
-"""Unused files give their descriptors to other files, which only a count of the descriptors reveals."""
+"""Unused files give up their descriptors for other files; only a count of the open descriptors shows this."""
 
 from __future__ import annotations
 

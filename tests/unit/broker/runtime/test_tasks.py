@@ -19,6 +19,7 @@ ENDS_BY_ITSELF = {
     "answers of a coordinator": "the replies of one step, which are there: each waiter takes one, and none raises",
     "ask for new epochs": "one request; the next look of the in-sync replicas asks again",
     "give up leadership of offline partitions": "one request; the next look of the in-sync replicas asks again",
+    "internal topics of a streams group": "one request after the other: failures are told, and a heartbeat asks again",
     "job of a coordinator": "one result: its failure is logged, and a later heartbeat asks again",
     "load {}-{}": "one replay of one log: a failure is kept with the shard, and tried again where that may help",
     "questions to the coordinators of broker {}": "each question gets an answer, whatever fails",

@@ -218,7 +218,7 @@ def test_e56_http_and_bad_urls_are_refused_elsewhere(url: str) -> None:
 
 
 def test_e56_a_redirect_is_held_to_the_rule_for_urls() -> None:
-    """Otherwise a redirect from https to http:// would let any host on the network supply keys."""
+    """If redirects from https to http:// were followed, any host on the network could supply keys."""
     with providing() as first, providing() as second:
         first.answer = f"HTTP/1.1 302 Found\r\nLocation: {second.url}\r\nContent-Length: 0\r\n\r\n".encode()
         second.answer = http(document("a"))

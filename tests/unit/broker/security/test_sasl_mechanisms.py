@@ -166,7 +166,9 @@ def last_message(first: str, binding: str, extension: str = "") -> tuple[ScramEx
     ],
 )
 def test_the_last_message_repeats_how_the_first_one_began(first: str, binding: str, is_right: bool) -> None:
-    """Otherwise a man in the middle could change the channel binding (RFC 5802)."""
+    """If the last message did not repeat how the first one began, a man in the middle could change the channel binding
+    (RFC 5802).
+    """
     ours, last = last_message(first, to_base64(binding.encode()))
     if is_right:
         assert ours.step(last, NOW).user == "alice"
@@ -191,7 +193,9 @@ def test_an_extension_that_must_be_understood_is_refused_and_others_are_skipped(
 
 
 def test_the_last_nonce_must_be_the_servers() -> None:
-    """Otherwise an observer of one exchange could replay its last message in another exchange (CVE-2024-56128)."""
+    """If the nonce were not checked, an observer of one exchange could replay its last message in another exchange
+    (CVE-2024-56128).
+    """
     theirs, ours = client(), scram()
     proof = theirs.answer(ours.step(theirs.first(), NOW).token)
     assert proof is not None

@@ -286,7 +286,9 @@ async def test_s70_logs_of_topics_that_the_copy_does_not_know_are_taken_over(
 
 
 async def test_s70_a_replica_added_by_a_reassignment_is_not_in_sync(tmp_path: Path, zookeepers: ZooKeepers) -> None:
-    """Otherwise the reassignment would complete immediately, and the logs of the removed replicas would be deleted."""
+    """If the added replica counted as in sync, the reassignment would complete immediately, and the logs of the removed
+    replicas would be deleted.
+    """
     cluster = await once(1, tmp_path)
     moving = ReplicaAssignment((3, 4, 1, 2), (3, 4), (1, 2))
     put_copy(tmp_path, cluster, topic_nodes("orders", ORDERS, moving))

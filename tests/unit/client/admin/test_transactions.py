@@ -304,7 +304,9 @@ async def test_a_coordinator_is_looked_up_once_and_again_when_it_has_moved(
 async def test_a_node_that_is_no_coordinator_any_more_is_forgotten_for_all(
     known: Transactions, address: str, fake_broker: Any, fast: dict[str, int]
 ) -> None:
-    """The broker may be gone, and otherwise each transactional id would wait for it once."""
+    """The broker may be gone; if the client did not forget it for all ids, each transactional id would wait for the
+    broker once.
+    """
     known.states = {"s": (6, "Ongoing", True), "t": (7, "Ongoing", True)}
     async with Admin(address, **fast) as admin:
         await admin.transactions.fence(["s", "t"])

@@ -132,7 +132,7 @@ def test_a_chain_of_changes_spreads_leaders_where_one_change_cannot():
 
 
 def test_large_replicas_count_by_their_bytes():
-    """One broker has a large partition and the other one many small ones of the same total size, so nothing moves."""
+    """One broker has a large partition and the other many small ones of about the same total size: nothing moves."""
     large, small = TopicPartition("large", 0), [TopicPartition("small", index) for index in range(10)]
     current = {large: (1,), **dict.fromkeys(small, (2,))}
     sizes = {large: 100 * MB, **dict.fromkeys(small, 9 * MB)}

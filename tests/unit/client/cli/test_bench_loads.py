@@ -1,4 +1,4 @@
-"""`oncelog bench` counts records and bytes."""
+"""`oncelog bench` counts only the records that the log had when the command started."""
 
 from __future__ import annotations
 

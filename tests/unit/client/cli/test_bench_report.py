@@ -1,4 +1,4 @@
-"""The report of a benchmark explains what the benchmark waited for."""
+"""The report of `oncelog bench` about waiting times: quantiles and a histogram."""
 
 from __future__ import annotations
 

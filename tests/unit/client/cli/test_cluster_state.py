@@ -81,7 +81,9 @@ async def test_a_silent_broker_is_left_out(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 class LateBroker(OneTopic):
-    """Still returns the replicas of both sides of a completed reassignment, until it is called for the third time."""
+    """An Admin that still returns the replicas of both sides of a completed reassignment, until it is called for the
+    third time.
+    """
 
     def __init__(self, partitions: int) -> None:
         super().__init__()

@@ -14,7 +14,7 @@ from oncelog.admin.hanging import (
 from oncelog.admin.pending_offsets import CONSUMER_OFFSETS, PendingOffset
 from oncelog.cli import held_offsets
 from oncelog.cli.group_positions import GroupPositions, PartitionRow
-from oncelog.cli.group_tables import HELD_COLUMN, as_json, member_table, notes, partition_table, plain_rows
+from oncelog.cli.group_tables import HELD_COLUMN, as_json, member_table, notes, partition_table, plain_rows, title
 from oncelog.cli.held_offsets import HeldOffsets
 from oncelog.cluster import TopicPartition
 
@@ -42,10 +42,10 @@ def test_groups_without_transactions_have_no_transaction_column() -> None:
     columns, rows = partition_table(positions)
     assert HELD_COLUMN not in columns
     assert rows == [("orders", 0, 4, 9, 5, "m-1", "c1", "/10.0.0.1"), ("orders", 1, None, 9, None, None, None, None)]
-    assert member_table(positions) == [
-        ("m-1", "c1", "/10.0.0.1", "static", ["orders:0"]),
-        ("m-2", "c2", "/10.0.0.2", None, None),
-    ]
+    assert member_table(positions) == (
+        ("Member", "Client", "Host", "Instance", "Partitions"),
+        [("m-1", "c1", "/10.0.0.1", "static", ["orders:0"]), ("m-2", "c2", "/10.0.0.2", None, None)],
+    )
     assert list(notes(positions)) == []
 
 
@@ -90,3 +90,17 @@ def test_a_group_without_anything_is_one_line() -> None:
     empty = GroupPositions(DescribedGroup("g", "Empty", "", "", ()), (), HeldOffsets())
     assert list(plain_rows(empty)) == [("g", "Empty", *(None,) * 11)]
     assert {len(row) for row in plain_rows(GroupPositions(GROUP, ROWS, HeldOffsets()))} == {13}
+
+
+def test_members_of_streams_groups_have_tasks() -> None:
+    working = GroupMember("m-1", None, "c1", "/10.0.0.1", (HERE,), (HERE,), 4, ("0_0", "1_0"), ("1_1",))
+    starting = GroupMember("m-2", None, "c2", "/10.0.0.2", (), (), 4, (), ())
+    group = DescribedGroup("app", "Stable", "streams", "sticky", (working, starting), 3, "streams", 4)
+    positions = GroupPositions(group, (), HeldOffsets())
+    columns, rows = member_table(positions)
+    assert columns[-2:] == ("Active tasks", "Standby tasks")
+    assert [row[-3:] for row in rows] == [(["orders:0"], ["0_0", "1_0"], ["1_1"]), (None, None, None)]
+    assert title(positions) == ("app: Stable", "streams protocol, epoch 4, assignor sticky, coordinator broker 3")
+    first, second = as_json(positions)["members"]
+    assert (first["active_tasks"], first["standby_tasks"]) == (["0_0", "1_0"], ["1_1"])
+    assert (second["active_tasks"], second["standby_tasks"]) == ([], [])

@@ -170,7 +170,7 @@ def test_each_command_with_output_has_the_same_languages() -> None:
     assert set(map(tuple, choices.values())) == {("table", "json", "yaml", "plain")}
 
 
-# --- shell completion for configs
+# --- tables of settings, and shell completion
 
 
 def entry(name: str, value: str | None, source: ConfigSource, *, is_sensitive: bool = False) -> Any:

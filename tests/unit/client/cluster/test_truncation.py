@@ -125,8 +125,8 @@ async def test_a_clean_election_is_not_noticed(cluster: FakeCluster, consumer: C
 async def test_an_epoch_known_only_to_its_leader_causes_no_request_loop(
     cluster: FakeCluster, consumer: Consumer
 ) -> None:
-    """The leader responds with FENCED_LEADER_EPOCH, and the metadata have the old epoch. The consumer requests both
-    again with a backoff.
+    """The leader responds with FENCED_LEADER_EPOCH, and the metadata have the old epoch. The consumer requests the
+    metadata and the end of the epoch again with a backoff.
     """
     for broker in cluster.brokers.values():
         broker.tells = cluster.view.copy()
@@ -180,8 +180,8 @@ def test_a_seek_with_an_epoch_is_checked_first() -> None:
 
 
 def test_a_leader_older_than_the_position_is_not_read_from() -> None:
-    """The committed offset has leader epoch 6, but the broker that serves the metadata knows only epoch 5. Its leader
-    would respond with OFFSET_OUT_OF_RANGE, and the consumer would restart from the beginning.
+    """The committed offset has leader epoch 6, but the broker that serves the metadata knows only epoch 5. The leader
+    that this broker names would respond with OFFSET_OUT_OF_RANGE, and the consumer would restart from the beginning.
     """
 
     async def main() -> None:

@@ -26,8 +26,8 @@ class GSSError(Exception):
 
 
 class Context:
-    """A security context that is complete when it has seen the broker's token. Its `wrap` puts `sealed:` before the
-    message.
+    """A security context that is complete when it has seen the broker's token. The context's `wrap` puts `sealed:`
+    before the message.
     """
 
     def __init__(self, name: str, usage: str) -> None:

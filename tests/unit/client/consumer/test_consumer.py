@@ -72,7 +72,7 @@ async def test_poll_returns_empty_in_time(fake_broker: Any) -> None:
 
 
 async def test_a_poll_of_nothing_is_refused(fake_broker: Any) -> None:
-    """Such a poll would return no record for ever."""
+    """A poll without any partition would return no record for ever."""
     async with Consumer(fake_broker.address, group_id="g") as consumer:
         refused = {"match": r"nothing is subscribed to or assigned: subscribe\(\[...\]\) or assign\(\[...\]\)"}
         polls = (consumer.poll, consumer.poll_columns, consumer.poll_undecoded, consumer.poll_headers)

@@ -83,7 +83,8 @@ async def test_a_topic_that_was_not_found_is_not_asked_for_again(fake_broker: An
 
 async def test_a_refresh_that_is_over_is_not_handed_out(fake_broker: Any, metadata: Metadata) -> None:
     for _ in range(3):
-        await asyncio.wait([metadata._start()])  # woken with the task's other callbacks, in any order
+        # This caller is woken together with the task's other callbacks, in any order.
+        await asyncio.wait([metadata._start()])
         task = metadata._start()
         assert not task.done()
         await task

@@ -148,7 +148,7 @@ def test_s27_an_expired_sent_batch_delays_new_ones() -> None:
     wire.expire(lost)
     wire.put()
     assert wire.send() == []
-    wire.records.complete(second, 7)  # therefore the batch before it is in the log
+    wire.records.complete(second, 7)  # the batch before this one is in the log, too
     (third,) = wire.send()
     assert (third.base_sequence, third.identity) == (2, FIRST)
 
@@ -332,7 +332,7 @@ def test_s28_a_forgotten_producer_without_a_reason_is_an_error() -> None:
     wire.records.complete(first, 41)
     (second,) = wire.sent()
     assert wire.judge(second, ErrorCode.UNKNOWN_PRODUCER_ID, log_start_offset=41) is Verdict.FAIL
-    # Only that batch fails, because in the next epoch the broker accepts sequence number 0.
+    # Only the refused batch fails, because in the next epoch the broker accepts sequence number 0.
     (third,) = wire.sent()
     assert (third.base_sequence, third.identity) == (0, SECOND)
 

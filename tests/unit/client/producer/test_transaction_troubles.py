@@ -107,7 +107,7 @@ async def test_s44_a_coordinator_that_is_gone_is_not_waited_for(coordinator: Fak
     broker.others[2] = gone.port
     broker.handlers[FindCoordinatorRequest] = gone.handlers[FindCoordinatorRequest] = find
     gone.finalized = broker.finalized
-    gone.handlers[MetadataRequest] = broker.on_metadata  # it serves the requests that every broker serves
+    gone.handlers[MetadataRequest] = broker.on_metadata  # this broker still serves general requests
     for kind in (InitProducerIdRequest, EndTxnRequest, AddPartitionsToTxnRequest):
         gone.handlers[kind] = lambda request: coordinator.answer(request, gone.version)
     async with started(coordinator) as producer:
@@ -218,7 +218,8 @@ async def test_e1_e2_before_v2_any_request_without_an_answer_costs_an_epoch(
             assert str(int(ErrorCode.PRODUCER_FENCED)) in str(answer)
         await commit_one(producer, b"3")
     assert coordinator_v1.broker.requests_of(InitProducerIdRequest)[1].producer_epoch == 0
-    assert len(coordinator_v1.broker.requests_of(InitProducerIdRequest)) == 2  # not again for the next transaction
+    # The epoch is requested once, and not again for the next transaction.
+    assert len(coordinator_v1.broker.requests_of(InitProducerIdRequest)) == 2
     assert coordinator_v1.committed == {P0: [b"1", b"2", b"3"]}
 
 

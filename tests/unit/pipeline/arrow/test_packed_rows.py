@@ -70,8 +70,9 @@ def test_the_largest_timestamp_is_the_batchs() -> None:
 
 @pytest.mark.parametrize("room", [0, 1, 9])
 def test_a_record_without_room_is_not_packed(room: int) -> None:
-    """A record with a one-byte value takes ten bytes: length, attributes, time, offset, null key, length of the value,
-    the value, and number of headers.
+    """A record with a three-byte value takes ten bytes.
+
+    These are length, attributes, time, offset, null key, length of the value, the value, and number of headers.
     """
     rows = packed_rows([Given(b"abc")], [])
     assert not rows.pack(0, NOW, 1, NOW, room).timestamps_ms

@@ -19,6 +19,7 @@ from tests.support.pipeline.arrow_rows import Given, arrow_batch
 from oncelog.producer.partitioner import partition_for_key
 from oncelog_pipeline.arrow.record_columns import record_columns
 from oncelog_pipeline.arrow.splitting import NoTopic, by_partition, by_topic, partitions
+from oncelog_pipeline.sink.digest import digest_sum
 
 STICKY = 1
 KEY = st.none() | st.binary(max_size=6)
@@ -55,7 +56,9 @@ def test_each_row_goes_where_it_would_alone_and_in_order(
     table = record_columns(arrow_batch(rows, [*columns, "topic", "headers", "timestamp"], is_large=is_large, skipped=1))
     found: dict[Any, list[Given]] = {}
     for topic, part in by_topic(table):
-        for partition, packed in by_partition(part, partitions(part, count, STICKY, ignores_keys=ignores_keys)):
+        whole, of_partitions = by_partition(part, partitions(part, count, STICKY, ignores_keys=ignores_keys))
+        assert whole.digest(topic) == digest_sum(packed.digest(topic) for _, packed in of_partitions)
+        for partition, packed in of_partitions:
             assert (topic, partition) not in found
             records = [packed.row(index, 0) for index in range(len(packed))]
             found[topic, partition] = [Given(value, key, headers, time) for time, key, value, headers in records]  # type: ignore[arg-type]
@@ -78,7 +81,7 @@ def test_a_row_without_a_topic_is_refused() -> None:
 def test_partitions_above_any_small_number_stay_in_order() -> None:
     rows = [Given(b"%d" % number, partition=70_000 + number % 3) for number in range(100)]
     table = record_columns(arrow_batch(rows, ["partition"]))
-    found = dict(by_partition(table, partitions(table, 5, STICKY, ignores_keys=False)))
+    found = dict(by_partition(table, partitions(table, 5, STICKY, ignores_keys=False))[1])
     assert sorted(found) == [70_000, 70_001, 70_002]
     assert [found[70_001].row(index, 0)[2] for index in range(33)] == [b"%d" % n for n in range(1, 100, 3)]
 
@@ -86,5 +89,5 @@ def test_partitions_above_any_small_number_stay_in_order() -> None:
 def test_partitions_that_are_alike_in_their_lower_half_are_told_apart() -> None:
     rows = [Given(b"%d" % number, partition=5 + (number % 2 << 16)) for number in range(6)]
     table = record_columns(arrow_batch(rows, ["partition"]))
-    found = dict(by_partition(table, partitions(table, 5, STICKY, ignores_keys=False)))
+    found = dict(by_partition(table, partitions(table, 5, STICKY, ignores_keys=False))[1])
     assert {partition: len(part) for partition, part in found.items()} == {5: 3, 65_541: 3}

@@ -171,7 +171,7 @@ async def test_two_writes_of_the_same_rows_are_two(writes: Writes) -> None:
 
 
 async def test_a_write_that_was_taken_for_dead_fails(writes: Writes) -> None:
-    """Therefore the rows appear once, written by the successful write."""
+    """The rows appear only once, written by the successful write."""
     first, second = await writes.begin(), await writes.begin()
     forget = writes.cluster.remove_state
 

@@ -137,7 +137,8 @@ def test_a_batch_that_is_not_worth_it_ends_where_it_begins() -> None:
     limits = Limits(least=6, longest_s=10.0)
     assert next_batch(start, LOG, limits, waited_s=1.0).end == start
     assert next_batch(start, LOG, limits, waited_s=10.0).end == LOG.latest
-    assert next_batch(start, LOG, limits, target=LOG.latest).end == LOG.latest  # availableNow takes all
+    # The trigger availableNow takes all available offsets.
+    assert next_batch(start, LOG, limits, target=LOG.latest).end == LOG.latest
 
 
 def test_available_now_reads_the_existing_records_in_limited_batches() -> None:

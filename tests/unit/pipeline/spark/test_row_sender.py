@@ -13,8 +13,17 @@ pytest.importorskip("pyspark")
 
 import pyarrow as pa
 
-from oncelog_pipeline.sink.digest import DigestedRows
-from oncelog_pipeline.spark.row_sender import BadRow, RowSender, first_partition
+from oncelog.producer.packable_rows import PackableRows
+from oncelog_pipeline.arrow.packed_rows import PackedRows
+from oncelog_pipeline.sink.digest import NOTHING, DigestedRows
+from oncelog_pipeline.spark.row_sender import (
+    MANY_BYTES,
+    MANY_ROWS,
+    BadRow,
+    RowSender,
+    first_partition,
+    gathered,
+)
 
 PARTITIONS = 4
 
@@ -24,12 +33,19 @@ class Sent:
 
     def __init__(self) -> None:
         self.rows: Counter[int] = Counter()
+        self.digest = NOTHING
+        self.digest_of_parts = NOTHING
+
+    def count(self, topic: str, rows: DigestedRows) -> None:
+        self.digest = self.digest.plus(rows.digest(topic))
 
     async def partition_count(self, topic: str) -> int:
         return PARTITIONS
 
-    async def send_packed(self, topic: str, partition: int, rows: DigestedRows) -> None:
+    async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> None:
+        assert isinstance(rows, PackedRows)
         self.rows[partition] += len(rows)
+        self.digest_of_parts = self.digest_of_parts.plus(rows.digest(topic))
 
 
 def sent(
@@ -82,3 +98,49 @@ def test_a_row_without_a_topic_is_refused_before_any_is_sent() -> None:
     with pytest.raises(BadRow, match='a null in the column "topic"'):
         asyncio.run(RowSender(found, None, 0, 0).send_all(iter([table])))
     assert not found.rows
+
+
+def table_of(first: int, rows: int, size: int = 8, **columns: bytes) -> pa.RecordBatch:
+    """Values that begin with the numbers from `first` on, of `size` bytes; other columns have one value."""
+    values = pa.array([b"%08d" % number + b"x" * (size - 8) for number in range(first, first + rows)], pa.binary())
+    return pa.record_batch({"value": values} | {name: pa.array([text] * rows) for name, text in columns.items()})
+
+
+def test_each_row_is_counted_once_in_the_digest_and_sent_once() -> None:
+    rows = 400
+    keys = pa.array([b"%d" % number for number in range(rows)], pa.binary())
+    table = pa.record_batch({"value": table_of(0, rows)["value"], "key": keys, "topic": pa.array(["a", "b"] * 200)})
+    found = Sent()
+    asyncio.run(RowSender(found, None, 0, 0).send_all(iter([table.slice(0, 150), table.slice(150)])))
+    assert found.digest == found.digest_of_parts
+    assert found.digest.rows == found.rows.total() == rows
+
+
+@pytest.mark.parametrize("column", ["key", "partition", "topic"])
+def test_small_batches_are_joined_where_their_rows_are_divided(column: str) -> None:
+    parts = [table_of(first, 10, **{column: b"1"}) for first in range(0, 100, 10)]
+    (joined,) = gathered(iter(parts))
+    assert joined.equals(table_of(0, 100, **{column: b"1"}))
+
+
+def test_batches_of_rows_that_are_not_divided_stay_as_they_are() -> None:
+    parts = [table_of(first, 10) for first in range(0, 100, 10)]
+    assert list(gathered(iter(parts))) == parts
+
+
+def test_batches_are_joined_up_to_a_number_of_rows_and_of_bytes() -> None:
+    many = [table_of(first, 1000, key=b"k") for first in range(0, 3 * MANY_ROWS, 1000)]
+    assert [each.num_rows for each in gathered(iter(many))] == [MANY_ROWS] * 3
+    wide = [table_of(first, 10, MANY_BYTES // 40, key=b"k") for first in range(0, 120, 10)]
+    assert [each.num_rows for each in gathered(iter(wide))] == [40, 40, 40]
+
+
+def test_a_large_batch_stays_alone_between_small_ones_and_in_order() -> None:
+    parts = [table_of(0, 1, key=b"k"), table_of(1, MANY_ROWS, key=b"k"), table_of(MANY_ROWS + 1, 1, key=b"k")]
+    assert list(gathered(iter(parts))) == parts
+
+
+def test_empty_batches_are_left_out() -> None:
+    empty, one = table_of(0, 0, key=b"k"), table_of(0, 1, key=b"k")
+    assert list(gathered(iter([empty, one, empty]))) == [one]
+    assert list(gathered(iter([table_of(0, 0)]))) == []

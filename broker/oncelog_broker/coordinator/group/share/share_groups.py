@@ -20,7 +20,7 @@ from oncelog_broker.coordinator.group.share.share_group import ShareGroup
 from oncelog_broker.coordinator.group.share.share_step import ShareStep
 from oncelog_broker.coordinator.group.share.share_target import ShareAssigned, take_assigned
 from oncelog_broker.coordinator.group.share.state_partitions import StatePartitions
-from oncelog_broker.coordinator.group.share_records import ShareGroupEpochRecord, ShareGroupRecord
+from oncelog_broker.coordinator.group.share_records import KINDS, ShareGroupEpochRecord, ShareGroupRecord
 from oncelog_broker.coordinator.group.step import GroupTimer
 from oncelog_broker.coordinator.group.topic_view import TopicView
 from oncelog_protocol.errors import ErrorCode, KafkaError
@@ -66,7 +66,11 @@ class ShareGroups:
         else:
             group.replay(record)
 
-    def start_sessions(self, group: ShareGroup, effects: Effects) -> None:
+    def has(self, record: object) -> bool:
+        """Whether the record is one of share groups."""
+        return KINDS.has(record)
+
+    def on_loaded(self, group: ShareGroup, effects: Effects) -> None:
         self._step(group, effects).start_sessions()
 
     def on_timer(self, group: ShareGroup, timer: GroupTimer, effects: Effects) -> None:
@@ -82,7 +86,7 @@ class ShareGroups:
     def on_failed(self, group: ShareGroup, effects: Effects) -> None:
         """Restart the session timers after a step failed: the logged state is intact, but the timers may be wrong."""
         group.checked_topics = None
-        self.start_sessions(group, effects)
+        self._step(group, effects).start_sessions()
 
     # --- members
 

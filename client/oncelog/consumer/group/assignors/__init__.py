@@ -1,8 +1,8 @@
 """Partition assignment strategies.
 
 assignor.py            the interface of an assignor
-range.py               runs of each topic, rack-aware            round_robin.py  all partitions in turn
-sticky.py              even, with few moves                      cooperative_sticky.py  the same without stopping
+range.py               runs of each topic, rack-aware            round_robin.py  all partitions in rotation
+sticky.py              even, with few moves                      cooperative_sticky.py  sticky; members keep reading
 balance.py             the algorithm of the sticky assignors
 """
 
@@ -24,5 +24,5 @@ ASSIGNORS: Final[Mapping[str, Assignor]] = {
 
 
 def assignors_for(strategy: Iterable[str | Assignor]) -> list[Assignor]:
-    """Assignors by name, or as given. Raises KeyError for an unknown name."""
+    """Return assignors: objects unchanged, and names looked up. Raises KeyError for an unknown name."""
     return [ASSIGNORS[chosen] if isinstance(chosen, str) else chosen for chosen in strategy]

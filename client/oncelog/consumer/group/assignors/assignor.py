@@ -9,14 +9,14 @@ from oncelog.cluster import TopicPartition
 from oncelog.consumer.group.subscription import Member
 
 Topics = Mapping[str, Sequence[frozenset[str]]]
-"""Existing topic -> for each partition the racks of its replicas (empty if unknown)."""
+"""Existing topic -> for each partition, the racks of its replicas (empty if unknown)."""
 Assignment = dict[str, list[TopicPartition]]
-"""Member id -> its partitions; every member is included."""
+"""Member id -> its partitions; every member has an entry."""
 
 
 class Assignor(Protocol):
-    """An assignment strategy. Invariant of `assign`: each partition of a subscribed topic
-    goes to exactly one subscriber (cooperative assignors hold back partitions that another member must revoke first).
+    """An assignment strategy. Invariant of `assign`: each partition of a subscribed topic is assigned to exactly one
+    subscriber. Cooperative assignors hold back partitions that another member must revoke first.
     """
 
     @property
@@ -28,14 +28,16 @@ class Assignor(Protocol):
         ...
 
     def user_data(self, assigned: Sequence[TopicPartition], generation_id: int) -> bytes | None:
-        """The user data for the next leader of a member with these partitions from that generation."""
+        """Return the user data with which a member tells the next leader that it owned these partitions in that
+        generation.
+        """
         ...
 
     def assign(self, topics: Topics, members: Sequence[Member]) -> Assignment: ...
 
 
 def subscribers(topics: Topics, members: Sequence[Member]) -> dict[str, list[Member]]:
-    """Existing topic -> its subscribers, in member order; topics sorted."""
+    """Return existing topic -> its subscribers, in member order; the topics are sorted."""
     ordered = sorted(members, key=lambda member: member.order)
     found: dict[str, list[Member]] = {}
     for topic in sorted(topics):

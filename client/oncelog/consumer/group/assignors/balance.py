@@ -1,9 +1,9 @@
 """Balances partitions with as few moves as possible: the algorithm of both sticky assignors.
 
-Members keep the partitions that they own; unowned partitions go to the subscriber with the fewest; then partitions move
-from members with more to members with fewer, through intermediate members if they share no topic, while that evens out
-the counts. When no such path is left, no assignment is more even (as for any assignment of unit jobs to machines).
-"""
+Members keep the partitions that they own, and unowned partitions go to the subscriber with the fewest. Then partitions
+move from members with more partitions to members with fewer, through intermediate members if the two share no topic, as
+long as moves even out the counts. When no path to a member with fewer partitions is left, no assignment is more even
+(as in any assignment of unit jobs to machines)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from oncelog.consumer.group.subscription import Member
 
 
 class Claim(NamedTuple):
-    """The partitions that a member owns, since a generation."""
+    """The partitions that a member owns, and the generation since which it owns them."""
 
     member_id: str
     generation_id: int
@@ -33,7 +33,7 @@ class _Step(NamedTuple):
 
 
 class _Board:
-    """The present holders of partitions. `owners`: the original owners."""
+    """The present holder of each partition. `owners` are the original owners."""
 
     def __init__(self, subscribed: Mapping[str, list[Member]], members: Sequence[Member]) -> None:
         self.subscribed = {topic: [member.member_id for member in who] for topic, who in subscribed.items()}
@@ -47,8 +47,9 @@ class _Board:
         self.load[member_id] += 1
 
     def move(self, giver: str, taker: str, topic: str) -> None:
-        """Move one partition of `topic`: preferably back to its owner, otherwise one that its holder does not own,
-        otherwise any."""
+        """Move one partition of `topic`, preferably back to its owner, otherwise a partition that its holder does not
+        own, otherwise any partition.
+        """
         candidates = self.held[giver][topic]
 
         def cost(partition: TopicPartition) -> tuple[bool, bool]:
@@ -64,10 +65,10 @@ class _Board:
 
 
 def balanced(topics: Topics, members: Sequence[Member], claims: Iterable[Claim]) -> Assignment:
-    """The most even assignment, as close to the claims as that allows.
+    """Return the most even assignment, as close to the claims as possible.
 
-    A partition claimed by two members belongs to the claim of the later generation, and to neither if the generations
-    are equal.
+    A partition that two members claim belongs to the claim with the later generation, and to neither member if the
+    generations are equal.
     """
     subscribed = subscribers(topics, members)
     board = _Board(subscribed, members)
@@ -86,7 +87,8 @@ def balanced(topics: Topics, members: Sequence[Member], claims: Iterable[Claim])
 
 
 def owners_of(claims: Iterable[Claim]) -> dict[TopicPartition, str]:
-    """Partition -> owner by the latest claim; without partitions claimed twice in the same generation."""
+    """Return partition -> owner by the latest claim, without partitions that are claimed twice in the same
+    generation."""
     best: dict[TopicPartition, tuple[int, str | None]] = {}
     for claim in claims:
         for partition in claim.partitions:
@@ -99,7 +101,8 @@ def owners_of(claims: Iterable[Claim]) -> dict[TopicPartition, str]:
 
 
 def _hand_out(board: _Board, topics: Topics) -> None:
-    """Give unheld partitions to the subscriber with the fewest; topics with few subscribers first."""
+    """Assign unowned partitions to the subscriber with the fewest partitions; topics with few subscribers come
+    first."""
     heaps: dict[tuple[str, ...], list[tuple[int, int, str]]] = {}
     for topic in sorted(board.subscribed, key=lambda name: (len(board.subscribed[name]), name)):
         who = tuple(board.subscribed[topic])
@@ -111,7 +114,7 @@ def _hand_out(board: _Board, topics: Topics) -> None:
             partition = TopicPartition(topic, index)
             if partition in board.owners:
                 continue
-            # entries may be stale, as other heaps give partitions too: loads only grow here
+            # Entries may be stale, because other heaps assign partitions too; loads only grow here.
             while heap[0][0] != board.load[heap[0][2]]:
                 heapreplace(heap, (board.load[heap[0][2]], heap[0][1], heap[0][2]))
             load, rank, member_id = heap[0]
@@ -120,8 +123,9 @@ def _hand_out(board: _Board, topics: Topics) -> None:
 
 
 def _even_out(board: _Board) -> None:
-    """Even out, fullest members first. Invariant: no member reachable from `closed` ones has at least 2 fewer than the
-    present one."""
+    """Even out the counts, beginning with the members that have the most partitions. Invariant: no member reachable
+    from `closed` members has at least 2 partitions fewer than the present member.
+    """
     closed: set[str] = set()
     while True:
         candidates = [member_id for member_id in board.load if member_id not in closed]
@@ -136,8 +140,9 @@ def _even_out(board: _Board) -> None:
 
 
 def _path_to_lighter(board: _Board, heaviest: str, closed: set[str]) -> list[_Step]:
-    """The shortest path to a member with at least 2 fewer, among such paths the one to the member with the fewest;
-    empty if there is none, and then the visited members are closed."""
+    """Return the shortest path to a member with at least 2 partitions fewer; among equally short paths, the one to the
+    member with the fewest. If there is no path, return an empty list and add the visited members to `closed`.
+    """
     came: dict[str, tuple[str, str] | None] = {heaviest: None}
     topics_seen: set[str] = set()
     layer = deque([heaviest])

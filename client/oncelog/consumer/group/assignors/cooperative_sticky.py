@@ -1,7 +1,7 @@
 """Cooperative sticky: sticky assignment, but members keep their partitions while the group rebalances (KIP-429).
 
-A partition moves in two steps: in this generation it is unassigned, so its owner revokes it and rejoins; the next
-generation gives it to the new owner. So no partition is read by two members.
+A partition moves in two steps. In this generation it is unassigned, so its owner revokes the partition and rejoins; the
+next generation assigns the partition to the new owner. Therefore two members never read a partition at the same time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ GENERATION_BYTES: Final = 4
 
 
 class CooperativeStickyAssignor:
-    """The sticky assignor without revocation before joining; ownership is part of the subscription."""
+    """The sticky assignor without revocation before joining; members send their owned partitions in the
+    subscription."""
 
     name: Final = "cooperative-sticky"
     is_cooperative: Final = True
@@ -35,8 +36,9 @@ class CooperativeStickyAssignor:
 
 
 def _generation(member: Member) -> int:
-    """The generation of a member's owned partitions; before v2 of the subscription it is in the user data: alone in
-    Java's, last in librdkafka's."""
+    """Return the generation of a member's owned partitions. Before v2 of the subscription, the generation is in the
+    user data: Java's clients send only the generation there, librdkafka sends it last.
+    """
     if member.subscription.generation_id != NO_GENERATION:
         return member.subscription.generation_id
     data = member.subscription.user_data
@@ -47,8 +49,9 @@ def _generation(member: Member) -> int:
 
 
 def _without_held(assignment: Assignment, claims: Sequence[Claim]) -> Assignment:
-    """Leave out partitions that another member still claims, however old the claim: it reads them until it learns
-    otherwise."""
+    """Leave out partitions that another member still claims, however old the claim, because that member reads them
+    until it learns of the revocation.
+    """
     holders: dict[TopicPartition, set[str]] = {}
     for claim in claims:
         for partition in claim.partitions:

@@ -1,8 +1,8 @@
-"""Range: each member gets a consecutive run of each topic's partitions; the first members get the remainder.
+"""Range: each member gets a consecutive range of each topic's partitions; the first members get the remainder.
 
-Members get the same partition numbers of topics with equal partition counts, which joins of topics need. With racks
-(KIP-881), partitions go first to members in a rack of a replica, as far as that leaves the counts unchanged; topics
-with equal members and partition counts are still assigned together.
+For topics with equal partition counts, members get the same partition numbers, which joins of topics need. With racks
+(KIP-881), partitions are assigned first to members in the rack of a replica, as long as the counts do not change;
+topics with equal members and partition counts are still assigned together.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from oncelog.consumer.group.subscription import Member
 class _Share:
     """The assignment of one topic.
 
-    Invariant: each member has at most `quota` partitions, or one more for as many members as the remainder.
+    Invariant: each member has at most `quota` partitions; as many members as the remainder may have one more.
     """
 
     def __init__(self, topic: str, racks: Sequence[frozenset[str]], members: list[Member]) -> None:
@@ -30,11 +30,11 @@ class _Share:
         self._counts = {member.member_id: 0 for member in members}
         member_racks = {member.subscription.rack for member in members} - {None}
         all_racks = frozenset[str]().union(*racks)
-        # If every partition is in every rack, or no member's rack has a replica, racks decide nothing.
+        # If every partition is in every rack, or no member's rack has a replica, racks make no difference.
         self.is_rack_aware = bool(member_racks & all_racks) and any(there != all_racks for there in racks)
 
     def room(self, member: Member) -> int:
-        """How many more partitions `member` may get."""
+        """Return how many more partitions `member` may get."""
         return max(0, self.quota + (self._extra > 0) - self._counts[member.member_id])
 
     def is_near(self, member: Member, index: int) -> bool:
@@ -51,7 +51,7 @@ class _Share:
         self.open = [index for index in self.open if index not in gone]
 
     def give_runs(self, assignment: Assignment, may: Callable[[Member, int], bool]) -> None:
-        """Give each member, in order, the first open partitions that it `may` have."""
+        """Assign each member, in order, the first unassigned partitions that it `may` have."""
         for member in self.members:
             candidates = [index for index in self.open if may(member, index)]
             self.give(member, candidates[: self.room(member)], assignment)
@@ -91,7 +91,9 @@ def _give_near(shares: list[_Share], assignment: Assignment) -> None:
 
 
 def _give_near_together(shares: list[_Share], assignment: Assignment) -> None:
-    """Give each partition number of all these topics to the first member with room in a rack of all of them."""
+    """Assign each partition number of all these topics to the first member with room whose rack has replicas in all of
+    them.
+    """
     for index in range(len(shares[0].racks)):
         for member in shares[0].members:
             if all(share.room(member) > 0 and share.is_near(member, index) for share in shares):

@@ -12,7 +12,7 @@ from oncelog.consumer.group.subscription import Member
 
 
 class RoundRobinAssignor:
-    """Even if all members subscribe to the same topics; possibly uneven otherwise."""
+    """The assignment is even if all members subscribe to the same topics; otherwise it may be uneven."""
 
     name: Final = "roundrobin"
     is_cooperative: Final = False

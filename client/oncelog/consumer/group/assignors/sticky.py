@@ -19,8 +19,9 @@ USER_DATA_VERSIONS: Final = (1, 0)
 
 
 class StickyAssignor:
-    """The eager sticky assignor: members revoke all before joining, so former ownership is sent as user data (Java's
-    format)."""
+    """The eager sticky assignor: members revoke all partitions before joining, so they send their former partitions as
+    user data (Java's format).
+    """
 
     name: Final = "sticky"
     is_cooperative: Final = False
@@ -40,7 +41,9 @@ class StickyAssignor:
 
 
 def read_user_data(data: bytes | None) -> StickyAssignorUserData | None:
-    """None for unreadable data: the member then counts as owning nothing, which only costs moves."""
+    """Return the user data; None if it is unreadable, in which case the member counts as owning nothing, which only
+    costs moves.
+    """
     for version in USER_DATA_VERSIONS:
         try:
             return codec(StickyAssignorUserData, version).decode(data or b"")

@@ -33,5 +33,5 @@ def test_both_old_versions_of_offset_keys_are_read():
 
 
 def test_record_types_of_later_protocols_are_skipped():
-    for kind in (9, 17, 24, 1000):
+    for kind in (9, 18, 24, 1000):
         assert decode(kind.to_bytes(2, "big") + b"whatever", b"\x00\x00whatever") is None

@@ -96,8 +96,8 @@ def test_s120_keeping_takes_a_timeout_away_and_never_makes_it_shorter(driver: Tr
 
 
 def test_s120_a_plain_owner_begins_no_transaction_without_timeout(driver: TransactionDriver) -> None:
-    """Otherwise the right to Write would suffice to block readers for ever, although that must require the right
-    TwoPhaseCommit.
+    """If a plain owner could begin a transaction without a timeout, the right to Write would suffice to block readers
+    for ever, although that must require the right TwoPhaseCommit.
     """
     old = driver.init_two_phase().producer
     driver.add(old, P0, version=V2)
@@ -242,7 +242,7 @@ def test_s120_transactions_of_before_v2_are_kept_too(driver: TransactionDriver) 
 
 
 def test_s120_a_transaction_of_before_v2_may_be_ended_under_v2(driver: TransactionDriver) -> None:
-    """The tools `admin.transactions.keep` and `commit` end a transaction under V2, whichever client began it."""
+    """The methods `admin.transactions.keep` and `commit` end a transaction under V2, whichever client began it."""
     _, owner = kept(driver, V1)
     assert driver.end(owner, version=V2) == producer(2)
     (end,) = driver.complete()

@@ -189,8 +189,8 @@ class NoDescriptors(RealDisk):
 
 
 def test_no_log_start_counts_as_noted_before_it_is_on_the_disk(start, tmp_path):
-    """A client that deletes records is told that they are permanently gone, and followers report the same to their
-    leader.
+    """A client that deletes records is told that the records are permanently gone, and followers report the same to
+    their leader.
     """
     manager = start(FailingSync())
     log = make_log(manager, "orders", 0, TOPIC_ID, SMALL)

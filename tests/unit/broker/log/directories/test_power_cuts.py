@@ -140,7 +140,7 @@ def test_a_log_start_that_is_being_written_down_does_not_outlive_a_cut_below_it(
     """One thread truncates the log after another thread has read its log start."""
 
     class CutsMeanwhile(RealDisk):
-        """A disk that writes the log starts only after the truncation, or waits for it."""
+        """A disk that lets another thread truncate the log before it writes the log starts."""
 
         def replace_file(self, path, data, **options):
             if path.endswith("log-start-offset-checkpoint") and not cutting.ident:
@@ -389,7 +389,7 @@ def test_a_directory_that_was_there_is_synced_before_it_is_used(start, tmp_path,
 
 
 def test_records_given_up_by_a_follower_do_not_come_back():
-    """The leader gives these offsets to other records."""
+    """Meanwhile the leader gives the truncated offsets to other records."""
     for seed in range(20):
         disk = CrashingDisk(Random(seed))
         log = open_log("/logs/orders-0", disk=disk)

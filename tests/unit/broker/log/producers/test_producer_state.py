@@ -184,7 +184,8 @@ def test_s12_e15_a_duplicate_older_than_the_window_is_no_gap(log):
         with raises(ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
             log.append(sequence, 2)
     with raises(ErrorCode.DUPLICATE_SEQUENCE_NUMBER):
-        log.append(1, 12)  # in other batches, but all in the log
+        # The records are divided into other batches than the first time, but all are still in the log.
+        log.append(1, 12)
     assert log.state.counters.old_duplicates == 4
     assert log.append(16) == 16
 

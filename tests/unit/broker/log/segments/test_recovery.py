@@ -508,7 +508,8 @@ def test_a_killed_process_loses_nothing_that_was_written(directory):
 
 class TestNoDescriptorLeft:
     def test_a_log_without_descriptors_stays_online_and_continues_later(self, directory, monkeypatch):
-        monkeypatch.setattr(OPEN_FILES, "make_room", lambda: False)  # no open file gives up its descriptor
+        # No open file may give up its descriptor.
+        monkeypatch.setattr(OPEN_FILES, "make_room", lambda: False)
         log = open_log(directory)
         fill(log, 12)
         log.flusher.flush()

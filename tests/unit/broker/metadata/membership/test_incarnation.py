@@ -84,7 +84,8 @@ def test_a_restarted_broker_reports_possible_losses_of_its_crashed_predecessor(t
     for was_closed_cleanly in (False, True, False):
         process = Predecessor(Store(), RealDisk(), str(tmp_path), was_closed_cleanly=was_closed_cleanly)
         assert not process.is_log_tail_kept
-        assert read_trace(RealDisk(), str(tmp_path)).key == KEY  # to end its session
+        # The trace keeps the key of the session that must still be ended.
+        assert read_trace(RealDisk(), str(tmp_path)).key == KEY
     process.leave_trace()
     successor = Predecessor(Store(), RealDisk(), str(tmp_path), was_closed_cleanly=False)
     assert not successor.is_log_tail_kept

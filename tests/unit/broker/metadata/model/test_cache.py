@@ -114,7 +114,7 @@ async def test_nonsense_in_one_node_keeps_no_start_away(cluster, caplog, path):
 
 @pytest.mark.parametrize("path", [paths.topic("old"), paths.partition_state("old", 0), paths.topic_config("old")])
 async def test_a_corrupted_node_keeps_its_last_value_even_after_a_full_read(cluster, cache, path):
-    """Otherwise the topic would seem deleted, and its logs would be deleted."""
+    """If an unreadable node removed its topic from the image, the topic's logs would be deleted."""
     await cluster.multi([*topic_operations("old"), Create(paths.topic_config("old"), encode_config({"a": "1"}))])
     before = await settled(cache)
     await cluster.multi([Set(path, b"{"), *topic_operations("t", topic_id=b"o" * 16)])
@@ -399,7 +399,9 @@ async def test_a_failed_sync_yields_no_image(cluster, cache, monkeypatch):
 
 
 async def test_a_change_during_the_first_read_is_not_overwritten_by_it(cluster, monkeypatch):
-    """Otherwise a broker that starts while its partitions get leaders would never learn of the leaders."""
+    """If the first read overwrote the change, a broker that starts while its partitions get leaders would never learn
+    of the leaders.
+    """
     await cluster.multi(list(topic_operations("orders")))
     read_image, was_read, may_end = reader.read_image, asyncio.Event(), asyncio.Event()
 

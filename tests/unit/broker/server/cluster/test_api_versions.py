@@ -14,7 +14,7 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest
 
-FEATURES = {"group.version", "share.version", "transaction.version"}
+FEATURES = {"group.version", "share.version", "streams.version", "transaction.version"}
 STATE_APIS = range(ApiKey.INITIALIZE_SHARE_GROUP_STATE, ApiKey.READ_SHARE_GROUP_STATE_SUMMARY + 1)
 FOR_BROKERS = {int(ApiKey.CONTROLLED_SHUTDOWN), int(ApiKey.ALTER_PARTITION), int(ApiKey.ENVELOPE), *STATE_APIS}
 

@@ -22,8 +22,8 @@ from oncelog_protocol.messages.heartbeat import HeartbeatRequest
     ],
 )
 def test_a_member_of_a_loaded_group_is_alive(refused: ErrorCode, told: ErrorCode) -> None:
-    """Kafka also responds so, because clients do not know a loading error here, and aiokafka's consumer stops after
-    one.
+    """Kafka responds in the same way, because clients do not expect a loading error here, and aiokafka's consumer stops
+    after one.
     """
     runtime = SimpleNamespace(write=lambda group, step, failed: failed(KafkaError(refused)))
     services = SimpleNamespace(groups=SimpleNamespace(runtime=runtime))

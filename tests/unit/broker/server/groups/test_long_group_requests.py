@@ -35,7 +35,7 @@ TOPIC_ID = bytes(range(16))
 
 
 class CountedSlices(Slices):
-    """Counts the steps of each work; other work may run between two steps."""
+    """Counts the steps of each piece of work; other work may run between two steps."""
 
     def __init__(self) -> None:
         super().__init__(ManualClock(), Tasks())

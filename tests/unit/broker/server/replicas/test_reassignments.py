@@ -105,7 +105,7 @@ async def test_unknown_topics_have_their_error_and_names_that_are_no_paths_too()
 
 
 async def test_a_controller_that_has_not_read_everything_reads_it_first():
-    """Otherwise ongoing reassignments would seem to be complete."""
+    """If the controller had not read the entire tree, ongoing reassignments would seem to be complete."""
     scene = await Scene.set()
     await scene.move({0: [3, 2]})
     scene.cluster.stop(1)

@@ -1,4 +1,4 @@
-"""However many names a request has, they are counted in steps."""
+"""However many names a request has, the names are counted in steps."""
 
 from __future__ import annotations
 

@@ -84,8 +84,8 @@ async def test_every_broker_lists_reassignments_and_elects_leaders(brokers: Brok
 
 
 async def test_s98_the_broker_that_is_asked_decides_by_the_clients_rights(brokers: Brokers) -> None:
-    """The client may create only one of two topics. The other one never reaches the controller, which would not refuse
-    it.
+    """The client may create only one of two topics. The other topic never reaches the controller, which would not
+    refuse it.
     """
     brokers.authorize(OTHER, Authorizer((rules.CREATE_TOPIC, "mine"), (rules.CREATED_CONFIGS, "mine")))
     answer = await brokers.ask(OTHER, ApiKey.CREATE_TOPICS, 7, create("mine", "theirs"))

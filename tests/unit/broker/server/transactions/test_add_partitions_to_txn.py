@@ -107,7 +107,9 @@ async def batched(version: int, listener: str, *topics: str, authorizer: Authori
 @pytest.mark.parametrize("version", [4, 5])
 @pytest.mark.parametrize("listener", ["BROKERS", "CLIENTS"])
 async def test_s97_a_client_adds_to_its_own_transaction_in_every_version(version: int, listener: str) -> None:
-    """This also holds if brokers have a separate listener, which the client does not use."""
+    """A client may add partitions to its own transaction even if brokers have a separate listener, which the client
+    does not use.
+    """
     assert await batched(version, listener, "orders") == [ErrorCode.NONE]
 
 

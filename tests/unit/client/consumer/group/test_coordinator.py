@@ -1,4 +1,4 @@
-"""A member against a coordinator whose responses the test chooseshandles every error, and misbehaving callbacks."""
+"""A member against a coordinator with responses that the test chooses: every error, and misbehaving callbacks."""
 
 from __future__ import annotations
 
@@ -230,7 +230,8 @@ async def test_cooperative_members_revoke_only_reassigned_partitions(
         len(Subscription.decode(request.protocols[0].metadata).owned)
         for request in fake_broker.requests_of(JoinGroupRequest)
     ]
-    assert owned == [0, 0, 2, 1]  # rejoins, so that others get its partitions
+    # The member rejoins once more, so that other members get the partitions that it gave up.
+    assert owned == [0, 0, 2, 1]
 
 
 async def test_a_callback_that_fails_for_what_a_cooperative_member_gives_up_is_not_called_again(
@@ -256,7 +257,7 @@ async def test_a_callback_that_fails_for_what_a_cooperative_member_gives_up_is_n
 async def test_a_generation_that_goes_while_partitions_are_given_up_before_joining(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], strategy: str
 ) -> None:
-    """This happens for example if a callback takes longer than the session timeout.
+    """The generation may end then, for example if a callback takes longer than the session timeout.
 
     The listener is notified of the loss before the member rejoins, and the member gets its new assignment.
     """
@@ -344,7 +345,8 @@ async def test_an_automatic_commit_that_is_retried_makes_way_for_one_that_was_as
         await asyncio.sleep(0)
         held.set()
         await committing
-        await consumer.poll(5, max_records=1)  # later commits cover only later records
+        # Automatic commits from here on cover only records that are returned after this poll.
+        await consumer.poll(5, max_records=1)
         consumer.pause(PLACES[0])
         assert seen[1:] == [explicit]
         assert coordinator.committed == {PLACES[0]: explicit}

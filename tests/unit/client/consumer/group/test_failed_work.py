@@ -40,7 +40,7 @@ async def poll_some(consumer: Consumer, count: int) -> list[int]:
 async def test_s89_the_record_whose_work_has_failed_is_read_again(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int], failing: int
 ) -> None:
-    """This holds at the beginning, in the middle and at the end of batches and responses."""
+    """The failed record may be at the beginning, in the middle or at the end of a batch or response."""
     with pytest.raises(Failed):
         async with consumer_of(fake_broker, fast) as consumer:
             consumer.subscribe(["topic"])

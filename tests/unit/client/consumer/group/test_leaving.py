@@ -116,7 +116,7 @@ async def test_s46_a_departed_member_hands_over_offsets_under_its_former_identit
 async def test_a_leave_cancelled_during_a_join_has_taken_effect(
     fake_broker: Any, coordinator: Coordinator, fast: dict[str, int]
 ) -> None:
-    """Otherwise the other members would wait until the member's session ends."""
+    """If the leave had no effect, the other members would wait until the member's session ends."""
     listener = Listener()
     async with consumer_of(fake_broker, fast) as consumer:
         consumer.subscribe(["topic"], listener=listener)

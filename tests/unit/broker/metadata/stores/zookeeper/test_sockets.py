@@ -75,7 +75,8 @@ def test_several_answers_are_one_read_and_no_wait(ends, monkeypatch):
     server.sendall(b"".join(answer(xid, b"x" * xid) for xid in range(1, 101)))
     assert wait([connection, wake_ups]) == [connection]
     kazoo = Kazoo(connection)
-    monkeypatch.setattr(zk_sockets, "_wait", None)  # the code may poll no descriptor
+    # The test fails if the code polls a descriptor.
+    monkeypatch.setattr(zk_sockets, "_wait", None)
     for xid in range(1, 101):
         assert wait([connection, wake_ups]) == [connection]
         assert kazoo.answer() == (xid, b"x" * xid)

@@ -1,0 +1,29 @@
+"""Configuration keys of brokers that a group may override between two bounds, which are keys of brokers, too."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from oncelog_broker.config.declared import ConfigKey, ConfigType, at_least
+
+
+class Bounded(NamedTuple):
+    """A key of brokers, with the least and the most that a group may set for itself."""
+
+    key: ConfigKey[int]
+    least: ConfigKey[int]
+    most: ConfigKey[int]
+
+
+def bounded(protocol: str, name: str, default: int, least: int, most: int, doc: str, minimum: int = 1) -> Bounded:
+    """The keys `group.PROTOCOL.NAME`, `group.PROTOCOL.min.NAME` and `group.PROTOCOL.max.NAME`, with these defaults.
+    `minimum`: the lowest value that any of them may have."""
+
+    def key(prefix: str, value: int, text: str) -> ConfigKey[int]:
+        return ConfigKey[int](f"group.{protocol}.{prefix}{name}", ConfigType.INT, value, text, at_least(minimum))
+
+    return Bounded(
+        key("", default, doc),
+        key("min.", least, f"The smallest allowed value of a group's {protocol}.{name}."),
+        key("max.", most, f"The largest allowed value of a group's {protocol}.{name}."),
+    )

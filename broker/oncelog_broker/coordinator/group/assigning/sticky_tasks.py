@@ -1,0 +1,265 @@
+"""The assignor of streams groups, `sticky`: members keep the tasks that they have, as far as that is balanced.
+
+Source: Kafka 4.3's StickyTaskAssignor, without its dependence on the order of hash maps.
+
+1. Active tasks, each to one member, at most ceil(tasks / members) each: to its previous member, else to a previous
+   standby, which has the state already, else to the member with the fewest tasks.
+2. Standby tasks of stateful subtopologies, at most ceil(all tasks / members) each as far as possible: to the previous
+   active member, else to a previous standby, else to the member with the fewest tasks. Never to a process that has the
+   task already: its members share a state directory. Where too few processes are there, a task has fewer standbys.
+
+Both quotas fall as members fill, so that the numbers of tasks differ by one at most. There are no warm-up tasks in
+Kafka 4.3. Pure, and total: every input has an assignment.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from oncelog_broker.coordinator.group.assigning.spec import UNITS_PER_STEP
+from oncelog_broker.coordinator.group.streams_tasks import Task, Tasks, TaskSet
+from oncelog_broker.runtime.steps import Steps
+
+STICKY: Final = "sticky"
+
+
+class TaskMember(NamedTuple):
+    """A member: `target` is its previous target assignment."""
+
+    member_id: str
+    process_id: str
+    target: TaskSet
+
+
+class TaskGroup(NamedTuple):
+    """`subtopologies`: the number of tasks of each, and whether it is stateful. `standbys`: how many standby tasks each
+    stateful task is to have. `members` are in the order of their ids."""
+
+    members: Sequence[TaskMember]
+    subtopologies: Mapping[str, tuple[int, bool]]
+    standbys: int
+
+
+def assign_sticky(group: TaskGroup) -> Steps[dict[str, TaskSet]]:
+    """The target of each member."""
+    state = _State(group)
+    yield from state.note_previous()
+    if group.members:
+        yield from state.assign_active()
+        if group.standbys > 0:
+            yield from state.assign_standbys()
+    targets = {}
+    for member in group.members:
+        targets[member.member_id] = state.target_of(member.member_id)
+        yield None
+    return targets
+
+
+class _Quota:
+    """How many of `tasks` each of `members` may have. It falls when members are full."""
+
+    __slots__ = ("_members", "_tasks", "value")
+
+    def __init__(self, tasks: int, members: int) -> None:
+        self._tasks, self._members = tasks, members
+        self.value = self._each()
+
+    def _each(self) -> int:
+        return -(-self._tasks // self._members) if self._members else 0
+
+    def note(self, count: int) -> None:
+        """A member has got a task, its `count`-th one."""
+        if count == self.value and self._members:
+            self._members -= 1
+            self._tasks -= count
+            self.value = self._each()
+
+
+class _Holder:
+    """A member in the making of an assignment. `rank` orders members with the same number of tasks."""
+
+    __slots__ = ("active", "count", "process_tasks", "rank", "standby")
+
+    def __init__(self, process_tasks: set[Task]) -> None:
+        self.active: dict[str, set[int]] = {}
+        self.standby: dict[str, set[int]] = {}
+        self.count = 0
+        self.process_tasks = process_tasks
+        """The tasks of all members of its process."""
+        self.rank = 0
+
+    def give(self, task: Task, tasks: dict[str, set[int]]) -> None:
+        """Add a task to `tasks`, one of the two above."""
+        tasks.setdefault(task[0], set()).add(task[1])
+        self.process_tasks.add(task)
+        self.count += 1
+
+
+class _State:
+    """An assignment in the making."""
+
+    def __init__(self, group: TaskGroup) -> None:
+        self._group = group
+        of_process: dict[str, set[Task]] = {member.process_id: set() for member in group.members}
+        self._holders = {member.member_id: _Holder(of_process[member.process_id]) for member in group.members}
+        self._set_ranks()
+        self._was_active: dict[Task, _Holder] = {}
+        self._was_standby: dict[Task, list[_Holder]] = {}
+        counts = group.subtopologies.values()
+        active = sum(tasks for tasks, _ in counts)
+        standby = group.standbys * sum(tasks for tasks, is_stateful in counts if is_stateful)
+        self._active_quota = _Quota(active, len(group.members))
+        self._total_quota = _Quota(active + standby, len(group.members))
+
+    def _set_ranks(self) -> None:
+        """Of members with the same number of tasks, each process is to get one before any gets two."""
+        seen: dict[str, int] = {}
+        rounds = []
+        for member in self._group.members:
+            seen[member.process_id] = seen.get(member.process_id, -1) + 1
+            rounds.append((seen[member.process_id], member.member_id))
+        for rank, (_, member_id) in enumerate(sorted(rounds)):
+            self._holders[member_id].rank = rank
+
+    def note_previous(self) -> Steps[None]:
+        """Look at the previous targets."""
+        for member in self._group.members:
+            holder = self._holders[member.member_id]
+            self._was_active |= dict.fromkeys(_tasks(member.target.active), holder)
+            for task in _tasks(member.target.standby):
+                self._was_standby.setdefault(task, []).append(holder)
+            yield None
+
+    def target_of(self, member_id: str) -> TaskSet:
+        holder = self._holders[member_id]
+        return TaskSet(_frozen(holder.active), _frozen(holder.standby))
+
+    # --- active tasks
+
+    def assign_active(self) -> Steps[None]:
+        left: list[Task] = []
+        done = 0
+        # Tasks of the same partition belong to the same member, where topics are assigned as ranges: it keeps them all.
+        for task in self._by_partition(only_stateful=False):
+            previous = self._was_active.get(task)
+            if previous is None or previous.count >= self._active_quota.value:
+                left.append(task)
+            else:
+                self._give_active(previous, task)
+            if (done := done + 1) % UNITS_PER_STEP == 0:
+                yield None
+        unknown = set[Task]()
+        for task in left:
+            ready = _least_loaded(self._was_standby.get(task, ()))
+            if ready is None or ready.count >= self._active_quota.value:
+                unknown.add(task)
+            else:
+                self._give_active(ready, task)
+            if (done := done + 1) % UNITS_PER_STEP == 0:
+                yield None
+        queue = self._queue()
+        for task in self._by_subtopology():
+            if task in unknown:
+                holder = heapq.heappop(queue)[2]
+                self._give_active(holder, task)
+                heapq.heappush(queue, (holder.count, holder.rank, holder))
+            if (done := done + 1) % UNITS_PER_STEP == 0:
+                yield None
+
+    def _give_active(self, holder: _Holder, task: Task) -> None:
+        holder.give(task, holder.active)
+        self._active_quota.note(holder.count)
+        self._total_quota.note(holder.count)
+
+    # --- standby tasks
+
+    def assign_standbys(self) -> Steps[None]:
+        missing: dict[Task, int] = {}
+        done = 0
+        for task in self._by_partition(only_stateful=True):
+            count = self._group.standbys
+            while count and (holder := self._previous_for_standby(task)) is not None:
+                self._give_standby(holder, task)
+                count -= 1
+            if count:
+                missing[task] = count
+            if (done := done + 1) % UNITS_PER_STEP == 0:
+                yield None
+        queue = self._queue()
+        for task in self._by_subtopology():
+            for _ in range(missing.get(task, 0)):
+                self._give_to_least_loaded(queue, task)
+            if (done := done + 1) % UNITS_PER_STEP == 0:
+                yield None
+
+    def _previous_for_standby(self, task: Task) -> _Holder | None:
+        """The member with the state of the task that may have it as a standby task; None if there is none."""
+        active = self._was_active.get(task)
+        if active is not None and self._has_room(active, task):
+            return active
+        return _least_loaded(holder for holder in self._was_standby.get(task, ()) if self._has_room(holder, task))
+
+    def _has_room(self, holder: _Holder, task: Task) -> bool:
+        return task not in holder.process_tasks and holder.count < self._total_quota.value
+
+    def _give_to_least_loaded(self, queue: list[_Entry], task: Task) -> None:
+        """Give a standby task to the member with the fewest tasks whose process does not have it, if any."""
+        passed_over = []
+        while queue:
+            entry = heapq.heappop(queue)
+            holder = entry[2]
+            if task not in holder.process_tasks:
+                self._give_standby(holder, task)
+                heapq.heappush(queue, (holder.count, holder.rank, holder))
+                break
+            passed_over.append(entry)
+        for entry in passed_over:
+            heapq.heappush(queue, entry)
+
+    def _give_standby(self, holder: _Holder, task: Task) -> None:
+        holder.give(task, holder.standby)
+        self._total_quota.note(holder.count)
+
+    # --- both
+
+    def _by_partition(self, *, only_stateful: bool) -> Iterator[Task]:
+        """The tasks in the order of their partitions."""
+        counts = [
+            (name, count)
+            for name, (count, is_stateful) in sorted(self._group.subtopologies.items())
+            if is_stateful or not only_stateful
+        ]
+        for number in range(max((count for _, count in counts), default=0)):
+            for name, count in counts:
+                if number < count:
+                    yield name, number
+
+    def _by_subtopology(self) -> Iterator[Task]:
+        """The tasks in the order of their subtopologies."""
+        for name, (count, _) in sorted(self._group.subtopologies.items()):
+            for number in range(count):
+                yield name, number
+
+    def _queue(self) -> list[_Entry]:
+        """A heap of all members; ranks differ, so members are never compared."""
+        queue = [(holder.count, holder.rank, holder) for holder in self._holders.values()]
+        heapq.heapify(queue)
+        return queue
+
+
+_Entry = tuple[int, int, _Holder]
+"""The number of tasks of a member, its rank, and the member."""
+
+
+def _least_loaded(holders: Iterable[_Holder]) -> _Holder | None:
+    return min(holders, key=lambda holder: (holder.count, holder.rank), default=None)
+
+
+def _tasks(tasks: Tasks) -> Iterator[Task]:
+    return ((subtopology, number) for subtopology, numbers in tasks.items() for number in numbers)
+
+
+def _frozen(tasks: Mapping[str, set[int]]) -> Tasks:
+    return {subtopology: frozenset(numbers) for subtopology, numbers in tasks.items()}

@@ -1,0 +1,222 @@
+"""A topology with the topics that exist: how many tasks each subtopology has, which internal topics are missing, and
+what is wrong. Pure.
+
+Source: Kafka 4.3's InternalTopicManager. Unlike it, repartition topics with a number of their own must agree within
+their co-partition group, not in the whole topology.
+
+A repartition topic has the number of partitions that the application says, else the most that any source topic of a
+subtopology has that writes to it, unless it is co-partitioned with other topics: then it has theirs. A changelog topic
+has as many as its subtopology has tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from types import MappingProxyType
+from typing import Final, NamedTuple
+
+from oncelog_broker.coordinator.group.streams.streams_topology import StreamsTopology, Subtopology, source_topics
+from oncelog_protocol.coordinator_records.streams_groups import TopicInfo
+from oncelog_protocol.messages.streams_group_heartbeat import StatusCode
+
+PartitionsOf = Callable[[str], int | None]
+"""The number of partitions of a topic by its name; None if the topic does not exist."""
+DEFAULT_REPLICATION_FACTOR: Final = -1
+MAX_TASKS: Final = 10_000
+"""Active tasks of a group: one member may get all of them in one step, in some milliseconds."""
+NAMED_IN_STATUS: Final = 3
+"""How many topics the detail of a status names."""
+
+
+class WantedTopic(NamedTuple):
+    """An internal topic as the broker creates it. `replication_factor` -1: the broker's default."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    configs: Mapping[str, str]
+
+
+class ConfiguredSubtopology(NamedTuple):
+    """`tasks`: how many tasks it has. `sources`: the topics that they read."""
+
+    tasks: int
+    sources: tuple[str, ...]
+    repartition_sources: tuple[WantedTopic, ...]
+    changelogs: tuple[WantedTopic, ...]
+
+    @property
+    def is_stateful(self) -> bool:
+        return bool(self.changelogs)
+
+
+class Problem(NamedTuple):
+    """Why no tasks can be assigned."""
+
+    code: StatusCode
+    detail: str
+
+
+class ConfiguredTopology(NamedTuple):
+    """`subtopologies` is empty while `problem` is one of source topics. `missing`: the internal topics to create."""
+
+    epoch: int
+    subtopologies: Mapping[str, ConfiguredSubtopology]
+    missing: tuple[WantedTopic, ...] = ()
+    problem: Problem | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether tasks can be assigned."""
+        return self.problem is None
+
+
+class _Wrong(Exception):
+    def __init__(self, code: StatusCode, detail: str) -> None:
+        self.problem = Problem(code, detail)
+
+
+def configure(topology: StreamsTopology, partitions_of: PartitionsOf) -> ConfiguredTopology:
+    """The topology as the present topics allow it."""
+    try:
+        return _configured(topology, partitions_of)
+    except _Wrong as wrong:
+        return ConfiguredTopology(topology.epoch, MappingProxyType({}), problem=wrong.problem)
+
+
+def _configured(topology: StreamsTopology, partitions_of: PartitionsOf) -> ConfiguredTopology:
+    absent = sorted(
+        name
+        for each in topology.subtopologies.values()
+        for name in set(each.source_topics)
+        if partitions_of(name) is None
+    )
+    if absent:
+        raise _Wrong(StatusCode.MISSING_SOURCE_TOPICS, f"Source topics {_some(absent)} are missing.")
+    decided = _repartition_counts(topology, partitions_of)
+
+    def count_of(name: str) -> int:
+        found = partitions_of(name)
+        return decided[name] if found is None else found
+
+    for each in topology.subtopologies.values():
+        for group in _copartitioned(each):
+            decided |= _agreed(group, _flexible(topology), decided, count_of)
+    configured = {
+        subtopology_id: _subtopology(each, decided, count_of) for subtopology_id, each in topology.subtopologies.items()
+    }
+    tasks = sum(each.tasks for each in configured.values())
+    if tasks > MAX_TASKS:
+        detail = f"The topology has {tasks} tasks, one for each partition; at most {MAX_TASKS} are assigned."
+        raise _Wrong(StatusCode.INCORRECTLY_PARTITIONED_TOPICS, detail)
+    wanted = {
+        topic.name: topic for each in configured.values() for topic in (*each.repartition_sources, *each.changelogs)
+    }
+    missing = []
+    for name, topic in sorted(wanted.items()):
+        found = partitions_of(name)
+        if found is None:
+            missing.append(topic)
+        elif found != topic.partitions:
+            raise _Wrong(
+                StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+                f"Existing topic {name} has different number of partitions: expected {topic.partitions}, found {found}",
+            )
+    problem = None
+    if missing:
+        names = _some([topic.name for topic in missing])
+        problem = Problem(StatusCode.MISSING_INTERNAL_TOPICS, f"Internal topics are missing: {names}")
+    return ConfiguredTopology(topology.epoch, configured, tuple(missing), problem)
+
+
+def _repartition_counts(topology: StreamsTopology, partitions_of: PartitionsOf) -> dict[str, int]:
+    """How many partitions each repartition topic is to have, before co-partitioning. All source topics exist, and
+    `check_topology` has found that each number can be derived."""
+    counts = {
+        topic.name: topic.partitions
+        for each in topology.subtopologies.values()
+        for topic in each.repartition_source_topics
+        if topic.partitions != 0
+    }
+    has_progress = True
+    while has_progress:
+        has_progress = False
+        for each in topology.subtopologies.values():
+            unknown = [name for name in each.repartition_sink_topics if name not in counts]
+            found = [count for name in each.source_topics if (count := partitions_of(name)) is not None]
+            found += [counts[topic.name] for topic in each.repartition_source_topics if topic.name in counts]
+            if unknown and found:
+                counts |= dict.fromkeys(unknown, max(found))
+                has_progress = True
+    return counts
+
+
+def _flexible(topology: StreamsTopology) -> Mapping[str, bool]:
+    """Every repartition topic, and whether its number of partitions may follow that of others."""
+    return {
+        topic.name: topic.partitions == 0
+        for each in topology.subtopologies.values()
+        for topic in each.repartition_source_topics
+    }
+
+
+def _copartitioned(subtopology: Subtopology) -> Iterable[list[str]]:
+    for group in subtopology.copartition_groups:
+        names = [subtopology.source_topics[index] for index in group.source_topics]
+        names += [subtopology.repartition_source_topics[index].name for index in group.repartition_source_topics]
+        yield sorted(set(names))
+
+
+def _agreed(
+    names: list[str], flexible: Mapping[str, bool], decided: Mapping[str, int], count_of: Callable[[str], int]
+) -> dict[str, int]:
+    """The number of partitions of each repartition topic of a co-partition group."""
+    repartition = [name for name in names if name in flexible]
+    others = {name: count_of(name) for name in names if name not in flexible}
+    fixed = {name: decided[name] for name in repartition if not flexible[name]}
+    leading = others or fixed
+    if len(set(leading.values())) > 1:
+        shown = ", ".join(f"{name}={count}" for name, count in leading.items())
+        raise _Wrong(
+            StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+            f"Following topics do not have the same number of partitions: [{{{shown}}}]",
+        )
+    if not repartition:
+        return {}
+    count = next(iter(leading.values()), None) or max(count_of(name) for name in repartition)
+    for name, own in fixed.items():
+        if own != count:
+            raise _Wrong(
+                StatusCode.INCORRECTLY_PARTITIONED_TOPICS,
+                f"Number of partitions [{own}] of repartition topic [{name}] doesn't match number of partitions "
+                f"[{count}] of the source topic.",
+            )
+    return dict.fromkeys(repartition, count)
+
+
+def _subtopology(
+    subtopology: Subtopology, decided: Mapping[str, int], count_of: Callable[[str], int]
+) -> ConfiguredSubtopology:
+    sources = source_topics(subtopology)
+    tasks = max(count_of(name) for name in sources)
+    return ConfiguredSubtopology(
+        tasks,
+        tuple(sources),
+        tuple(_wanted(topic, decided[topic.name]) for topic in subtopology.repartition_source_topics),
+        tuple(_wanted(topic, tasks) for topic in subtopology.state_changelog_topics),
+    )
+
+
+def _wanted(topic: TopicInfo, partitions: int) -> WantedTopic:
+    return WantedTopic(
+        topic.name,
+        partitions,
+        topic.replication_factor or DEFAULT_REPLICATION_FACTOR,
+        {config.key: config.value for config in topic.topic_configs},
+    )
+
+
+def _some(names: list[str]) -> str:
+    """A few of the names, and how many more there are."""
+    more = len(names) - NAMED_IN_STATUS
+    return ", ".join(names[:NAMED_IN_STATUS]) + (f" and {more} additional topics" if more > 0 else "")

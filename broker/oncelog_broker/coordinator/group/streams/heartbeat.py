@@ -1,0 +1,282 @@
+"""StreamsGroupHeartbeat: a member joins a streams group, stays in it, and leaves it. Pure; only replayed records change
+durable state.
+
+A heartbeat that changes something logs, in one batch of records: the member's metadata, the topology that the first
+member brought, the group epoch, the target assignment, the member's current assignment.
+
+Source: Kafka 4.3's GroupMetadataManager.streamsGroupHeartbeat. Unlike it, members are asked for the next heartbeat soon
+while an assignment is under way, their tasks are still at others, or internal topics are being created.
+"""
+
+from __future__ import annotations
+
+from oncelog_broker.coordinator.group.streams.configured_topology import ConfiguredTopology, configure
+from oncelog_broker.coordinator.group.streams.heartbeat_answer import answer, interval_ms, statuses_of
+from oncelog_broker.coordinator.group.streams.heartbeat_request import NOT_SAID, StreamsHeartbeat, invalid
+from oncelog_broker.coordinator.group.streams.streams_group import (
+    NO_TOPOLOGY_VALIDATED,
+    Configs,
+    StreamsGroup,
+    unknown_member,
+)
+from oncelog_broker.coordinator.group.streams.streams_member import JOINING_EPOCH, StreamsMember, StreamsMemberState
+from oncelog_broker.coordinator.group.streams.streams_reconcile import StreamsAim, reconcile
+from oncelog_broker.coordinator.group.streams.streams_step import StreamsStep
+from oncelog_broker.coordinator.group.streams.streams_target import BY_INITIAL_DELAY, Assignment, maybe_assign
+from oncelog_broker.coordinator.group.streams.streams_topology import StreamsTopology, requested
+from oncelog_broker.coordinator.group.streams_tasks import NO_TARGET, is_within
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
+
+
+def heartbeat(step: StreamsStep, asked: StreamsHeartbeat) -> None:
+    """Serve a heartbeat of a member that joins or stays.
+
+    Raises KafkaError GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST (another topology,
+    a task that does not exist), MESSAGE_TOO_LARGE, COORDINATOR_NOT_AVAILABLE.
+    """
+    group, request = step.group, asked.request
+    same = _is_unchanged(step, asked)
+    if same is not None:
+        answer(step, asked, same, [], step.settings.heartbeat_interval_ms, shows_tasks=False)
+        return
+    before = _known_or_new(step, asked)
+    is_new = before.member_id not in group.members
+    member = _said(before, asked)
+    topology = _topology(group, request)
+    _check_bytes(step, None if is_new else before, member, topology)
+    if is_new or member.said != before.said:
+        step.effects.append(member.metadata_record(group.group_id))
+    if group.topology is None:
+        step.effects.append(topology.record(group.group_id))
+    configured, metadata_hash = _configure(step, topology)
+    if configured.is_ready:
+        _check_owned(configured, asked)
+    group_epoch = _raise_group_epoch(
+        step, topology, configured, metadata_hash, is_needed=is_new or member.said != before.said
+    )
+    delayed_until_ms = _initial_delay(step)
+    if delayed_until_ms:
+        assignment = Assignment(group.assignment_epoch, NO_TARGET, BY_INITIAL_DELAY)
+    else:
+        members = {**group.members, member.member_id: member}
+        assignment = maybe_assign(step, members, group_epoch, configured, member.member_id)
+    member = reconcile(member, StreamsAim(assignment.epoch, assignment.target, group.is_free, asked.owned))
+    if is_new or _current(member) != _current(before):
+        step.effects.append(member.current_record(group.group_id))
+        step.follow_reconciliation(member)
+    _note_soft_state(step, asked, configured, delayed_until_ms)
+    shows = asked.joins or member.assigned != before.assigned
+    statuses = list(statuses_of(group, member, topology, configured, assignment, asked))
+    interval = interval_ms(step, member, configured, assignment, delayed_until_ms)
+    answer(step, asked, member, statuses, interval, shows_tasks=shows, configured=configured)
+
+
+def _current(member: StreamsMember) -> tuple[object, ...]:
+    """What the record of the current assignment says."""
+    return (member.epoch, member.previous_epoch, member.state, member.assigned, member.pending_revocation)
+
+
+def _is_unchanged(step: StreamsStep, asked: StreamsHeartbeat) -> StreamsMember | None:
+    """The member, if it has all that it is to have and says nothing new, and there is nothing to look for: nearly every
+    heartbeat is one of these."""
+    request, group = asked.request, step.group
+    member = group.members.get(request.member_id)
+    if (
+        member is not None
+        and request.member_epoch == member.epoch == group.assignment_epoch == group.epoch
+        and member.state is StreamsMemberState.STABLE
+        and request.active_tasks is None
+        and request.rebalance_timeout_ms == NOT_SAID
+        and request.rack_id is None
+        and request.process_id is None
+        and request.user_endpoint is None
+        and request.client_tags is None
+        and not request.shutdown_application
+        and (member.client_id, member.client_host) == asked.client
+        and group.checked_topics is step.topics
+        and group.configured is not None
+        and group.configured.is_ready
+        and group.topology is not None
+        and member.topology_epoch == group.topology.epoch
+        and group.shutdown_requested_by is None
+        and not group.delayed_until_ms
+        and group.assignment_configs == step.assignment_configs
+    ):
+        return member
+    return None
+
+
+# --- the member
+
+
+def _known_or_new(step: StreamsStep, asked: StreamsHeartbeat) -> StreamsMember:
+    """Raises KafkaError GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
+    group, member_id = step.group, asked.request.member_id
+    member = group.members.get(member_id)
+    if member is None:
+        if not asked.joins:
+            raise unknown_member(group, member_id)
+        if len(group.members) >= step.config.streams_max_size:
+            raise KafkaError(
+                ErrorCode.GROUP_MAX_SIZE_REACHED,
+                f"The streams group has reached its maximum capacity of {step.config.streams_max_size} members.",
+            )
+        return StreamsMember(member_id)
+    _check_epoch(member, asked)
+    return member
+
+
+def _check_epoch(member: StreamsMember, asked: StreamsHeartbeat) -> None:
+    """The member's epoch, or the one before with no more tasks than it has: then the answer with the new epoch was
+    lost. Raises KafkaError FENCED_MEMBER_EPOCH."""
+    epoch = asked.request.member_epoch
+    if epoch in (JOINING_EPOCH, member.epoch):
+        return
+    if epoch == member.previous_epoch and epoch < member.epoch and is_within(asked.owned, member.assigned):
+        return
+    how = "greater" if epoch > member.epoch else "smaller"
+    raise KafkaError(
+        ErrorCode.FENCED_MEMBER_EPOCH,
+        f"The streams group member has a {how} member epoch ({epoch}) than the one known by the group coordinator "
+        f"({member.epoch}). The member must abandon all its partitions and rejoin.",
+    )
+
+
+def _said(member: StreamsMember, asked: StreamsHeartbeat) -> StreamsMember:
+    """The member with the fields that the request sets; the other fields stay."""
+    request = asked.request
+    at, tags = request.user_endpoint, request.client_tags
+    return member._replace(
+        rack_id=member.rack_id if request.rack_id is None else request.rack_id,
+        rebalance_timeout_ms=(
+            member.rebalance_timeout_ms if request.rebalance_timeout_ms == NOT_SAID else request.rebalance_timeout_ms
+        ),
+        client_id=asked.client.client_id,
+        client_host=asked.client.host,
+        topology_epoch=member.topology_epoch if request.topology is None else request.topology.epoch,
+        process_id=member.process_id if request.process_id is None else request.process_id,
+        endpoint=member.endpoint if at is None else (at.host, at.port),
+        tags=member.tags if tags is None else tuple(sorted({tag.key: tag.value for tag in tags}.items())),
+    )
+
+
+def _check_bytes(
+    step: StreamsStep, before: StreamsMember | None, member: StreamsMember, topology: StreamsTopology
+) -> None:
+    """Check the limits on the metadata of members and groups, which are those of other groups. Raises KafkaError
+    MESSAGE_TOO_LARGE, GROUP_MAX_SIZE_REACHED, COORDINATOR_NOT_AVAILABLE."""
+    group, config = step.group, step.config
+    sizes = [] if before is not None and before.said == member.said else [member.held_bytes]
+    more = sum(sizes) - (before.held_bytes if before is not None and sizes else 0)
+    if group.topology is None:
+        sizes.append(topology.held_bytes)
+        more += topology.held_bytes
+    if any(size > config.member_metadata_max_bytes for size in sizes):
+        raise KafkaError(
+            ErrorCode.MESSAGE_TOO_LARGE, f"group.member.metadata.max.bytes={config.member_metadata_max_bytes}"
+        )
+    if more > 0 and group.held_bytes + more > config.metadata_max_bytes:
+        raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, f"group.metadata.max.bytes={config.metadata_max_bytes}")
+    if more > 0 and group.held.bytes + more > config.coordinator_metadata_max_bytes:
+        raise KafkaError(
+            ErrorCode.COORDINATOR_NOT_AVAILABLE,
+            f"group.coordinator.metadata.max.bytes={config.coordinator_metadata_max_bytes}",
+        )
+
+
+# --- the group
+
+
+def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsTopology:
+    """The topology of the group; the first member brings it. Raises KafkaError INVALID_REQUEST for another one that is
+    not an older one."""
+    if request.topology is None:
+        if group.topology is None:  # only its record is missing in the log
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group.group_id} has no topology: join again.")
+        return group.topology
+    if group.topology is not None and group.topology.epoch > request.topology.epoch:
+        return group.topology
+    brought = requested(request.topology)
+    if group.topology is None:
+        return brought
+    if group.topology != brought:
+        raise invalid("Topology updates are not supported yet.")
+    return group.topology
+
+
+def _configure(step: StreamsStep, topology: StreamsTopology) -> tuple[ConfiguredTopology, int]:
+    """The topology with the present topics, and their metadata hash. Topics are looked at when the cluster has changed
+    since the last time."""
+    group = step.group
+    if group.configured is not None and group.checked_topics is step.topics:
+        return group.configured, group.metadata_hash
+    metadata_hash = step.topics.hash_of(topology.required)
+    if group.configured is not None and metadata_hash == group.metadata_hash:
+        return group.configured, metadata_hash
+    return configure(topology, step.partitions_of), metadata_hash
+
+
+def _check_owned(configured: ConfiguredTopology, asked: StreamsHeartbeat) -> None:
+    """Raises KafkaError INVALID_REQUEST for an owned task that the topology does not have."""
+    for tasks in asked.owned or ():
+        for subtopology_id, numbers in tasks.items():
+            subtopology = configured.subtopologies.get(subtopology_id)
+            if subtopology is None:
+                raise invalid(f"Subtopology {subtopology_id} does not exist in the topology.")
+            wrong = [number for number in numbers if not 0 <= number < subtopology.tasks]
+            if wrong:
+                raise invalid(
+                    f"Task {wrong[0]} for subtopology {subtopology_id} is invalid. Number of tasks for this "
+                    f"subtopology: {subtopology.tasks}"
+                )
+
+
+def _raise_group_epoch(
+    step: StreamsStep,
+    topology: StreamsTopology,
+    configured: ConfiguredTopology,
+    metadata_hash: int,
+    *,
+    is_needed: bool,
+) -> int:
+    """Raise the group epoch if a member has changed, or the topics, or whether they are complete, or the settings of
+    assignments. Returns the epoch."""
+    group, configs = step.group, step.assignment_configs
+    validated = topology.epoch if configured.is_ready else NO_TOPOLOGY_VALIDATED
+    logged: tuple[int, int, Configs] = (
+        group.metadata_hash,
+        group.validated_topology_epoch,
+        group.assignment_configs,
+    )
+    if not is_needed and logged == (metadata_hash, validated, configs):
+        return group.epoch
+    step.effects.append(group.epoch_record(group.epoch + 1, metadata_hash, validated, configs))
+    return group.epoch + 1
+
+
+def _initial_delay(step: StreamsStep) -> int:
+    """When the initial rebalance delay of the group ends (wall time in ms); 0: there is none. The first member of an
+    empty group starts it."""
+    group, delay_ms = step.group, step.settings.initial_rebalance_delay_ms
+    if group.delayed_until_ms or group.members or delay_ms == 0:
+        return group.delayed_until_ms
+    step.start_initial_delay()
+    return step.now_ms + delay_ms
+
+
+def _note_soft_state(
+    step: StreamsStep, asked: StreamsHeartbeat, configured: ConfiguredTopology, delayed_until_ms: int
+) -> None:
+    """Note, once the records are replayed, what is not logged."""
+    asks_for_shutdown = asked.request.shutdown_application
+
+    def note() -> None:
+        group = step.logged_group()
+        if group is not None:
+            group.checked_topics, group.configured = step.topics, configured
+            group.delayed_until_ms = delayed_until_ms
+            if asks_for_shutdown and group.shutdown_requested_by is None:
+                group.shutdown_requested_by = asked.request.member_id
+
+    step.effects.changes.append(note)

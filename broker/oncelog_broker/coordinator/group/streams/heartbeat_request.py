@@ -1,0 +1,90 @@
+"""The request of a StreamsGroupHeartbeat with its sender, its checks, and its answer. Pure."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from oncelog_broker.coordinator.client import Client
+from oncelog_broker.coordinator.effects import Waiter
+from oncelog_broker.coordinator.group.streams.configured_topology import WantedTopic
+from oncelog_broker.coordinator.group.streams.streams_member import JOINING_EPOCH, LEAVING_EPOCH
+from oncelog_broker.coordinator.group.streams.streams_topology import check_topology
+from oncelog_broker.coordinator.group.streams_tasks import NO_TARGET, TaskSet, owned_of
+from oncelog_protocol.errors import ErrorCode, KafkaError
+from oncelog_protocol.messages.streams_group_heartbeat import (
+    StreamsGroupHeartbeatRequest,
+    StreamsGroupHeartbeatResponse,
+)
+
+STATIC_LEAVING_EPOCH: Final = -2
+NOT_SAID: Final = -1
+"""A rebalance timeout that says: as before."""
+
+
+class StreamsHeartbeat(NamedTuple):
+    """One request and who sent it."""
+
+    request: StreamsGroupHeartbeatRequest
+    client: Client
+    waiter: Waiter
+
+    @property
+    def joins(self) -> bool:
+        return self.request.member_epoch == JOINING_EPOCH
+
+    @property
+    def leaves(self) -> bool:
+        return self.request.member_epoch == LEAVING_EPOCH
+
+    @property
+    def owned(self) -> TaskSet | None:
+        """The tasks that the member claims to own; a member that joins owns none."""
+        request = self.request
+        claimed = owned_of(request.active_tasks, request.standby_tasks, request.warmup_tasks)
+        return NO_TARGET if claimed is None and self.joins else claimed
+
+
+class StreamsAnswer(NamedTuple):
+    """The response, and the internal topics that the sender's broker is to create with the sender's rights.
+    `keep_errors_ms`: how long the error of a creation is told to members."""
+
+    response: StreamsGroupHeartbeatResponse
+    topics: tuple[WantedTopic, ...] = ()
+    keep_errors_ms: int = 0
+
+
+def check_request(request: StreamsGroupHeartbeatRequest) -> None:
+    """The checks of a request that do not need its group. Raises KafkaError INVALID_REQUEST,
+    STREAMS_INVALID_TOPOLOGY."""
+    for is_given, what in (
+        (request.instance_id is not None, "Static membership is not yet supported."),
+        (request.task_offsets is not None, "TaskOffsets are not supported yet."),
+        (request.task_end_offsets is not None, "TaskEndOffsets are not supported yet."),
+        (bool(request.warmup_tasks), "WarmupTasks are not supported yet."),
+    ):
+        if is_given:
+            raise invalid(what)
+    for name, text in (("MemberId", request.member_id), ("GroupId", request.group_id), ("RackId", request.rack_id)):
+        if text is not None and not text.strip():
+            raise invalid(f"{name} can't be empty.")
+    lists = (request.active_tasks, request.standby_tasks, request.warmup_tasks)
+    if request.member_epoch == JOINING_EPOCH:
+        if request.rebalance_timeout_ms == NOT_SAID:
+            raise invalid("RebalanceTimeoutMs must be provided in first request.")
+        if any(lists):
+            raise invalid("ActiveTasks, StandbyTasks and WarmupTasks must be empty when (re-)joining.")
+        if request.topology is None:
+            raise invalid("Topology must be non-null when (re-)joining.")
+        check_topology(request.topology)
+    elif request.topology is not None:
+        raise invalid("Topology can only be provided when (re-)joining.")
+    elif request.member_epoch == STATIC_LEAVING_EPOCH:
+        raise invalid("InstanceId can't be null.")
+    elif request.member_epoch < STATIC_LEAVING_EPOCH:
+        raise invalid(f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2.")
+    if any(each is None for each in lists) and any(each is not None for each in lists):
+        raise invalid("If one task-type is non-null, all must be non-null.")
+
+
+def invalid(message: str) -> KafkaError:
+    return KafkaError(ErrorCode.INVALID_REQUEST, message)

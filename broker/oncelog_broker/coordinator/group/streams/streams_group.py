@@ -1,0 +1,299 @@
+"""One streams group: its topology, members, epochs, targets, and who has each task. Pure.
+
+Epochs are those of the consumer protocol (`consumer_group`): the group's rises when something changes that the
+assignment depends on, the assignment's is the group epoch for which the target was made, a member's the assignment
+epoch that it was brought to.
+
+The logged state is changed by `replay` alone. Invariants: `active_owners` has each active task that a member has or is
+to give up, with that member; `copies` the same for standby and warm-up tasks, with all their members; `held_bytes` is
+the sum over topology and members, and part of `held` until the group is `let_go`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from enum import Enum
+from typing import Final
+
+from oncelog_broker.coordinator.group.held_bytes import HeldBytes
+from oncelog_broker.coordinator.group.streams.configured_topology import ConfiguredTopology
+from oncelog_broker.coordinator.group.streams.endpoints import EndpointPartitions
+from oncelog_broker.coordinator.group.streams.streams_member import LEAVING_EPOCH, StreamsMember, StreamsMemberState
+from oncelog_broker.coordinator.group.streams.streams_topology import StreamsTopology
+from oncelog_broker.coordinator.group.streams_records import (
+    StreamsCurrentRecord,
+    StreamsGroupEpochRecord,
+    StreamsGroupRecord,
+    StreamsMemberRecord,
+    StreamsTargetEpochRecord,
+    StreamsTargetRecord,
+    StreamsTopologyRecord,
+)
+from oncelog_broker.coordinator.group.streams_tasks import NO_TARGET, NOTHING, CurrentTasks, Role, Task, TaskSet
+from oncelog_broker.coordinator.group.topic_view import TopicView
+from oncelog_protocol.coordinator_records.streams_groups import (
+    StreamsGroupMetadataValue,
+    StreamsGroupTargetAssignmentMetadataValue,
+)
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+STREAMS_PROTOCOL: Final = "streams"
+FIRST_EPOCH: Final = 1
+"""The epoch of a group that was never logged, and of its empty target; the first member makes it 2, as in Kafka 4.3."""
+NO_TOPOLOGY_VALIDATED: Final = -1
+
+Configs = Mapping[str, str]
+"""The settings on which an assignment depends."""
+
+
+class StreamsGroupState(Enum):
+    """The value is the name on the wire."""
+
+    EMPTY = "Empty"
+    NOT_READY = "NotReady"
+    """Topics of the topology are missing or have the wrong number of partitions."""
+    ASSIGNING = "Assigning"
+    """The target is of an older group epoch."""
+    RECONCILING = "Reconciling"
+    """Some member has not reached its target yet."""
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class StreamsGroup:
+    """Fields that are not logged, and are lost when another broker becomes the coordinator: `configured` is the
+    topology with the topics of `checked_topics`, in which the group last compared its metadata hash (None: not since
+    loading). `shutdown_requested_by` is the member that asked all members to stop. `delayed_until_ms` is when the
+    initial rebalance delay ends (wall time; 0: there is none). `endpoint_epoch` rises when the tasks of a member with
+    an endpoint change."""
+
+    __slots__ = (
+        "active_owners",
+        "assigned_at_ms",
+        "assignment_configs",
+        "assignment_epoch",
+        "checked_topics",
+        "configured",
+        "copies",
+        "delayed_until_ms",
+        "endpoint_epoch",
+        "endpoints",
+        "epoch",
+        "group_id",
+        "held",
+        "held_bytes",
+        "members",
+        "metadata_hash",
+        "shutdown_requested_by",
+        "targets",
+        "topology",
+        "validated_topology_epoch",
+    )
+
+    def __init__(self, group_id: str, held: HeldBytes | None = None) -> None:
+        self.group_id = group_id
+        self.held = held or HeldBytes()
+        self.held_bytes = 0
+        self.epoch = FIRST_EPOCH
+        self.metadata_hash = 0
+        self.validated_topology_epoch = NO_TOPOLOGY_VALIDATED
+        self.assignment_configs: Configs = {}
+        self.topology: StreamsTopology | None = None
+        self.assignment_epoch = FIRST_EPOCH
+        self.assigned_at_ms = 0
+        """Wall time of the last assignment; 0: not known."""
+        self.members: dict[str, StreamsMember] = {}
+        self.targets: dict[str, TaskSet] = {}
+        self.active_owners: dict[Task, str] = {}
+        self.copies: dict[Task, set[str]] = {}
+        self.checked_topics: TopicView | None = None
+        self.configured: ConfiguredTopology | None = None
+        self.shutdown_requested_by: str | None = None
+        self.delayed_until_ms = 0
+        self.endpoint_epoch = 0
+        self.endpoints = EndpointPartitions()
+
+    # --- derived values
+
+    protocol_type: Final = STREAMS_PROTOCOL
+    kind: Final = "streams"
+
+    @property
+    def state(self) -> StreamsGroupState:
+        """Looks at each member, so only requests that describe groups should call it."""
+        if not self.members:
+            return StreamsGroupState.EMPTY
+        if self.topology is None or self.topology.epoch != self.validated_topology_epoch:
+            return StreamsGroupState.NOT_READY
+        if self.epoch > self.assignment_epoch:
+            return StreamsGroupState.ASSIGNING
+        if all(member.is_reconciled_to(self.assignment_epoch) for member in self.members.values()):
+            return StreamsGroupState.STABLE
+        return StreamsGroupState.RECONCILING
+
+    def topics(self) -> frozenset[str]:
+        """The names of the topics that members read; none while the group has no members, so that its offsets
+        expire."""
+        return frozenset(self.topology.sources) if self.members and self.topology is not None else frozenset()
+
+    def target_of(self, member_id: str) -> TaskSet:
+        return self.targets.get(member_id, NO_TARGET)
+
+    def is_free(self, role: Role, subtopology: str, partition: int, member: StreamsMember) -> bool:
+        """Whether the member may have the task. Nobody else may have it as an active task, if the member is to have it
+        as one; no member of its process may have it in any role. Tasks that the member itself must give up count as
+        free."""
+        task = (subtopology, partition)
+        gives_up = member.pending_revocation
+        owner = self.active_owners.get(task)
+        if owner == member.member_id and partition in gives_up.active.get(subtopology, ()):
+            owner = None
+        if owner is not None and (role is Role.ACTIVE or self.members[owner].process_id == member.process_id):
+            return False
+        for holder in self.copies.get(task, ()):
+            is_given_up = holder == member.member_id and any(
+                partition in tasks.get(subtopology, ()) for tasks in (gives_up.standby, gives_up.warmup)
+            )
+            if not is_given_up and self.members[holder].process_id == member.process_id:
+                return False
+        return True
+
+    # --- the log
+
+    def epoch_record(
+        self, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Configs
+    ) -> StreamsGroupEpochRecord:
+        config = StreamsGroupMetadataValue.LastAssignmentConfig
+        value = StreamsGroupMetadataValue(
+            epoch=epoch,
+            metadata_hash=metadata_hash,
+            validated_topology_epoch=validated_topology_epoch,
+            last_assignment_configs=[config(key=key, value=configs[key]) for key in sorted(configs)],
+        )
+        return StreamsGroupEpochRecord(self.group_id, value)
+
+    def next_epoch_record(self) -> StreamsGroupEpochRecord:
+        """The record that raises the group epoch and changes nothing else."""
+        return self.epoch_record(
+            self.epoch + 1, self.metadata_hash, self.validated_topology_epoch, self.assignment_configs
+        )
+
+    def target_epoch_record(self, epoch: int, now_ms: int) -> StreamsTargetEpochRecord:
+        value = StreamsGroupTargetAssignmentMetadataValue(assignment_epoch=epoch, assignment_timestamp=now_ms)
+        return StreamsTargetEpochRecord(self.group_id, value)
+
+    def tombstones_of(self, member_id: str) -> list[StreamsGroupRecord]:
+        """The tombstones that delete a member. The order matters to Kafka's brokers."""
+        return [
+            StreamsCurrentRecord(self.group_id, member_id, None),
+            StreamsTargetRecord(self.group_id, member_id, None),
+            StreamsMemberRecord(self.group_id, member_id, None),
+        ]
+
+    def tombstones(self) -> list[StreamsGroupRecord]:
+        """The tombstones that delete the whole group, in the order that Kafka's brokers expect."""
+        records: list[StreamsGroupRecord] = [
+            StreamsCurrentRecord(self.group_id, member, None) for member in self.members
+        ]
+        records += [StreamsTargetRecord(self.group_id, member, None) for member in {**self.members, **self.targets}]
+        records.append(StreamsTargetEpochRecord(self.group_id, None))
+        records += [StreamsMemberRecord(self.group_id, member, None) for member in self.members]
+        records += [StreamsGroupEpochRecord(self.group_id, None), StreamsTopologyRecord(self.group_id, None)]
+        return records
+
+    def replay(self, record: StreamsGroupRecord) -> None:
+        """Apply a logged record, other than the tombstone of the group itself. Records of one group may come in any
+        order: compaction and loading leave out records that later ones replace."""
+        if isinstance(record, StreamsCurrentRecord):
+            member = self.members.get(record.member_id) or StreamsMember(record.member_id)
+            if record.value is not None:
+                self._put(member.with_current(record.value))
+            elif record.member_id in self.members:
+                self._put(member.moved_to(LEAVING_EPOCH, StreamsMemberState.STABLE, NOTHING, NOTHING))
+        elif isinstance(record, StreamsTargetRecord):
+            if record.value is None:
+                self.targets.pop(record.member_id, None)
+            else:
+                self.targets[record.member_id] = record.value
+        elif isinstance(record, StreamsMemberRecord):
+            if record.value is not None:
+                member = self.members.get(record.member_id) or StreamsMember(record.member_id)
+                self._put(member.with_metadata(record.value))
+            elif record.member_id in self.members:
+                self._remove(record.member_id)
+        elif isinstance(record, StreamsGroupEpochRecord):
+            value = record.value
+            assert value is not None, "the machine takes the group away"
+            self.epoch, self.metadata_hash = value.epoch, value.metadata_hash
+            self.validated_topology_epoch = value.validated_topology_epoch
+            self.assignment_configs = {each.key: each.value for each in value.last_assignment_configs or ()}
+        elif isinstance(record, StreamsTargetEpochRecord):
+            target = record.value
+            self.assignment_epoch = -1 if target is None else target.assignment_epoch
+            self.assigned_at_ms = 0 if target is None else target.assignment_timestamp
+        else:
+            before = 0 if self.topology is None else self.topology.held_bytes
+            self.topology = None if record.value is None else StreamsTopology.of(record.value)
+            self._hold((0 if self.topology is None else self.topology.held_bytes) - before)
+            self.checked_topics = self.configured = None
+
+    def let_go(self) -> None:
+        """Give back the memory that the group holds: the group is deleted."""
+        self._hold(-self.held_bytes)
+
+    # --- inside
+
+    def _put(self, member: StreamsMember) -> None:
+        before = self.members.get(member.member_id)
+        if before is None or before.said != member.said:
+            self._hold(member.held_bytes - (0 if before is None else before.held_bytes))
+        if before is not None:
+            self._disown(before)
+        self.members[member.member_id] = member
+        for tasks in (member.assigned, member.pending_revocation):
+            self.active_owners |= dict.fromkeys(_each(tasks.active), member.member_id)
+            for copies in (tasks.standby, tasks.warmup):
+                for task in _each(copies):
+                    self.copies.setdefault(task, set()).add(member.member_id)
+
+    def _remove(self, member_id: str) -> None:
+        member = self.members.pop(member_id)
+        self._hold(-member.held_bytes)
+        self._disown(member)
+        self.endpoints.forget(member_id)
+        if not self.members:
+            self.shutdown_requested_by = None
+
+    def _disown(self, member: StreamsMember) -> None:
+        """Remove a member's tasks from the owners, except active tasks that have a newer owner: the record of the new
+        owner may have been replayed before this one."""
+        for tasks in (member.assigned, member.pending_revocation):
+            self._disown_tasks(member.member_id, tasks)
+
+    def _disown_tasks(self, member_id: str, tasks: CurrentTasks) -> None:
+        for task in _each(tasks.active):
+            if self.active_owners.get(task) == member_id:
+                del self.active_owners[task]
+        for copies in (tasks.standby, tasks.warmup):
+            for task in _each(copies):
+                holders = self.copies.get(task)
+                if holders is not None:
+                    holders.discard(member_id)
+                    if not holders:
+                        del self.copies[task]
+
+    def _hold(self, more: int) -> None:
+        self.held_bytes += more
+        self.held.bytes += more
+
+
+def _each(tasks: Mapping[str, Mapping[int, int] | frozenset[int]]) -> Iterator[Task]:
+    for subtopology, partitions in tasks.items():
+        for partition in partitions:
+            yield subtopology, partition
+
+
+def unknown_member(group: StreamsGroup, member_id: str) -> KafkaError:
+    return KafkaError(
+        ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of streams group {group.group_id}."
+    )

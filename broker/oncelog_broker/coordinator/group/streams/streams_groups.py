@@ -1,0 +1,138 @@
+"""All streams groups of one machine: what the machine asks of this protocol. Pure.
+
+A group id belongs to one protocol at a time, so the groups of all protocols are in one dict, `groups`, which this class
+changes for streams groups alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from oncelog_broker.coordinator.effects import Effects
+from oncelog_broker.coordinator.group.classic_group import ClassicGroup
+from oncelog_broker.coordinator.group.config import GroupConfig, StreamsGroupSettings
+from oncelog_broker.coordinator.group.held_bytes import HeldBytes
+from oncelog_broker.coordinator.group.records import group_record
+from oncelog_broker.coordinator.group.step import GroupTimer, TimerKind
+from oncelog_broker.coordinator.group.streams import heartbeat, streams_leaving
+from oncelog_broker.coordinator.group.streams.heartbeat_request import StreamsHeartbeat
+from oncelog_broker.coordinator.group.streams.streams_group import StreamsGroup
+from oncelog_broker.coordinator.group.streams.streams_step import StreamsStep
+from oncelog_broker.coordinator.group.streams.streams_target import (
+    StreamsAssigned,
+    on_initial_delay_over,
+    take_assigned,
+)
+from oncelog_broker.coordinator.group.streams_records import KINDS, StreamsGroupEpochRecord, StreamsGroupRecord
+from oncelog_broker.coordinator.group.topic_view import TopicView
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+MAX_ENDPOINT_EPOCH_START = 2**30
+
+
+class StreamsGroups:
+    """`remove(group_id)` takes away a group of whatever protocol; the other parameters are those of the machine."""
+
+    def __init__(
+        self,
+        groups: dict[str, Any],
+        remove: Callable[[str], None],
+        config: GroupConfig,
+        now_ms: Callable[[], int],
+        held: HeldBytes,
+        topics: Callable[[], TopicView],
+        overrides_of: Callable[[str], Mapping[str, str]],
+    ) -> None:
+        self._groups = groups
+        self._remove = remove
+        self._config = config
+        self._now_ms = now_ms
+        self._held = held
+        self._topics = topics
+        self._overrides_of = overrides_of
+
+    # --- the machine's
+
+    def has(self, record: object) -> bool:
+        """Whether the record is one of streams groups."""
+        return KINDS.has(record)
+
+    def replay(self, record: StreamsGroupRecord) -> None:
+        """Apply a logged record. A tombstone of a group that is no longer a streams group has no effect."""
+        group = self._groups.get(record.group_id)
+        if not isinstance(group, StreamsGroup):
+            if record.value is None:
+                return
+            self._remove(record.group_id)
+            group = self._groups[record.group_id] = StreamsGroup(record.group_id, self._held)
+        if isinstance(record, StreamsGroupEpochRecord) and record.value is None:
+            self._remove(record.group_id)
+        else:
+            group.replay(record)
+
+    def on_loaded(self, group: StreamsGroup, effects: Effects) -> None:
+        """Endpoint epochs are not logged: the group gets one that no member has seen from the broker before."""
+        group.endpoint_epoch = self._now_ms() // 1000 % MAX_ENDPOINT_EPOCH_START
+        self._step(group, effects).start_timers()
+
+    def on_timer(self, group: StreamsGroup, timer: GroupTimer, effects: Effects) -> None:
+        """The time of a member is up, or the initial rebalance delay is over."""
+        step = self._step(group, effects)
+        if timer.kind == TimerKind.INITIAL_DELAY:
+            on_initial_delay_over(step)
+        else:
+            streams_leaving.on_member_timer(step, timer.kind, timer.member_id)
+
+    def on_job(self, group: StreamsGroup, result: object) -> Effects:
+        if isinstance(result, StreamsAssigned):
+            return take_assigned(group, result, self._now_ms())
+        return Effects()
+
+    def on_failed(self, group: StreamsGroup, effects: Effects) -> None:
+        """The append of a step failed. Logged state is intact; only timers may be wrong. The initial rebalance delay
+        ends: its timer may have fired in vain."""
+        group.checked_topics = None
+        group.delayed_until_ms = 0
+        self._step(group, effects).start_timers()
+
+    # --- members
+
+    def heartbeat(self, asked: StreamsHeartbeat) -> Effects:
+        """Serve a StreamsGroupHeartbeat. A classic group without members is replaced, and its offsets stay. Raises
+        KafkaError GROUP_ID_NOT_FOUND, and the errors of `heartbeat.heartbeat`."""
+        group_id, effects = asked.request.group_id, Effects()
+        group = self._groups.get(group_id)
+        if asked.joins and (group is None or (isinstance(group, ClassicGroup) and not group.members)):
+            if group is not None and group.is_logged:
+                effects.append(group_record(group_id, None))
+            group = StreamsGroup(group_id, self._held)
+        step = self._step(find_streams_group(group, group_id), effects)
+        if asked.leaves:
+            streams_leaving.leave(step, asked)
+        else:
+            heartbeat.heartbeat(step, asked)
+        return effects
+
+    # --- inside
+
+    def _step(self, group: StreamsGroup, effects: Effects) -> StreamsStep:
+        own = self._overrides_of(group.group_id)
+        settings: StreamsGroupSettings = self._config.streams
+        return StreamsStep(
+            group,
+            self._groups,
+            effects,
+            self._config,
+            settings.with_own(own) if own else settings,
+            self._topics(),
+            self._now_ms(),
+        )
+
+
+def find_streams_group(group: object, group_id: str) -> StreamsGroup:
+    """Raises KafkaError GROUP_ID_NOT_FOUND."""
+    if not isinstance(group, StreamsGroup):
+        what = "not found" if group is None else "is not a streams group"
+        raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")
+    return group

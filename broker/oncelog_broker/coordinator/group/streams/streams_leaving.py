@@ -1,0 +1,50 @@
+"""How members of a streams group go: they leave, or are fenced. Pure."""
+
+from __future__ import annotations
+
+from oncelog_broker.coordinator.group.step import TimerKind
+from oncelog_broker.coordinator.group.streams.heartbeat_request import StreamsAnswer, StreamsHeartbeat
+from oncelog_broker.coordinator.group.streams.streams_group import StreamsGroup, unknown_member
+from oncelog_broker.coordinator.group.streams.streams_member import LEAVING_EPOCH
+from oncelog_broker.coordinator.group.streams.streams_step import StreamsStep
+from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatResponse
+
+
+def leave(step: StreamsStep, asked: StreamsHeartbeat) -> None:
+    """Serve a heartbeat with an epoch of -1. Raises KafkaError UNKNOWN_MEMBER_ID."""
+    member_id, group = asked.request.member_id, step.group
+    if member_id not in group.members:
+        raise unknown_member(group, member_id)
+    if asked.request.shutdown_application and len(group.members) > 1:
+        step.effects.changes.append(lambda: _note_shutdown(step.logged_group(), member_id))
+    fence(step, member_id)
+    response = StreamsGroupHeartbeatResponse(
+        error_code=ErrorCode.NONE, member_id=member_id, member_epoch=LEAVING_EPOCH, status=[]
+    )
+    step.effects.reply(asked.waiter, StreamsAnswer(response))
+
+
+def _note_shutdown(group: StreamsGroup | None, member_id: str) -> None:
+    if group is not None and group.shutdown_requested_by is None:
+        group.shutdown_requested_by = member_id
+
+
+def fence(step: StreamsStep, member_id: str) -> None:
+    """Remove a member with all its tasks."""
+    group, effects = step.group, step.effects
+    step.cancel_timers(member_id)
+    effects.records += group.tombstones_of(member_id)
+    effects.append(group.next_epoch_record())
+    if len(group.members) == 1:
+        # No member is left that tasks could be assigned to: otherwise an empty group would have a target that is behind
+        # for ever (KAFKA-20442).
+        effects.append(group.target_epoch_record(group.epoch + 1, 0))
+
+
+def on_member_timer(step: StreamsStep, kind: str, member_id: str) -> None:
+    """The time of a member is up: to send a heartbeat, or to give tasks up."""
+    member = step.group.members.get(member_id)
+    if member is None or (kind == TimerKind.REBALANCE and not member.is_revoking):
+        return
+    fence(step, member_id)

@@ -1,0 +1,114 @@
+"""How a member of a streams group gets from the tasks that it has to its target, one heartbeat at a time. Pure.
+
+Source: Kafka 4.3's streams CurrentAssignmentBuilder. As in consumer groups, a member first gives up tasks, and only
+then gets new ones; an active task is given to a member only when no other member has it. Further, no two members of a
+process may have the same task in any role, since they share a state directory. Unlike Kafka, a member that has given
+its tasks up moves to the epoch of its target, not to the epoch after its own, which another member may have passed
+with the same tasks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from oncelog_broker.coordinator.group.streams.streams_member import StreamsMember, StreamsMemberState
+from oncelog_broker.coordinator.group.streams_tasks import (
+    EMPTY,
+    NOTHING,
+    CurrentTasks,
+    EpochTasks,
+    Role,
+    Tasks,
+    TaskSet,
+    owns_any,
+)
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+IsFree = Callable[[Role, str, int, StreamsMember], bool]
+"""Whether a member may have a task in a role: (role, subtopology, partition, member). A task that the member itself
+must give up is free for it."""
+
+
+class StreamsAim(NamedTuple):
+    """Where a member is to get: its `target` of `epoch`. `owned`: the tasks that it claims to own; None: unknown."""
+
+    epoch: int
+    target: TaskSet
+    is_free: IsFree
+    owned: TaskSet | None
+
+
+def reconcile(member: StreamsMember, aim: StreamsAim) -> StreamsMember:
+    """The member one step nearer to its target. Raises KafkaError FENCED_MEMBER_EPOCH for a member in a state of a
+    later release that may still own tasks."""
+    if member.state is StreamsMemberState.STABLE and member.epoch == aim.epoch:
+        return member
+    if member.state is StreamsMemberState.UNREVOKED and owns_any(aim.owned, member.pending_revocation):
+        return member
+    if member.state is StreamsMemberState.UNKNOWN:
+        if aim.owned is None or any(aim.owned):
+            raise KafkaError(
+                ErrorCode.FENCED_MEMBER_EPOCH,
+                "The member is in a state that this release does not know. It must give up all tasks and join again.",
+            )
+        return _next(member, aim.epoch, aim)
+    return _next(member, member.epoch, aim)
+
+
+class _Difference(NamedTuple):
+    """The tasks of one role that a member keeps, is to give up, and gets now."""
+
+    kept: Tasks
+    revoked: Tasks
+    given: Tasks
+    is_unreleased: bool
+
+
+def _next(member: StreamsMember, epoch: int, aim: StreamsAim) -> StreamsMember:
+    """`epoch` is the one in which the member stays while it has tasks to give up."""
+    had, target = member.assigned, aim.target
+    active = _difference(had.tasks.active, target.active, Role.ACTIVE, member, aim)
+    standby = _difference(had.standby, target.standby, Role.STANDBY, member, aim)
+    warmup = _difference(had.warmup, target.warmup, Role.WARMUP, member, aim)
+    kept = CurrentTasks(_since(had.active, active.kept), standby.kept, warmup.kept)
+    revoked = CurrentTasks(_since(had.active, active.revoked), standby.revoked, warmup.revoked)
+    if not revoked.is_empty and owns_any(aim.owned, revoked):
+        return member.moved_to(epoch, StreamsMemberState.UNREVOKED, kept, revoked)
+    given = {subtopology: dict.fromkeys(sorted(numbers), aim.epoch) for subtopology, numbers in active.given.items()}
+    assigned = CurrentTasks(
+        {key: {**kept.active.get(key, {}), **given.get(key, {})} for key in (*kept.active, *given)},
+        _united(standby),
+        _united(warmup),
+    )
+    is_unreleased = active.is_unreleased or standby.is_unreleased or warmup.is_unreleased
+    state = StreamsMemberState.UNRELEASED if is_unreleased else StreamsMemberState.STABLE
+    return member.moved_to(aim.epoch, state, assigned, NOTHING)
+
+
+def _difference(had: Tasks, target: Tasks, role: Role, member: StreamsMember, aim: StreamsAim) -> _Difference:
+    kept, revoked, given, is_unreleased = {}, {}, {}, False
+    for subtopology in {*had, *target}:
+        before, wanted = had.get(subtopology, EMPTY), target.get(subtopology, EMPTY)
+        free = frozenset(number for number in wanted - before if aim.is_free(role, subtopology, number, member))
+        is_unreleased |= len(free) < len(wanted - before)
+        if before & wanted:
+            kept[subtopology] = before & wanted
+        if before - wanted:
+            revoked[subtopology] = before - wanted
+        if free:
+            given[subtopology] = free
+    return _Difference(kept, revoked, given, is_unreleased)
+
+
+def _since(epochs: EpochTasks, tasks: Tasks) -> EpochTasks:
+    """These tasks with the epochs in which they were given."""
+    return {
+        subtopology: {number: epochs[subtopology][number] for number in sorted(numbers)}
+        for subtopology, numbers in tasks.items()
+    }
+
+
+def _united(difference: _Difference) -> Tasks:
+    kept, given = difference.kept, difference.given
+    return {key: kept.get(key, EMPTY) | given.get(key, EMPTY) for key in {*kept, *given}}

@@ -1,0 +1,146 @@
+"""When and how the target assignment of a streams group is computed: in the step itself for a small group, as a job for
+a large one. Pure.
+
+A group is assigned when its epoch is above the epoch of its target, once in `streams.assignment.interval.ms` at most,
+and a group that was empty not before its initial rebalance delay is over. While topics are missing, all targets are
+empty. A job works on the group as it was when the job began; a member that is gone meanwhile is passed over, a new one
+waits for the next assignment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from oncelog_broker.coordinator.effects import Effects, Job
+from oncelog_broker.coordinator.group import streams_records
+from oncelog_broker.coordinator.group.assigning.sticky_tasks import TaskGroup, TaskMember, assign_sticky
+from oncelog_broker.coordinator.group.streams.configured_topology import ConfiguredTopology
+from oncelog_broker.coordinator.group.streams.streams_group import Configs, StreamsGroup
+from oncelog_broker.coordinator.group.streams.streams_member import StreamsMember
+from oncelog_broker.coordinator.group.streams.streams_step import NUM_STANDBY_REPLICAS, StreamsStep
+from oncelog_broker.coordinator.group.streams_records import StreamsTargetRecord
+from oncelog_broker.coordinator.group.streams_tasks import NO_TARGET, TaskSet
+from oncelog_broker.runtime.steps import Steps, run_steps
+
+SMALL: Final = 1_000
+"""Members and tasks of a group that is assigned in the step that asks for it: a few milliseconds."""
+ASSIGN_JOB: Final = "assign"
+BY_INITIAL_DELAY: Final = "Assignment delayed due to the configured initial rebalance delay."
+BY_INTERVAL: Final = "Assignment delayed due to the configured assignment interval."
+BY_JOB: Final = "Assignment delayed until it is computed."
+
+
+class StreamsAssigned(NamedTuple):
+    """The result of a job: targets for the group epoch `epoch`, of the members whose target is another one now."""
+
+    epoch: int
+    changed: list[StreamsTargetRecord]
+
+
+class Assignment(NamedTuple):
+    """The present assignment epoch and the target of one member. `delay`: why a newer assignment is not there yet;
+    None: nothing is to be assigned."""
+
+    epoch: int
+    target: TaskSet
+    delay: str | None = None
+
+
+def wait_ms(step: StreamsStep) -> int:
+    """How much longer the group may not be assigned. If the clock was set back it may be at once."""
+    since = step.now_ms - step.group.assigned_at_ms
+    interval = step.settings.assignment_interval_ms
+    return interval - since if 0 <= since < interval else 0
+
+
+def maybe_assign(
+    step: StreamsStep,
+    members: Mapping[str, StreamsMember],
+    group_epoch: int,
+    configured: ConfiguredTopology,
+    member_id: str,
+) -> Assignment:
+    """Compute a new target if the group epoch is ahead of the assignment epoch and the group may be assigned; for a
+    large group, start a job that does it later. `group_epoch` is the group's after this step."""
+    group = step.group
+    present = Assignment(group.assignment_epoch, group.target_of(member_id))
+    if group.assignment_epoch >= group_epoch:
+        return present
+    if wait_ms(step) > 0:
+        return present._replace(delay=BY_INTERVAL)
+    tasks = sum(each.tasks for each in configured.subtopologies.values()) if configured.is_ready else 0
+    if len(members) + tasks * (1 + step.settings.num_standby_replicas) > SMALL:
+        step.effects.jobs.append(Job(group.group_id, ASSIGN_JOB, lambda: _assign_later(step)))
+        return present._replace(delay=BY_JOB)
+    targets = run_steps(_targets(members, configured, step.assignment_configs, group.targets))
+    for changed, target in targets.items():
+        if target != group.targets.get(changed):
+            step.effects.append(StreamsTargetRecord(group.group_id, changed, target))
+    step.effects.append(group.target_epoch_record(group_epoch, step.now_ms))
+    return Assignment(group_epoch, targets.get(member_id, NO_TARGET))
+
+
+def on_initial_delay_over(step: StreamsStep) -> None:
+    """Assign the tasks of a group whose initial rebalance delay is over. If topics are missing, or have changed since
+    the last heartbeat, the next heartbeat does it."""
+    group, configured = step.group, step.group.configured
+    step.effects.changes.append(lambda: _end_initial_delay(step.logged_group()))
+    if group.members and configured is not None and configured.is_ready and group.checked_topics is step.topics:
+        maybe_assign(step, group.members, group.epoch, configured, "")
+
+
+def _end_initial_delay(group: StreamsGroup | None) -> None:
+    if group is not None:
+        group.delayed_until_ms = 0
+
+
+def _targets(
+    members: Mapping[str, StreamsMember],
+    configured: ConfiguredTopology,
+    configs: Configs,
+    old: Mapping[str, TaskSet],
+) -> Steps[dict[str, TaskSet]]:
+    """Run the assignor: member id to target."""
+    if not configured.is_ready:
+        return dict.fromkeys(members, NO_TARGET)
+    group = TaskGroup(
+        [
+            TaskMember(member_id, members[member_id].process_id, old.get(member_id, NO_TARGET))
+            for member_id in sorted(members)
+        ],
+        {
+            subtopology_id: (subtopology.tasks, subtopology.is_stateful)
+            for subtopology_id, subtopology in configured.subtopologies.items()
+        },
+        int(configs.get(NUM_STANDBY_REPLICAS, "0")),
+    )
+    yield None
+    return (yield from assign_sticky(group))
+
+
+def _assign_later(step: StreamsStep) -> Steps[StreamsAssigned | None]:
+    """The job: the group as it is now, and the records of its new targets."""
+    group = step.logged_group()
+    if group is None or group.assignment_epoch >= group.epoch or not group.members or group.configured is None:
+        return None
+    epoch, old = group.epoch, dict(group.targets)
+    targets = yield from _targets(dict(group.members), group.configured, group.assignment_configs, old)
+    changed = []
+    for member_id, target in targets.items():
+        if target != old.get(member_id):
+            record = StreamsTargetRecord(group.group_id, member_id, target)
+            changed.append(record._replace(encoded=streams_records.encode(record)))
+        yield None
+    return StreamsAssigned(epoch, changed)
+
+
+def take_assigned(group: StreamsGroup, assigned: StreamsAssigned, now_ms: int) -> Effects:
+    """Log the result of a job, unless a later one is there."""
+    effects = Effects()
+    if assigned.epoch <= group.assignment_epoch:
+        return effects
+    effects.may_be_divided = True  # the epoch comes last: what is logged without it is computed again
+    effects.records += [record for record in assigned.changed if record.member_id in group.members]
+    effects.append(group.target_epoch_record(assigned.epoch, now_ms))
+    return effects

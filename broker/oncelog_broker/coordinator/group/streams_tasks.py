@@ -1,0 +1,133 @@
+"""Tasks of streams groups: values, and their forms on the wire and in the log. Pure.
+
+A task is a subtopology and a partition number. A member has tasks in three roles: an *active* task processes records, a
+*standby* task keeps a copy of the state of an active one, a *warm-up* task makes a copy for a member that is to become
+active. All values are immutable by convention."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import Enum
+from types import MappingProxyType
+from typing import Final, NamedTuple, Protocol, TypeVar
+
+Tasks = Mapping[str, frozenset[int]]
+"""Subtopology id -> partitions."""
+EpochTasks = Mapping[str, Mapping[int, int]]
+"""Subtopology id -> partition -> the epoch in which the member was given the task (KIP-1251)."""
+Task = tuple[str, int]
+
+NO_TASKS: Final[Tasks] = MappingProxyType({})
+EMPTY: Final[frozenset[int]] = frozenset()
+
+
+class Role(Enum):
+    ACTIVE = "active"
+    STANDBY = "standby"
+    WARMUP = "warm-up"
+
+
+class TaskSet(NamedTuple):
+    """The tasks of one member in each role, without epochs: its target, or the tasks that it says it owns."""
+
+    active: Tasks = NO_TASKS
+    standby: Tasks = NO_TASKS
+    warmup: Tasks = NO_TASKS
+
+
+class CurrentTasks(NamedTuple):
+    """The tasks that one member has in each role. Only active tasks have epochs: only they commit offsets."""
+
+    active: EpochTasks = MappingProxyType({})
+    standby: Tasks = NO_TASKS
+    warmup: Tasks = NO_TASKS
+
+    @property
+    def is_empty(self) -> bool:
+        return not (self.active or self.standby or self.warmup)
+
+    @property
+    def tasks(self) -> TaskSet:
+        """The same tasks without epochs."""
+        return TaskSet(without_epochs(self.active), self.standby, self.warmup)
+
+
+NO_TARGET: Final = TaskSet()
+NOTHING: Final = CurrentTasks()
+
+
+class TaskIdsMessage(Protocol):
+    """Tasks of one subtopology, in any message."""
+
+    subtopology_id: str
+    partitions: list[int]
+
+
+class CurrentTaskIdsMessage(TaskIdsMessage, Protocol):
+    """Tasks of one subtopology in the record of a current assignment."""
+
+    assignment_epochs: list[int] | None
+
+
+M = TypeVar("M")
+
+
+def without_epochs(tasks: EpochTasks) -> Tasks:
+    return {subtopology: frozenset(epochs) for subtopology, epochs in tasks.items()}
+
+
+def tasks_of(listed: Iterable[TaskIdsMessage]) -> Tasks:
+    """The tasks that a message lists."""
+    return {ids.subtopology_id: frozenset(ids.partitions) for ids in listed if ids.partitions}
+
+
+def epoch_tasks_of(listed: Iterable[CurrentTaskIdsMessage], member_epoch: int) -> EpochTasks:
+    """The active tasks that a record lists. Tasks without an epoch of their own were given in `member_epoch`."""
+    return {
+        ids.subtopology_id: dict(
+            zip(ids.partitions, ids.assignment_epochs, strict=False)
+            if ids.assignment_epochs is not None
+            else ((partition, member_epoch) for partition in ids.partitions)
+        )
+        for ids in listed
+        if ids.partitions
+    }
+
+
+def listed(tasks: Tasks | EpochTasks, make: Callable[[str, list[int]], M]) -> list[M]:
+    """The form of tasks in a message, sorted; `make` makes the entry of one subtopology."""
+    return [make(subtopology, sorted(tasks[subtopology])) for subtopology in sorted(tasks)]
+
+
+def owned_of(
+    active: Sequence[TaskIdsMessage] | None,
+    standby: Sequence[TaskIdsMessage] | None,
+    warmup: Sequence[TaskIdsMessage] | None,
+) -> TaskSet | None:
+    """The tasks that a heartbeat claims for its member; None if it makes no claim."""
+    if active is None or standby is None or warmup is None:
+        return None
+    return TaskSet(tasks_of(active), tasks_of(standby), tasks_of(warmup))
+
+
+def owns_any(owned: TaskSet | None, tasks: CurrentTasks) -> bool:
+    """Whether the member still owns any of these tasks in the same role, as far as known."""
+    if owned is None:
+        return True
+    return any(
+        not mine.isdisjoint(other.get(subtopology, EMPTY))
+        for claimed, other in zip(owned, tasks, strict=True)
+        for subtopology, mine in claimed.items()
+    )
+
+
+def is_within(owned: TaskSet | None, tasks: CurrentTasks) -> bool:
+    """Whether a member claims tasks, and has all of them in the claimed role."""
+    if owned is None:
+        return False
+    return all(
+        partition in other.get(subtopology, EMPTY)
+        for claimed, other in zip(owned, tasks, strict=True)
+        for subtopology, partitions in claimed.items()
+        for partition in partitions
+    )

@@ -1,0 +1,93 @@
+"""Creates the internal topics of streams groups (KIP-1071): repartition and changelog topics that members need.
+
+A heartbeat does not wait for its topics: it is answered at once with the status MISSING_INTERNAL_TOPICS, and the next
+heartbeats see the topics, or why they could not be created. Each topic is created once at a time, and not again while
+its last error is told.
+
+Source: Kafka 4.3's AutoTopicCreationManager.createStreamsInternalTopics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Collection
+from typing import Final, NamedTuple
+
+from oncelog_broker.coordinator.group.streams.configured_topology import WantedTopic
+from oncelog_broker.runtime.clock import Clock
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_protocol.errors import KafkaError
+
+logger = logging.getLogger(__name__)
+
+MAX_ERRORS: Final = 1_000
+"""The newest errors are told: any client can cause them."""
+MAX_UNDER_WAY: Final = 1_000
+"""Topics that are being created at a time; a later heartbeat asks for the others."""
+
+Create = Callable[[WantedTopic], Awaitable[None]]
+"""Creates a topic and waits until it can be used; an existing topic is no error. Raises KafkaError."""
+
+
+class _Failed(NamedTuple):
+    reason: str
+    until: float
+    """Monotonic, in seconds."""
+
+
+class InternalTopicCreations:
+    """The creations of one broker."""
+
+    def __init__(self, create: Create, clock: Clock, tasks: Tasks) -> None:
+        self._create = create
+        self._clock = clock
+        self._tasks = tasks
+        self._under_way: set[str] = set()
+        self._failed: OrderedDict[str, _Failed] = OrderedDict()
+        """Topic -> its last error; the newest one is last."""
+
+    def wanted(self, topics: Collection[WantedTopic]) -> list[WantedTopic]:
+        """Those of the topics that `begin` would create now."""
+        now = self._clock.monotonic()
+        new = [topic for topic in topics if topic.name not in self._under_way and self._error(topic.name, now) is None]
+        return new[: MAX_UNDER_WAY - len(self._under_way)]
+
+    def begin(self, topics: Collection[WantedTopic], keep_errors_seconds: float) -> asyncio.Task[None]:
+        """Create these topics, which are `wanted`, in the background; keep errors for that long. Returns the task."""
+        self._under_way.update(topic.name for topic in topics)
+        return self._tasks.spawn("internal topics of a streams group", self._create_each(topics, keep_errors_seconds))
+
+    async def _create_each(self, topics: Collection[WantedTopic], keep_errors_seconds: float) -> None:
+        try:
+            for topic in topics:
+                await self._create_one(topic, keep_errors_seconds)
+        finally:
+            self._under_way.difference_update(topic.name for topic in topics)
+
+    async def _create_one(self, topic: WantedTopic, keep_errors_seconds: float) -> None:
+        try:
+            await self._create(topic)
+            self._failed.pop(topic.name, None)
+        except KafkaError as error:
+            reason = error.message or error.code.meaning
+            logger.warning("internal topic not created", extra={"topic": topic.name, "reason": reason})
+            self._failed.pop(topic.name, None)
+            self._failed[topic.name] = _Failed(reason, self._clock.monotonic() + keep_errors_seconds)
+            while len(self._failed) > MAX_ERRORS:
+                self._failed.popitem(last=False)
+        self._under_way.discard(topic.name)
+
+    def errors_of(self, topics: Collection[WantedTopic]) -> dict[str, str]:
+        """Why some of these topics could not be created, by topic, as long as that is told."""
+        now = self._clock.monotonic()
+        errors = {topic.name: self._error(topic.name, now) for topic in topics}
+        return {name: error for name, error in errors.items() if error is not None}
+
+    def _error(self, name: str, now: float) -> str | None:
+        failed = self._failed.get(name)
+        if failed is None or now < failed.until:
+            return None if failed is None else failed.reason
+        del self._failed[name]
+        return None
