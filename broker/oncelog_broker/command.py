@@ -199,7 +199,10 @@ async def _leave(broker: Broker, *unless: asyncio.Task[Any]) -> None:
         leaving.cancel()
     for error in await asyncio.gather(leaving, return_exceptions=True):
         if isinstance(error, Exception):
-            logger.error("others were not asked to take over", exc_info=error)
+            logger.error(
+                "stopping without a controlled shutdown: other brokers were not asked to take over partitions",
+                exc_info=error,
+            )
     for each in unless:
         each.cancel()
 

@@ -91,7 +91,7 @@ def _configuration(_context: click.Context, _option: click.Parameter, path: Path
     multiple=True,
     metavar="TOPIC=FILE[#MESSAGE]",
     callback=_schema_files,
-    help="The schema of a topic's values, where there is no registry: *.avsc, *.json, *.desc. May be repeated.",
+    help="The schema of a topic's values, if there is no registry: *.avsc, *.json, *.desc. May be repeated.",
 )
 @click.option(
     "--connect",

@@ -9,16 +9,17 @@ from oncelog_broker.server.served import SERVED, Served, highest_version
 from oncelog_protocol.api import ApiKey
 
 INTRODUCTION: Final = f"""\
-Which requests of Kafka's protocol a broker answers, and in which versions: what a client needs to know before it is
-pointed at oncelog. The broker says the same to every client that asks (ApiVersions); clients choose the newest
-version that both have. The ranges of these {len(SERVED)} APIs are those of a Kafka 4.3 broker; what only brokers ask
-one another is as Kafka with ZooKeeper had it, and Envelope, by which a broker passes on what is for the controller.
+This page lists the requests of Kafka's protocol that a broker serves, and their versions. A broker reports the same
+list to every client that sends ApiVersions; clients choose the newest version that both sides have. The ranges of these
+{len(SERVED)} APIs are those of a Kafka 4.3 broker. Requests between brokers are those of Kafka with ZooKeeper, and
+Envelope, in which a broker forwards requests to the controller.
 """
 NOT_SERVED: Final = """\
 ## Not served
 
-APIs of Kafka 4.3 that no broker of oncelog answers or advertises. Clients that need one of them say so; the others do
-without: streams groups (KIP-1071) are not there; consumer groups of both protocols and share groups (KIP-932) are.
+No oncelog broker serves or advertises these APIs of Kafka 4.3. A client that requires one of them fails with an error;
+other clients work without them. Streams groups (KIP-1071) are not supported; consumer groups of both protocols and
+share groups (KIP-932) are supported.
 """
 
 

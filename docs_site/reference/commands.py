@@ -13,20 +13,20 @@ from docs_site.reference.markdown import cell, code, table
 from oncelog.cli.main import cli
 
 INTRODUCTION: Final = """\
-What can be done from a shell. `oncelog COMMAND --help` says the same, and `oncelog completion bash` (or `zsh`, `fish`)
-prints what makes a shell complete it. The commands speak Kafka's own requests; all but `serve`, `dump` and `cluster`
-work with Apache Kafka, too.
+The commands of the `oncelog` program. `oncelog COMMAND --help` prints the same text, and `oncelog completion bash` (or
+`zsh`, `fish`) prints a completion script for your shell. The commands send Kafka's own requests; all commands except
+`serve`, `dump` and `cluster` also work with Apache Kafka.
 
-Four options are the same wherever they stand: `-b`, `--bootstrap-server` (or `ONCELOG_BOOTSTRAP_SERVER`) says where
-the cluster is, `--command-config` names a properties file with Kafka's keys for who has to log in, `--profile` names a
-[profile](#oncelog-profile-set) that has both, and `-o`, `--output` chooses between a table, JSON, YAML and plain lines
-of tab-separated fields. Plain lines are for programs: they have headings with `--headings` only, and each command says
-below which fields they have, in this order; `-o table` has headings in a pipe, too.
+Four options have the same meaning in every command: `-b`, `--bootstrap-server` (or `ONCELOG_BOOTSTRAP_SERVER`) sets the
+address of the cluster. `--command-config` names a properties file with Kafka's keys for the login. `--profile` names a
+[profile](#oncelog-profile-set) that contains both. `-o`, `--output` selects a table, JSON, YAML or plain lines of
+tab-separated fields. Plain lines are meant for programs: they have headings only with `--headings`, and the description
+of each command lists its fields in order. `-o table` also prints headings into a pipe.
 
-Names, metadata and messages come from whoever may use the cluster. In tables, plain lines and messages, each character
-that a terminal would obey, or that shows nothing, is written as an escape (`\\x1b`, `\\u202e`, tabs and line breaks as
-well); JSON and YAML keep the value. `consume` prints values as they are, and makes keys, headers and topics visible
-where it prints on a terminal.
+Names, metadata and messages may contain text from any user of the cluster. In tables, plain lines and messages, each
+control character, and each character that is invisible, is written as an escape (`\\x1b`, `\\u202e`, also tabs and line
+breaks); JSON and YAML keep the value. `consume` prints values unchanged, and escapes keys, headers and topics when it
+prints to a terminal.
 """
 _UNWRAPPED: Final = "\b"
 

@@ -18,33 +18,34 @@ from oncelog_broker.config.inert_topic_keys import INERT_TOPIC_KEYS
 from oncelog_broker.config.topic_keys import TOPIC_KEYS, TopicKey
 
 OF_BROKERS: Final = """\
-Every key that `oncelog serve` takes: from a file (`--config my.properties`, or TOML), from the environment
-(`ONCELOG_NUM_PARTITIONS=3`), or from the command line (`--set num.partitions=3`). Where several say something, the
-command line holds, then the environment. Names are Kafka's, and so are defaults and meanings unless the text says
-otherwise. An unknown key is refused at the start: what Kafka has and is not here would do nothing. A variable with our
-prefix that resembles no key is somebody else's, as Kubernetes sets ONCELOG_PORT for a service of that name: it is
-ignored, with a warning where it is not one of those that Kubernetes sets.
+This page lists every key of `oncelog serve`. Keys can be set in a file (`--config my.properties`, or TOML), in the
+environment (`ONCELOG_NUM_PARTITIONS=3`), or on the command line (`--set num.partitions=3`). The command line overrides
+the environment, and the environment overrides the file. Names are Kafka's, and so are defaults and meanings unless the
+text says otherwise. An unknown key is refused at startup, because it would have no effect. A variable with our prefix
+that resembles no key is ignored, because it may belong to another program: Kubernetes sets ONCELOG_PORT for a service
+named oncelog. The broker logs a warning if the variable is not one that Kubernetes sets.
 
-"Changes" says whether a value can be changed while brokers run, with `oncelog configs`: of one broker, of all of them
-(`cluster`), or not at all (`restart`).
+"Changes" says whether `oncelog configs` can change a value while brokers run: for one broker (`broker`), for all
+brokers (`cluster`), or not at all (`restart`).
 """
 OF_TOPICS: Final = """\
-Every key that a topic can have: `oncelog topics create orders --config retention.ms=3600000`, or `oncelog configs
-set` for a topic that is there. Where a topic does not set a key, the broker's key that is named beside it holds; of
-several the first that is set.
+This page lists every key of a topic. Set a key with `oncelog topics create orders --config retention.ms=3600000`, or
+with `oncelog configs set` for an existing topic. If a topic does not set a key, the broker key in the same row applies;
+if the row has several broker keys, the first one that is set applies.
 """
 INERT: Final = """\
 ## Keys without effect
 
-What scripts written for Kafka set, and changes nothing here. Only values that promise nothing more are taken.
+Scripts written for Kafka set these keys, which have no effect here. Only values that promise no effect are accepted.
 """
 OF_CLIENTS: Final = """\
-What `Producer`, `Consumer` and `Admin` take as keyword arguments: `Producer("127.0.0.1:9092", linger_ms=20)`. They
-are Kafka's keys, with underscores in place of dots, and Kafka's defaults. An unknown key or a bad value raises
-`ConfigError` at once. Times are in milliseconds, sizes in bytes.
+This page lists the keyword arguments of `Producer`, `Consumer` and `Admin`: `Producer("127.0.0.1:9092", linger_ms=20)`.
+They have the names of Kafka's keys, with underscores instead of dots, and Kafka's defaults. An unknown key or a bad
+value raises `ConfigError` immediately. Times are in milliseconds, sizes in bytes.
 
-Type checkers find misspelt options and values of another type, and editors complete them. A function that passes
-options on names their type: `def opened(**options: Unpack[ConsumerOptions])`, from `oncelog.typed_options`.
+Type checkers find misspelt options and values of another type, and editors complete option names. A function that
+passes options on can declare their type: `def opened(**options: Unpack[ConsumerOptions])`, from
+`oncelog.typed_options`.
 """
 _CHANGES: Final = {
     UpdateMode.READ_ONLY: "restart",

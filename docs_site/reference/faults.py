@@ -17,8 +17,9 @@ def points() -> str:
     return "\n".join(
         [
             table(["Step", "What", "can", "knows"], steps),
-            "Of each API there are two points: `EndTxn.request`, before it is done, and `EndTxn.answer`, after.\n",
-            table(["API", "faults before the request", "faults before the answer", "fields to choose by"], apis),
+            "Each API has two points, for example `EndTxn.request` before the broker handles the request, and "
+            "`EndTxn.answer` before it sends the response.\n",
+            table(["API", "faults before the request", "faults before the response", "filters"], apis),
         ]
     )
 
@@ -28,4 +29,4 @@ def _filters(point: Point) -> str:
 
 
 def kinds() -> str:
-    return table(["Kind", "What it says"], [[f"`{kind.name}`", kind.value] for kind in Kind])
+    return table(["Kind", "Meaning"], [[f"`{kind.name}`", kind.value] for kind in Kind])

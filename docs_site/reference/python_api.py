@@ -36,9 +36,10 @@ OURS: Final = ("oncelog", "oncelog_protocol", "oncelog_testing")
 """Packages whose base classes are shown; readers know those of Python."""
 
 INTRODUCTION: Final = """\
-What a program imports to write, read and administrate, and what a test gets of the pytest plugin. Everything that
-waits is a coroutine. The keyword arguments of `Producer`, `Consumer` and `Admin` are the [configuration of
-clients](client-configuration.md); type annotations are complete (`mypy --strict`).
+This page lists the classes and functions with which a program writes, reads and administrates, and the fixtures that
+the pytest plugin provides to tests. Every method that waits is a coroutine. The keyword arguments of `Producer`,
+`Consumer` and `Admin` are the [configuration of clients](client-configuration.md); type annotations are complete
+(`mypy --strict`).
 """
 
 

@@ -20,12 +20,12 @@ SOURCE: Final = Path(__file__).parent / "rules.toml"
 _RULE_IN_NAME: Final = re.compile(r"[set]\d+")
 
 INTRODUCTION: Final = """\
-What [exactly once](../exactly-once.md) rests on, rule by rule: what holds, the modules that see to it, and the tests
-that fail when it is broken. S are rules, E scenarios in which it once went wrong elsewhere, T
-[traps of the protocol](../protocol-traps.md) that have to do with it; source and tests cite them by these names.
+[Exactly once](../exactly-once.md) rests on these rules. Each rule has the modules that enforce it, and the tests that
+fail when it is broken. Names with S are rules, names with E are scenarios that went wrong elsewhere, and names with T
+are [traps of the protocol](../protocol-traps.md) that affect exactly once. Source and tests cite rules by these names.
 
-`pytest -k s34_` runs the tests that are named after S34. `make test` runs most of them, `make soak` the rest; the site
-that `make docs` builds lists them below each rule.
+`pytest -k s34_` runs the tests that are named after S34. `make test` runs most of these tests, `make soak` the others;
+the site that `make docs` builds lists the tests below each rule.
 """
 
 

@@ -8,14 +8,15 @@ from docs_site.reference.markdown import cell, code, table
 from oncelog_pipeline.options.connector import GROUPS, Answer, ConnectorOption, Side
 
 HEAD: Final = """\
-Every option of Spark's own Kafka connector (`format("kafka")`), `kafka.*` keys of Java's consumer and producer
-included, and what `format("oncelog")` does with it. **same**: the same name, values and meaning. **differs**: the
-meaning is the text. **refused**: `load()` or `save()` fails with that text as the reason; for the sink of a stream the
-first batch does, as Spark asks a sink in Python nothing before. An option that is in no table is refused with the
-nearest name. Options of our own are in [spark.md](../spark.md).
+This page lists every option of Spark's own Kafka connector (`format("kafka")`), including the `kafka.*` keys of Java's
+consumer and producer, and how `format("oncelog")` handles it. **same**: the option has the same name, values and
+meaning. **differs**: the text describes the meaning. **refused**: `load()` or `save()` fails with the text as the
+reason; for the sink of a stream the first batch fails, because Spark does not call a Python sink earlier. An option
+that is in no table is refused, and the error suggests the nearest name. [spark.md](../spark.md) describes our own
+options.
 
-Spark's configuration `spark.kafka.*` (caches of consumers and producers, delegation tokens) is read by the connector
-alone; a source or sink in Python is not told of it, and delegation tokens are not supported.
+Only the connector reads Spark's configuration `spark.kafka.*` (caches of consumers and producers, delegation tokens). A
+Python source or sink does not get these settings, and delegation tokens are not supported.
 """
 _SIDES: Final = {Side.SOURCE: "source", Side.SINK: "sink", Side.BOTH: "source, sink"}
 

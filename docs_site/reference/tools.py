@@ -13,12 +13,12 @@ from docs_site.reference.markdown import cell, code, table
 
 LIST: Final = Path(__file__).parents[2] / "tests" / "interop" / "tools.toml"
 INTRODUCTION: Final = """\
-The command line tools of Apache Kafka {release} work with oncelog as they are. `make interop` runs each of these
-{count} commands, in this order, against three brokers, and fails where one ends otherwise than here.
-`{{brokers}}` stands for `--bootstrap-server` with the addresses of the three.
+The command line tools of Apache Kafka {release} work with oncelog unchanged. `make interop` runs each of these
+{count} commands, in this order, against three brokers, and fails if the outcome of a command differs from this table.
+`{{brokers}}` means `--bootstrap-server` with the addresses of the three brokers.
 
-Where the outcome is *ends with*, the tool refuses what is asked, or the broker does, with these words. *Not served* is
-what oncelog does not have: the tool says so, and nothing happens.
+The outcome *ends with* means that the tool, or the broker, refuses the command with these words. *Not served* means
+that oncelog does not have the feature: the tool says so, and nothing changes.
 """
 
 

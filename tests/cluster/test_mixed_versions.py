@@ -67,7 +67,7 @@ def test_releases_agree_on_common_feature_levels(
         with pytest.raises(AssertionError, match="the broker ended"):
             cluster.brokers[3].start()
         assert cluster.brokers[3].wait_ended() == 1
-        assert f"broker 1 knows {FEATURE} up to level 1" in cluster.brokers[3].log.read_text()
+        assert f"broker 1 supports {FEATURE} up to level 1" in cluster.brokers[3].log.read_text()
         cluster.kill(1)
         until_level(cluster, 2)
     cluster.check_logs()

@@ -71,8 +71,8 @@ def test_s75_s77_e43_e44_no_replica_and_no_producer_takes_an_older_state_for_its
         for place in PLACES:
             assert cluster.part(*place).epoch > LOST_EPOCHS
         logged = "".join(broker.log.read_text() for broker in cluster.brokers.values())
-        assert "ids continue above those that the logs know" in logged
+        assert "ids continue above the ids in the logs" in logged
         # Either the elected replica logs this, or a follower with a newer log that fetched before the elected replica
         # had its role.
-        assert "asks for a higher one: the metadata store is older than the logs" in logged
+        assert "requests a higher epoch: the metadata store is older than the logs" in logged
         cluster.check_logs()

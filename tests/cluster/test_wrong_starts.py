@@ -172,7 +172,7 @@ def test_s70_a_broker_alone_starts_with_an_empty_directory(alone: Scene, which: 
     empty = alone.broker.directory / which
     alone.notes_where_it_is()
     with alone.broker.replaced(empty, None):
-        assert f"{empty} came back empty" in alone.broker.refused()
+        assert f"{empty} is empty" in alone.broker.refused()
     alone.is_right()
 
 

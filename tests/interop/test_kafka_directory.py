@@ -65,7 +65,7 @@ def broker(written: Written, tmp_path: Path, broker_factory: BrokerFactory) -> B
     """Start oncelog's broker on a copy of the directory that Kafka left."""
     shutil.copytree(written.directory, tmp_path / "data")
     broker = broker_factory({"node.id": str(NODE_ID)}, tmp_path / "data")
-    with pytest.raises(AssertionError, match="do not say which metadata store they belong to") as refused:
+    with pytest.raises(AssertionError, match="have no note of their metadata store") as refused:
         broker.start()
     broker.kill()  # the process has ended, its pipe is still open
     broker.settings["start.accept"] = re.findall(r"start\.accept=(\S+)", str(refused.value))[-1]

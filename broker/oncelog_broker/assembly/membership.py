@@ -111,7 +111,7 @@ class ClusterMembership:
             async with asyncio.timeout(GIVE_UP_SECONDS):
                 await self.elector.give_up()
         except TimeoutError:
-            logger.warning("resigning as controller timed out; closing the session releases it")
+            logger.warning("resigning as controller timed out; the role is released when the session is closed")
 
     async def close(self) -> None:
         """Write a last copy of the metadata, and stop following the cluster. May be called twice."""

@@ -93,7 +93,7 @@ def divide_descriptors(config: BrokerConfig, disk: Disk) -> int:
     # A warning is logged only if less than half of max.connections is possible.
     if connections < max_connections // 2:
         logger.warning(
-            "the limit of open files is much lower than max.connections needs",
+            "the limit of open files is much too low for max.connections",
             extra={"limit": descriptor_limit(), "connections": connections},
         )
     return connections

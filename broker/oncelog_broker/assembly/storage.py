@@ -169,7 +169,10 @@ class Storage:
         try:
             await self.note_store()
         except OSError as error:  # the next start compares with an older note, which is also correct
-            logger.error("the last write of the metadata store could not be noted", extra={"reason": error})
+            logger.error(
+                "the id of the metadata store's last write could not be written to oncelog.identity",
+                extra={"reason": error},
+            )
 
 
 async def _close_logs(logs: LogManager, broker_epoch: int) -> None:
@@ -185,5 +188,6 @@ def _make_directories(settings: Settings, disk: Disk) -> None:
             make_data_directory(disk, path)
         except OSError as error:
             raise BrokerStartError(
-                f"the data directory {path} cannot be made: {error.strerror}. Choose another with --data or log.dirs."
+                f"the data directory {path} cannot be created: {error.strerror}. Choose another directory with "
+                "--data or log.dirs."
             ) from error

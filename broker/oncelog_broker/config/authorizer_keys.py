@@ -23,8 +23,8 @@ AUTHORIZER_CLASS_NAME = ConfigKey[str](
     "authorizer.class.name",
     ConfigType.STRING,
     "",
-    "StandardAuthorizer, or the names of Kafka's classes: requests are authorized by ACLs. Empty: every request is "
-    "allowed.",
+    "With StandardAuthorizer, or the name of one of Kafka's authorizer classes, requests are authorized by "
+    "ACLs. If empty, every request is allowed.",
     one_of("", *STANDARD_AUTHORIZERS),
     Importance.LOW,
 )
@@ -32,13 +32,14 @@ SUPER_USERS = ConfigKey[str](
     "super.users",
     ConfigType.STRING,
     "",
-    "Principals that may do everything, whatever the ACLs say: User:admin;User:CN=broker,O=x, separated by "
-    "semicolons. Brokers must be among them, or have an ACL for ClusterAction.",
+    "Principals that may do everything, whatever the ACLs say, separated by semicolons: "
+    "User:admin;User:CN=broker,O=x. The principals of brokers must be super users, or have an ACL for "
+    "ClusterAction.",
     Allowed("User:name;User:name", _are_principals),
 )
 ALLOW_EVERYONE_IF_NO_ACL_FOUND = ConfigKey[bool](
     "allow.everyone.if.no.acl.found",
     ConfigType.BOOLEAN,
     False,
-    "Whether everything is allowed on a resource without any ACL.",
+    "Whether every operation is allowed on a resource to which no ACL applies.",
 )

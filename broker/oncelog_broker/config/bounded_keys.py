@@ -24,6 +24,6 @@ def bounded(protocol: str, name: str, default: int, least: int, most: int, doc: 
 
     return Bounded(
         key("", default, doc),
-        key("min.", least, f"The least that a group may set as its {protocol}.{name}."),
-        key("max.", most, f"The most that a group may set as its {protocol}.{name}."),
+        key("min.", least, f"The smallest allowed value of a group's {protocol}.{name}."),
+        key("max.", most, f"The largest allowed value of a group's {protocol}.{name}."),
     )

@@ -50,13 +50,13 @@ NODE_ID = ConfigKey[int](
     "node.id", INT, 1, "The id of this broker, unique in the cluster. Kafka has no default.", at_least(0), HIGH
 )
 BROKER_ID = ConfigKey[int | None](
-    "broker.id", INT, None, "Older name of node.id, which takes precedence.", at_least(0), HIGH
+    "broker.id", INT, None, "Older name of node.id. If both are set, node.id takes precedence.", at_least(0), HIGH
 )
 RACK = ConfigKey[str | None](
     "broker.rack",
     STRING,
     None,
-    "The rack of this broker: replicas of new partitions are spread over racks, if every broker has one (KIP-36).",
+    "The rack of this broker. Replicas of new partitions are spread over racks, if every broker has a rack (KIP-36).",
     not_empty(),
     LOW,
 )
@@ -64,8 +64,9 @@ LISTENERS = ConfigKey[tuple[str, ...]](
     "listeners",
     LIST,
     ("PLAINTEXT://127.0.0.1:9092",),
-    "Addresses to listen on: NAME://host:port. An empty host or 0.0.0.0 is every interface, port 0 any free port. "
-    "Kafka's default is every interface; ours is loopback, since the default listener has no authentication.",
+    "Addresses to listen on: NAME://host:port. An empty host or 0.0.0.0 means every interface, port 0 means "
+    "any free port. Kafka's default is every interface; ours is loopback, because the default listener has no "
+    "authentication.",
     not_empty(),
     HIGH,
 )
@@ -73,8 +74,8 @@ ADVERTISED_LISTENERS = ConfigKey[tuple[str, ...] | None](
     "advertised.listeners",
     LIST,
     None,
-    "Addresses that clients connect to, by listener name. Not set: the listeners, with the name of this host in place"
-    " of 'every interface'. Port 0 is the port that was bound.",
+    "Addresses that clients connect to, by listener name. If not set, the addresses of listeners, with the "
+    "name of this host instead of 'every interface'. Port 0 means the port that was bound.",
     not_empty(),
     HIGH,
 )
@@ -90,8 +91,9 @@ INTER_BROKER_LISTENER_NAME = ConfigKey[str | None](
     "inter.broker.listener.name",
     STRING,
     None,
-    "The listener that the other brokers connect to. Not set: PLAINTEXT, or the first listener if none has "
-    "that name. If it is set, other listeners refuse requests that only brokers may send (such as WriteTxnMarkers).",
+    "The listener that the other brokers connect to. If not set, the listener PLAINTEXT, or the first listener "
+    "if there is no PLAINTEXT. If this key is set, other listeners refuse requests that only brokers may send "
+    "(such as WriteTxnMarkers).",
 )
 
 # --- Connections and requests
@@ -100,7 +102,7 @@ SOCKET_REQUEST_MAX_BYTES = ConfigKey[int](
     "socket.request.max.bytes",
     INT,
     100 * 1024**2,
-    "The largest request; a larger one closes the connection.",
+    "The largest size of a request, in bytes. A larger request closes the connection.",
     at_least(1),
     HIGH,
 )
@@ -124,8 +126,8 @@ QUEUED_MAX_REQUESTS = ConfigKey[int](
     "queued.max.requests",
     INT,
     500,
-    "Concurrent requests that take more than one step (such as creating a topic); further ones wait, and their "
-    "connections are not read meanwhile.",
+    "The number of concurrent requests that take more than one step (such as creating a topic). Further "
+    "requests wait, and their connections are not read meanwhile.",
     at_least(1),
     HIGH,
 )
@@ -133,40 +135,49 @@ QUEUED_MAX_REQUEST_BYTES = ConfigKey[int](
     "queued.max.request.bytes",
     LONG,
     256 * 1024**2,
-    "Bytes of received requests from which on connections are no longer read, except one that may complete its "
-    "request (back-pressure); -1: no limit, Kafka's default.",
+    "While received requests have more than this many bytes, the broker reads from no connection except one, "
+    "whose request may be completed (back-pressure). -1 means no limit, which is Kafka's default.",
     at_least(-1),
 )
 QUEUED_MAX_RESPONSE_BYTES = ConfigKey[int](
     "queued.max.response.bytes",
     LONG,
     128 * 1024**2,
-    "Bytes of unread responses on the heap from which on further requests wait, and clients that do not read are "
-    "disconnected; -1: no limit. Not a key of Kafka's. Few records in responses are on the heap.",
+    "While unread responses have more than this many bytes on the heap, further requests wait, and clients "
+    "that do not read are disconnected. -1 means no limit. Only a small part of the records in responses is on "
+    "the heap. Not a key of Kafka's.",
     at_least(-1),
 )
 MAX_CONNECTIONS = ConfigKey[int](
-    "max.connections", INT, 10_000, "Concurrent connections. Kafka's default is no limit.", at_least(0)
+    "max.connections",
+    INT,
+    10_000,
+    "The largest number of concurrent connections. Kafka's default is no limit.",
+    at_least(0),
 )
 MAX_CONNECTIONS_PER_IP = ConfigKey[int](
     "max.connections.per.ip",
     INT,
     1_000,
-    "Concurrent connections from one address. Kafka's default is no limit.",
+    "The largest number of concurrent connections from one address. Kafka's default is no limit.",
     at_least(0),
 )
 CONNECTIONS_MAX_IDLE_MS = ConfigKey[int](
-    "connections.max.idle.ms", LONG, 600_000, "A connection without a request for this long is closed."
+    "connections.max.idle.ms", LONG, 600_000, "The broker closes a connection that has sent no request for this time."
 )
 FETCH_MAX_BYTES = ConfigKey[int](
     "fetch.max.bytes",
     INT,
     55 * 1024**2,
-    "The most bytes of records in one Fetch response, whatever the client requests.",
+    "The largest number of bytes of records in one Fetch response, whatever the client requests.",
     at_least(1024),
 )
 MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS = ConfigKey[int](
-    "max.incremental.fetch.session.cache.slots", INT, 1_000, "Incremental fetch sessions in the cache.", at_least(0)
+    "max.incremental.fetch.session.cache.slots",
+    INT,
+    1_000,
+    "The largest number of incremental fetch sessions in the cache.",
+    at_least(0),
 )
 
 # --- Topics
@@ -175,17 +186,25 @@ NUM_PARTITIONS = ConfigKey[int](
     "num.partitions", INT, 1, "Partitions of a topic created without a number of partitions.", at_least(1)
 )
 DEFAULT_REPLICATION_FACTOR = ConfigKey[int](
-    "default.replication.factor", INT, 1, "Replication factor of a topic created without one.", at_least(1)
+    "default.replication.factor",
+    INT,
+    1,
+    "Replication factor of a topic created without a replication factor.",
+    at_least(1),
 )
 AUTO_CREATE_TOPICS_ENABLE = ConfigKey[bool](
     "auto.create.topics.enable",
     BOOLEAN,
     True,
-    "Whether a Metadata request for a missing topic creates it.",
+    "Whether a Metadata request for a missing topic creates the topic.",
     importance=HIGH,
 )
 DELETE_TOPIC_ENABLE = ConfigKey[bool](
-    "delete.topic.enable", BOOLEAN, True, "Whether DeleteTopics deletes.", importance=HIGH
+    "delete.topic.enable",
+    BOOLEAN,
+    True,
+    "Whether DeleteTopics requests delete topics. If false, they are refused.",
+    importance=HIGH,
 )
 
 # --- Consumer groups
@@ -194,7 +213,7 @@ OFFSETS_TOPIC_NUM_PARTITIONS = ConfigKey[int](
     "offsets.topic.num.partitions",
     INT,
     50,
-    "Partitions of __consumer_offsets, when it is created.",
+    "The number of partitions of __consumer_offsets, used when the topic is created.",
     at_least(1),
     HIGH,
 )
@@ -202,8 +221,8 @@ OFFSETS_TOPIC_REPLICATION_FACTOR = ConfigKey[int](
     "offsets.topic.replication.factor",
     SHORT,
     3,
-    "Replication factor of __consumer_offsets, which is created when that many brokers are alive; without ZooKeeper, "
-    "one.",
+    "Replication factor of __consumer_offsets. The topic is created when that many brokers are alive. Without "
+    "ZooKeeper, the factor is 1.",
     at_least(1),
     HIGH,
 )
@@ -211,7 +230,7 @@ OFFSETS_TOPIC_SEGMENT_BYTES = ConfigKey[int](
     "offsets.topic.segment.bytes",
     INT,
     100 * 1024**2,
-    "Segment size of __consumer_offsets, when it is created: small, so that it is compacted early.",
+    "Segment size of __consumer_offsets, used when the topic is created. Small segments are compacted early.",
     at_least(1),
     HIGH,
 )
@@ -219,7 +238,7 @@ OFFSETS_COMMIT_TIMEOUT_MS = ConfigKey[int](
     "offsets.commit.timeout.ms",
     INT,
     5_000,
-    "How long a group coordinator waits until the in-sync replicas have its record; then it answers "
+    "How long a group coordinator waits until the in-sync replicas have its record. Then it responds with "
     "COORDINATOR_NOT_AVAILABLE.",
     at_least(1),
     HIGH,
@@ -228,19 +247,24 @@ OFFSETS_TOPIC_COMPRESSION_CODEC = ConfigKey[int](
     "offsets.topic.compression.codec",
     INT,
     0,
-    "How batches of __consumer_offsets are compressed: 0 not at all, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
+    "The compression of batches of __consumer_offsets: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd.",
     between(0, 4),
     HIGH,
 )
 OFFSET_METADATA_MAX_BYTES = ConfigKey[int](
-    "offset.metadata.max.bytes", INT, 4096, "The longest metadata that may go with a committed offset.", at_least(0)
+    "offset.metadata.max.bytes",
+    INT,
+    4096,
+    "The largest size of the metadata of a committed offset, in bytes.",
+    at_least(0),
 )
 OFFSETS_RETENTION_MINUTES = ConfigKey[int](
     "offsets.retention.minutes",
     INT,
     7 * 24 * 60,
-    "Committed offsets expire this long after their group became empty; those of a group that never had members, or "
-    "of a topic that its members no longer subscribe to, this long after the last commit (KIP-211).",
+    "Committed offsets expire this long after their group became empty. Offsets of a group that never had "
+    "members, or of a topic that the group's members no longer subscribe to, expire this long after the last "
+    "commit (KIP-211).",
     at_least(1),
     HIGH,
 )
@@ -255,49 +279,50 @@ GROUP_INITIAL_REBALANCE_DELAY_MS = ConfigKey[int](
     "group.initial.rebalance.delay.ms",
     INT,
     0,
-    "How long an empty group waits for more members before its first rebalance. Kafka's default is 3000; ours is 0, so "
-    "that a single consumer starts at once. Raise it where many consumers of a group start together.",
+    "How long an empty group waits for more members before its first rebalance. Kafka's default is 3000; ours "
+    "is 0, so that a single consumer starts immediately. Raise the value if many consumers of a group start "
+    "together.",
     at_least(0),
 )
 GROUP_MIN_SESSION_TIMEOUT_MS = ConfigKey[int](
-    "group.min.session.timeout.ms", INT, 6_000, "The shortest session timeout that a member may ask for.", at_least(0)
+    "group.min.session.timeout.ms", INT, 6_000, "The shortest session timeout that a member may request.", at_least(0)
 )
 GROUP_MAX_SESSION_TIMEOUT_MS = ConfigKey[int](
     "group.max.session.timeout.ms",
     INT,
     1_800_000,
-    "The longest session timeout that a member may ask for.",
+    "The longest session timeout that a member may request.",
     at_least(0),
 )
 GROUP_MAX_SIZE = ConfigKey[int](
     "group.max.size",
     INT,
     1_000,
-    "The most members that one group may have. Kafka's default is no limit.",
+    "The largest number of members of a group. Kafka's default is no limit.",
     at_least(1),
 )
 GROUP_MEMBER_METADATA_MAX_BYTES = ConfigKey[int](
     "group.member.metadata.max.bytes",
     INT,
     1024 * 1024,
-    "The most bytes of metadata in one member's JoinGroup: its protocols with subscribed topics, owned partitions and"
-    " user data. More is refused with MESSAGE_TOO_LARGE. Kafka has no limit.",
+    "The largest number of bytes of metadata in one member's JoinGroup: its protocols with subscribed topics, "
+    "owned partitions and user data. A larger request is refused with MESSAGE_TOO_LARGE. Kafka has no limit.",
     at_least(1024),
 )
 GROUP_METADATA_MAX_BYTES = ConfigKey[int](
     "group.metadata.max.bytes",
     INT,
     16 * 1024 * 1024,
-    "The most bytes of metadata of all members of one group. A member beyond it is refused with "
-    "GROUP_MAX_SIZE_REACHED.",
+    "The largest number of bytes of metadata of all members of one group. A member that would exceed the limit "
+    "is refused with GROUP_MAX_SIZE_REACHED.",
     at_least(1024),
 )
 GROUP_COORDINATOR_METADATA_MAX_BYTES = ConfigKey[int](
     "group.coordinator.metadata.max.bytes",
     LONG,
     128 * 1024 * 1024,
-    "The most bytes of metadata of all groups of one broker. A member beyond it is refused with "
-    "COORDINATOR_NOT_AVAILABLE, which clients retry.",
+    "The largest number of bytes of metadata of all groups of one broker. A member that would exceed the limit "
+    "is refused with COORDINATOR_NOT_AVAILABLE, which clients retry.",
     at_least(1024),
 )
 
@@ -318,9 +343,9 @@ START_ACCEPT = ConfigKey[tuple[str, ...]](
     "start.accept",
     LIST,
     (),
-    "Differences between the data directories and the metadata store that a start accepts: kind:digest, as in the "
-    "message of the refused start. An entry accepts one particular difference and no later one, so it may stay. Not a"
-    " key of Kafka's.",
+    "Differences between the data directories and the metadata store that a start accepts: kind:digest, as in "
+    "the error message of the refused start. An entry accepts one particular difference and no later "
+    "difference, so an old entry does no harm. Not a key of Kafka's.",
     importance=LOW,
 )
 LOG_RETENTION_CHECK_INTERVAL_MS = ConfigKey[int](
@@ -333,7 +358,7 @@ LOG_CLEANER_BACKOFF_MS = ConfigKey[int](
     "log.cleaner.backoff.ms",
     LONG,
     15_000,
-    "How long the cleaner waits when no log is due.",
+    "How long the cleaner waits when no log needs compaction.",
     at_least(1),
     update_mode=UpdateMode.CLUSTER_WIDE,
 )
@@ -341,7 +366,7 @@ LOG_CLEANER_IO_MAX_BYTES_PER_SECOND = ConfigKey[float](
     "log.cleaner.io.max.bytes.per.second",
     DOUBLE,
     sys.float_info.max,
-    "The most bytes that the cleaner reads and writes per second, on average over a log.",
+    "The largest number of bytes that the cleaner reads and writes per second, averaged over the compaction of a log.",
     at_least(1),
     update_mode=UpdateMode.CLUSTER_WIDE,
 )
@@ -349,8 +374,8 @@ LOG_CLEANER_DEDUPE_BUFFER_SIZE = ConfigKey[int](
     "log.cleaner.dedupe.buffer.size",
     LONG,
     128 * 1024**2,
-    "The most memory for the offset map of a compaction. With more keys than fit (216 bytes each, Kafka: 24), a log "
-    "is compacted in several rounds.",
+    "The largest size of the offset map of a compaction, in bytes. A log with more keys than fit into the map "
+    "(216 bytes per key; in Kafka 24) is compacted in several rounds.",
     at_least(1),
     update_mode=UpdateMode.CLUSTER_WIDE,
 )
@@ -397,36 +422,38 @@ REPLICA_SELECTOR_CLASS = ConfigKey[str | None](
     "replica.selector.class",
     STRING,
     None,
-    "The replica that consumers read from: RackAwareReplicaSelector directs a consumer with client.rack to a replica "
-    "in that rack, which may be a follower (KIP-392). Not set: the leader.",
+    "Selects the replica that consumers read from. RackAwareReplicaSelector directs a consumer with "
+    "client.rack to a replica in that rack, which may be a follower (KIP-392). If not set, consumers read from "
+    "the leader.",
     one_of(*RACK_AWARE_SELECTORS),
 )
 REPLICA_FETCH_MAX_BYTES = ConfigKey[int](
     "replica.fetch.max.bytes",
     INT,
     1_048_576,
-    "The most bytes that a follower fetches of one partition at a time. The first batch of a response may be larger.",
+    "The largest number of bytes of one partition that a follower requests in one Fetch. The first batch of a "
+    "response may be larger.",
     at_least(0),
 )
 REPLICA_FETCH_RESPONSE_MAX_BYTES = ConfigKey[int](
     "replica.fetch.response.max.bytes",
     INT,
     10_485_760,
-    "The most bytes that a follower fetches at a time, over all partitions of one leader.",
+    "The largest number of bytes that a follower requests in one Fetch, over all partitions of one leader.",
     at_least(0),
 )
 REPLICA_FETCH_MIN_BYTES = ConfigKey[int](
     "replica.fetch.min.bytes",
     INT,
     1,
-    "The bytes that a leader waits for before it answers a follower.",
+    "The number of bytes that a leader waits for before it responds to a follower.",
     importance=HIGH,
 )
 REPLICA_FETCH_WAIT_MAX_MS = ConfigKey[int](
     "replica.fetch.wait.max.ms",
     INT,
     500,
-    "The longest that a leader waits for replica.fetch.min.bytes; less than replica.lag.time.max.ms.",
+    "The longest time that a leader waits for replica.fetch.min.bytes. Must be less than replica.lag.time.max.ms.",
     importance=HIGH,
 )
 REPLICA_FETCH_BACKOFF_MS = ConfigKey[int](
@@ -461,9 +488,9 @@ IDEMPOTENCE_DUPLICATE_CLASSIFICATION = ConfigKey[str](
     "idempotence.duplicate.classification",
     STRING,
     "strict",
-    "The answer to a batch that is in the log already, but not among its producer's last five. strict: "
-    "DUPLICATE_SEQUENCE_NUMBER, which clients treat as success. kafka: OUT_OF_ORDER_SEQUENCE_NUMBER, as for a gap; "
-    "producers then take a new epoch and send the records again.",
+    "The response to a batch that is already in the log, but is not among its producer's last five batches. "
+    "strict: DUPLICATE_SEQUENCE_NUMBER, which clients treat as success. kafka: OUT_OF_ORDER_SEQUENCE_NUMBER, "
+    "as for a gap; producers then request a new epoch and send the records again.",
     one_of("strict", "kafka"),
     LOW,
 )
@@ -471,9 +498,8 @@ IDEMPOTENCE_UNKNOWN_PRODUCER = ConfigKey[str](
     "idempotence.unknown.producer",
     STRING,
     "accept",
-    "The answer to a batch of an unknown producer id whose sequence is not 0. accept: the batch is appended. "
-    "legacy-2.0: "
-    "UNKNOWN_PRODUCER_ID, as by Kafka 2.0, for testing clients.",
+    "The response to a batch of an unknown producer id whose sequence number is not 0. accept: the batch is "
+    "appended. legacy-2.0: UNKNOWN_PRODUCER_ID, as in Kafka 2.0, for testing clients.",
     one_of("accept", "legacy-2.0"),
     LOW,
 )
@@ -482,9 +508,9 @@ MESSAGE_MAX_DECOMPRESSED_BYTES = ConfigKey[int](
     "message.max.decompressed.bytes",
     INT,
     64 * 1024**2,
-    "The most bytes of a decompressed batch, where the broker must decompress it: for a compacted topic, for "
-    "record.validation=full, or for an offset by timestamp. A larger batch is refused (MESSAGE_TOO_LARGE) or, if it "
-    "is in the log already, not decompressed.",
+    "The largest number of bytes of a decompressed batch, if the broker must decompress the batch: for a "
+    "compacted topic, for record.validation=full, or to find an offset by timestamp. A larger batch is refused "
+    "(MESSAGE_TOO_LARGE) or, if it is already in the log, not decompressed.",
     at_least(1024 * 1024),
     LOW,
 )
@@ -503,7 +529,7 @@ TRANSACTIONAL_ID_EXPIRATION_MS = ConfigKey[int](
     "transactional.id.expiration.ms",
     INT,
     604_800_000,
-    "A transactional id without a transaction expires when it was idle for this long.",
+    "A transactional id without an open transaction expires after it was idle for this time.",
     at_least(1),
     HIGH,
 )
@@ -511,7 +537,7 @@ TRANSACTION_STATE_LOG_NUM_PARTITIONS = ConfigKey[int](
     "transaction.state.log.num.partitions",
     INT,
     50,
-    "Partitions of __transaction_state, when it is created.",
+    "The number of partitions of __transaction_state, used when the topic is created.",
     at_least(1),
     HIGH,
 )
@@ -519,8 +545,8 @@ TRANSACTION_STATE_LOG_REPLICATION_FACTOR = ConfigKey[int](
     "transaction.state.log.replication.factor",
     SHORT,
     3,
-    "Replication factor of __transaction_state, which is created when that many brokers are alive; without ZooKeeper,"
-    " one.",
+    "Replication factor of __transaction_state. The topic is created when that many brokers are alive. Without "
+    "ZooKeeper, the factor is 1.",
     at_least(1),
     HIGH,
 )
@@ -528,8 +554,8 @@ TRANSACTION_STATE_LOG_MIN_ISR = ConfigKey[int](
     "transaction.state.log.min.isr",
     INT,
     2,
-    "min.insync.replicas of the topic __transaction_state, used when the topic is created. A value above the topic's"
-    " replication factor is lowered to that.",
+    "min.insync.replicas of the topic __transaction_state, used when the topic is created. A value above the "
+    "topic's replication factor is lowered to that factor.",
     at_least(1),
     HIGH,
 )
@@ -537,7 +563,7 @@ TRANSACTION_STATE_LOG_SEGMENT_BYTES = ConfigKey[int](
     "transaction.state.log.segment.bytes",
     INT,
     100 * 1024**2,
-    "Segment size of __transaction_state, when it is created: small, so that it is compacted early.",
+    "Segment size of __transaction_state, used when the topic is created. Small segments are compacted early.",
     at_least(1),
     HIGH,
 )
@@ -545,7 +571,7 @@ TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS = ConfigKey[int](
     "transaction.abort.timed.out.transaction.cleanup.interval.ms",
     INT,
     10_000,
-    "How often transactions are checked for their timeout.",
+    "How often the coordinator checks open transactions for their timeout.",
     at_least(1),
     LOW,
 )
@@ -553,7 +579,7 @@ TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS = ConfigKey[int](
     "transaction.remove.expired.transaction.cleanup.interval.ms",
     INT,
     3_600_000,
-    "How often transactional ids are checked for transactional.id.expiration.ms.",
+    "How often the coordinator checks transactional ids for transactional.id.expiration.ms.",
     at_least(1),
     LOW,
 )
@@ -561,18 +587,19 @@ TRANSACTION_PARTITION_VERIFICATION_ENABLE = ConfigKey[bool](
     "transaction.partition.verification.enable",
     BOOLEAN,
     True,
-    "Whether a leader verifies with the coordinator that a partition belongs to a transaction before it appends the "
-    "transaction's records (KIP-890). Without it, a late Produce can stop the last stable offset for good (a hanging "
-    "transaction).",
+    "Whether a leader verifies with the coordinator that a partition belongs to a transaction before it "
+    "appends the transaction's records (KIP-890). Without verification, a late Produce request can block the "
+    "last stable offset permanently (a hanging transaction).",
     importance=LOW,
 )
 TRANSACTION_TWO_PHASE_COMMIT_ENABLE = ConfigKey[bool](
     "transaction.two.phase.commit.enable",
     BOOLEAN,
     False,
-    "Whether producers with the right TWO_PHASE_COMMIT may have transactions without a timeout, and whether a producer "
-    "may take over an open transaction and end it (KIP-939). Set it on all brokers, when all have a release that knows "
-    "it. Readers with read_committed wait until an operator ends such a transaction: `oncelog txns list` shows them.",
+    "Whether producers with the right TWO_PHASE_COMMIT may have transactions without a timeout, and whether a "
+    "new producer with the same transactional id may keep and end an open transaction (KIP-939). Set the key "
+    "on all brokers, after all brokers have a release that supports it. Readers with read_committed wait until "
+    "the application or an operator ends such a transaction: `oncelog txns list` shows them.",
     importance=LOW,
 )
 

@@ -95,16 +95,16 @@ ssl.allow.dn.changes ssl.allow.san.changes telemetry.max.bytes transaction.state
 
 _NO_PLUG_INS: Final = "this broker loads no Java classes, so the rules of that class would not be applied"
 _NO_KRAFT: Final = (
-    "KRaft is not supported: remove the key, and set zookeeper.connect where several brokers are to be one cluster"
+    "KRaft is not supported: remove the key, and set zookeeper.connect to form a cluster of several brokers"
 )
 _REFUSED: Final = {
     "alter.config.policy.class.name": _NO_PLUG_INS,
     "client.quota.callback.class": _NO_PLUG_INS,
     "config.providers": "values are read from ${env:NAME} and ${file:PATH} without a provider",
     "controller.listener.names": _NO_KRAFT,
-    "cordoned.log.dirs": "new logs would be made in these directories all the same",
+    "cordoned.log.dirs": "the broker would still create new logs in these directories",
     "create.topic.policy.class.name": _NO_PLUG_INS,
-    "max.connections.per.ip.overrides": "max.connections.per.ip holds for all addresses alike",
+    "max.connections.per.ip.overrides": "max.connections.per.ip applies to all addresses",
     "principal.builder.class": _NO_PLUG_INS,
     "process.roles": _NO_KRAFT,
     "sasl.client.callback.handler.class": _NO_PLUG_INS,

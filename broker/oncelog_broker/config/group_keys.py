@@ -19,95 +19,98 @@ CONSUMER_SESSION_TIMEOUT_MS = ConfigKey[int](
     "group.consumer.session.timeout.ms",
     INT,
     45_000,
-    "How long a member of a group of the consumer protocol may be silent before it is removed. The client has no say.",
+    "The time without a heartbeat after which a member of a group of the consumer protocol is removed. Clients "
+    "cannot set it.",
     at_least(1),
 )
 CONSUMER_MIN_SESSION_TIMEOUT_MS = ConfigKey[int](
     "group.consumer.min.session.timeout.ms",
     INT,
     45_000,
-    "The least that a group may set as its consumer.session.timeout.ms.",
+    "The smallest allowed value of a group's consumer.session.timeout.ms.",
     at_least(1),
 )
 CONSUMER_MAX_SESSION_TIMEOUT_MS = ConfigKey[int](
     "group.consumer.max.session.timeout.ms",
     INT,
     60_000,
-    "The most that a group may set as its consumer.session.timeout.ms.",
+    "The largest allowed value of a group's consumer.session.timeout.ms.",
     at_least(1),
 )
 CONSUMER_HEARTBEAT_INTERVAL_MS = ConfigKey[int](
     "group.consumer.heartbeat.interval.ms",
     INT,
     5_000,
-    "How often members of groups of the consumer protocol send heartbeats. While an assignment is under way they are "
-    "asked to send them more often.",
+    "How often members of groups of the consumer protocol send heartbeats. During an assignment, the "
+    "coordinator requests more frequent heartbeats.",
     at_least(1),
 )
 CONSUMER_MIN_HEARTBEAT_INTERVAL_MS = ConfigKey[int](
     "group.consumer.min.heartbeat.interval.ms",
     INT,
     5_000,
-    "The least that a group may set as its consumer.heartbeat.interval.ms.",
+    "The smallest allowed value of a group's consumer.heartbeat.interval.ms.",
     at_least(1),
 )
 CONSUMER_MAX_HEARTBEAT_INTERVAL_MS = ConfigKey[int](
     "group.consumer.max.heartbeat.interval.ms",
     INT,
     15_000,
-    "The most that a group may set as its consumer.heartbeat.interval.ms.",
+    "The largest allowed value of a group's consumer.heartbeat.interval.ms.",
     at_least(1),
 )
 CONSUMER_ASSIGNMENT_INTERVAL_MS = ConfigKey[int](
     "group.consumer.assignment.interval.ms",
     INT,
     1_000,
-    "The least time between two assignments of a group of the consumer protocol, so that a thousand members that start "
-    "together do not mean a thousand assignments. 0: none (KIP-1263).",
+    "The shortest time between two assignments of a group of the consumer protocol, so that a thousand members "
+    "that start together do not cause a thousand assignments. 0 means no minimum (KIP-1263).",
     at_least(0),
 )
 CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS = ConfigKey[int](
     "group.consumer.min.assignment.interval.ms",
     INT,
     0,
-    "The least that a group may set as its consumer.assignment.interval.ms.",
+    "The smallest allowed value of a group's consumer.assignment.interval.ms.",
     at_least(0),
 )
 CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS = ConfigKey[int](
     "group.consumer.max.assignment.interval.ms",
     INT,
     15_000,
-    "The most that a group may set as its consumer.assignment.interval.ms.",
+    "The largest allowed value of a group's consumer.assignment.interval.ms.",
     at_least(0),
 )
 CONSUMER_MAX_SIZE = ConfigKey[int](
     "group.consumer.max.size",
     INT,
     10_000,
-    "The most members that one group of the consumer protocol may have. Kafka's default is no limit.",
+    "The largest number of members of a group of the consumer protocol. Kafka's default is no limit.",
     at_least(1),
 )
 CONSUMER_ASSIGNORS = ConfigKey[tuple[str, ...]](
     "group.consumer.assignors",
     LIST,
     ("uniform", "range"),
-    "The assignors that members may name; the first one is used where none is named. Kafka also takes class names.",
+    "The assignors that members may name. If no member names an assignor, the first one of the list is used. "
+    "Kafka also accepts class names.",
     each_of("uniform", "range"),
 )
 CONSUMER_MIGRATION_POLICY = ConfigKey[str](
     "group.consumer.migration.policy",
     STRING,
     "bidirectional",
-    "Whether a group with members may change between the classic and the consumer protocol: to the consumer protocol "
-    "when its first such member joins (upgrade), back when the last one has left (downgrade), both, or not at all.",
+    "Whether a group with members may change between the classic and the consumer protocol: to the consumer "
+    "protocol when the first member with that protocol joins (upgrade), back to the classic protocol when the "
+    "last such member has left (downgrade), in both directions (bidirectional), or not at all (disabled).",
     one_of("disabled", "downgrade", "upgrade", "bidirectional"),
 )
 CONSUMER_REGEX_REFRESH_INTERVAL_MS = ConfigKey[int](
     "group.consumer.regex.refresh.interval.ms",
     INT,
     600_000,
-    "How often at least regular expressions of subscriptions are compared with the names of topics, so that changed "
-    "rights have an effect. New topics are found within ten seconds.",
+    "The longest time after which regular expressions of subscriptions are matched with the names of topics "
+    "again, so that changed rights take effect. New topics are found within ten seconds.",
     at_least(10_000),
 )
 
@@ -154,7 +157,7 @@ GROUP_KEYS: Final[Mapping[str, GroupKey]] = {
                 CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS,
                 CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS,
             ),
-            "The least time between two assignments of this group.",
+            "The shortest time between two assignments of this group.",
             minimum=0,
         ),
         _of_broker(
@@ -170,7 +173,7 @@ GROUP_KEYS: Final[Mapping[str, GroupKey]] = {
         _of_broker(
             "share.assignment.interval.ms",
             GroupBounds(*share_keys.ASSIGNMENT_INTERVAL),
-            "The least time between two assignments of this share group.",
+            "The shortest time between two assignments of this share group.",
             minimum=0,
         ),
         _of_broker(
@@ -201,7 +204,7 @@ GROUP_KEYS: Final[Mapping[str, GroupKey]] = {
         _of_broker(
             "streams.assignment.interval.ms",
             GroupBounds(*streams_keys.ASSIGNMENT_INTERVAL),
-            "The least time between two assignments of this streams group.",
+            "The shortest time between two assignments of this streams group.",
             minimum=0,
         ),
         _of_broker(

@@ -18,8 +18,9 @@ HTTP_LISTENER = ConfigKey[str | None](
     ConfigType.STRING,
     None,
     "The address of the HTTP listener for metrics (/metrics) and health checks (/health/live, /health/ready): "
-    "host:port, or a port on 127.0.0.1; port 0 is any free port, 0.0.0.0 every interface. It has no authentication "
-    "and no encryption. Not set: no listener. Not a key of Kafka's.",
+    "host:port, or a port on 127.0.0.1; port 0 means any free port, 0.0.0.0 means every interface. The HTTP "
+    "listener has no authentication and no encryption. If not set, there is no HTTP listener. Not a key of "
+    "Kafka's.",
     not_empty(),
     Importance.MEDIUM,
 )

@@ -11,15 +11,16 @@ CONTROLLED_SHUTDOWN_ENABLE = ConfigKey[bool](
     "controlled.shutdown.enable",
     ConfigType.BOOLEAN,
     True,
-    "Whether a stopping broker first moves its leadership to other brokers (controlled shutdown). No effect without "
-    "ZooKeeper, as there are no other brokers.",
+    "Whether a stopping broker first moves its leadership to other brokers (controlled shutdown). Without "
+    "ZooKeeper this key has no effect, because there are no other brokers.",
     importance=Importance.MEDIUM,
 )
 CONTROLLED_SHUTDOWN_MAX_RETRIES = ConfigKey[int](
     "controlled.shutdown.max.retries",
     ConfigType.INT,
     3,
-    "Attempts at a controlled shutdown; then the broker stops all the same.",
+    "The number of attempts at a controlled shutdown. After the last attempt the broker stops, even if it "
+    "still leads partitions.",
     at_least(1),
     Importance.MEDIUM,
 )
@@ -27,8 +28,8 @@ CONTROLLED_SHUTDOWN_RETRY_BACKOFF_MS = ConfigKey[int](
     "controlled.shutdown.retry.backoff.ms",
     ConfigType.LONG,
     5000,
-    "The wait before a further attempt, for a replica that is in sync or for another controller; shorter if the "
-    "metadata shows one earlier.",
+    "How long the broker waits for another in-sync replica or for another controller before it repeats a "
+    "controlled shutdown. The wait ends early if the metadata shows one.",
     at_least(0),
     Importance.MEDIUM,
 )
@@ -43,7 +44,7 @@ LEADER_IMBALANCE_CHECK_INTERVAL_SECONDS = ConfigKey[int](
     "leader.imbalance.check.interval.seconds",
     ConfigType.LONG,
     300,
-    "How often the controller checks for that.",
+    "How often the controller checks whether to elect preferred leaders.",
     at_least(1),
     Importance.HIGH,
 )
@@ -51,8 +52,8 @@ LEADER_IMBALANCE_PER_BROKER_PERCENTAGE = ConfigKey[int](
     "leader.imbalance.per.broker.percentage",
     ConfigType.INT,
     10,
-    "The percentage of partitions preferring a broker that other brokers may lead before the controller elects "
-    "preferred leaders for that broker.",
+    "The controller elects a broker as leader of the partitions that prefer it when other brokers lead more "
+    "than this percentage of these partitions.",
     at_least(0),
     Importance.HIGH,
 )

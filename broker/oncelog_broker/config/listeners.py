@@ -156,7 +156,7 @@ def _parse_all(key: str, texts: Iterable[str], protocols: Mapping[str, SecurityP
     parsed = tuple(_parse(key, text, protocols) for text in texts)
     names = [listener.name for listener in parsed]
     if len(set(names)) < len(names):
-        raise InvalidConfig(f"{key}: each listener needs a name of its own: {_joined(parsed)}")
+        raise InvalidConfig(f"{key}: two listeners have the same name: {_joined(parsed)}")
     return parsed
 
 

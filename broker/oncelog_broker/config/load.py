@@ -155,7 +155,7 @@ def _is_meant(variable: str) -> bool:
     if not SERVICE_VARIABLE.fullmatch(variable):
         if resembles(_name_of(variable.removeprefix(ENVIRONMENT_PREFIX)), BROKER_KEYS, MISSPELT):
             return True
-        logger.warning("environment variable names no setting of a broker and is ignored", extra={"variable": variable})
+        logger.warning("environment variable ignored: no broker setting has this name", extra={"variable": variable})
     return False
 
 
@@ -199,4 +199,4 @@ def _toml_text(name: str, value: object) -> str:
         return ",".join(_toml_text(name, item) for item in value)
     if isinstance(value, (str, int, float)):
         return str(value)
-    raise ValueError(f"{name} is a {type(value).__name__}, which no configuration takes")
+    raise ValueError(f"{name} is a {type(value).__name__}, which is no valid type of a configuration value")

@@ -16,7 +16,8 @@ QUOTA_WINDOW_NUM = ConfigKey[int](
     "quota.window.num",
     ConfigType.INT,
     11,
-    "One more than the number of windows of unused quota that a client may use in a burst.",
+    "The number of quota windows, including the current one: a client may use the unused quota of all but one "
+    "of these windows in a burst.",
     at_least(1),
     Importance.LOW,
 )
@@ -24,8 +25,8 @@ QUOTA_WINDOW_SIZE_SECONDS = ConfigKey[int](
     "quota.window.size.seconds",
     ConfigType.INT,
     1,
-    "The length of a window of quota.window.num. Also the longest that a client waits for one request beyond "
-    "request_percentage.",
+    "The length of a window of quota.window.num, in seconds. Also the longest throttle time for one request "
+    "that exceeds request_percentage.",
     at_least(1),
     Importance.LOW,
 )
@@ -33,7 +34,7 @@ CONTROLLER_QUOTA_WINDOW_NUM = ConfigKey[int](
     "controller.quota.window.num",
     ConfigType.INT,
     11,
-    "quota.window.num for controller_mutation_rate: the windows of quota that may be used at once after a pause.",
+    "The number of windows of controller_mutation_rate quota that a client may use in a burst after a pause.",
     at_least(1),
     Importance.LOW,
 )
@@ -41,7 +42,7 @@ CONTROLLER_QUOTA_WINDOW_SIZE_SECONDS = ConfigKey[int](
     "controller.quota.window.size.seconds",
     ConfigType.INT,
     1,
-    "The length of a window of controller.quota.window.num.",
+    "The length of a window of controller.quota.window.num, in seconds.",
     at_least(1),
     Importance.LOW,
 )
@@ -49,8 +50,9 @@ MAX_CONNECTION_CREATION_RATE = ConfigKey[int](
     "max.connection.creation.rate",
     ConfigType.INT,
     UNLIMITED_RATE,
-    "New connections per second; further ones wait to be accepted. May be set for one listener, "
-    "listener.name.<name>.max.connection.creation.rate. The inter-broker listener has only its own limit.",
+    "The largest number of new connections per second. Further connections wait to be accepted. The limit can "
+    "be set for one listener as listener.name.<name>.max.connection.creation.rate. Only a limit of its own "
+    "applies to the inter-broker listener.",
     at_least(1),
     Importance.MEDIUM,
 )

@@ -51,8 +51,8 @@ SASL_MECHANISM_INTER_BROKER_PROTOCOL = ConfigKey[str](
     "sasl.mechanism.inter.broker.protocol",
     STRING,
     SCRAM_SHA_512,
-    "How this broker logs in to others: PLAIN or SCRAM, with the username and password of the listener's "
-    "sasl.jaas.config for that mechanism. Kafka's default is GSSAPI.",
+    "The mechanism with which this broker logs in to other brokers: PLAIN or SCRAM, with the username and "
+    "password of the listener's sasl.jaas.config for that mechanism. Kafka's default is GSSAPI.",
     one_of(PLAIN, SCRAM_SHA_256, SCRAM_SHA_512),
 )
 
@@ -70,7 +70,7 @@ SSL_KEYSTORE_LOCATION = ConfigKey[str | None](
     "ssl.keystore.location",
     STRING,
     None,
-    "The file with the private key and its certificate chain. Reloaded when it changes.",
+    "The file with the private key and its certificate chain. The broker reloads the file when it changes.",
     not_empty(),
     HIGH,
 )
@@ -85,13 +85,13 @@ SSL_KEY_PASSWORD = ConfigKey[Secret | None](
     importance=HIGH,
 )
 SSL_KEYSTORE_KEY = ConfigKey[Secret | None](
-    "ssl.keystore.key", PASSWORD, None, "The private key itself, as PEM (PKCS#8).", importance=HIGH
+    "ssl.keystore.key", PASSWORD, None, "The private key as PEM text (PKCS#8), instead of a file.", importance=HIGH
 )
 SSL_KEYSTORE_CERTIFICATE_CHAIN = ConfigKey[Secret | None](
     "ssl.keystore.certificate.chain",
     PASSWORD,
     None,
-    "The certificate chain itself, as PEM, with ssl.keystore.key.",
+    "The certificate chain of ssl.keystore.key as PEM text.",
     importance=HIGH,
 )
 SSL_TRUSTSTORE_TYPE = ConfigKey[str](
@@ -105,9 +105,10 @@ SSL_TRUSTSTORE_LOCATION = ConfigKey[str | None](
     "ssl.truststore.location",
     STRING,
     None,
-    "The file with the certificates of trusted authorities. Reloaded when it changes. If neither this nor "
-    "ssl.truststore.certificates is set, this broker's own connections trust the system's authorities. With "
-    "ssl.client.auth it must be set, as the system's authorities certify anybody with a domain.",
+    "The file with the certificates of trusted authorities. The broker reloads the file when it changes. If "
+    "neither this key nor ssl.truststore.certificates is set, this broker's own connections trust the system's "
+    "authorities. With ssl.client.auth a trust store must be set, because the system's authorities certify "
+    "anybody with a domain.",
     not_empty(),
     HIGH,
 )
@@ -115,7 +116,11 @@ SSL_TRUSTSTORE_PASSWORD = ConfigKey[Secret | None](
     "ssl.truststore.password", PASSWORD, None, "The password of a PKCS12 trust store.", importance=HIGH
 )
 SSL_TRUSTSTORE_CERTIFICATES = ConfigKey[Secret | None](
-    "ssl.truststore.certificates", PASSWORD, None, "The trusted certificates themselves, as PEM.", importance=HIGH
+    "ssl.truststore.certificates",
+    PASSWORD,
+    None,
+    "The certificates of trusted authorities as PEM text, instead of a file.",
+    importance=HIGH,
 )
 SSL_CLIENT_AUTH = ConfigKey[str](
     "ssl.client.auth",
@@ -135,8 +140,8 @@ SSL_CIPHER_SUITES = ConfigKey[tuple[str, ...]](
     "ssl.cipher.suites",
     LIST,
     (),
-    "Cipher suites of TLSv1.2, with Java's or OpenSSL's names. Empty: OpenSSL's secure defaults. Those of TLSv1.3 are"
-    " always enabled.",
+    "Cipher suites of TLSv1.2, with Java's or OpenSSL's names. If empty, OpenSSL's secure defaults. The cipher "
+    "suites of TLSv1.3 are always enabled.",
     importance=LOW,
 )
 SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = ConfigKey[str](
@@ -177,15 +182,15 @@ SASL_SERVER_MAX_RECEIVE_SIZE = ConfigKey[int](
     "sasl.server.max.receive.size",
     INT,
     524_288,
-    "The largest request before a connection is authenticated.",
+    "The largest size of a request on a connection that is not authenticated yet, in bytes.",
     at_least(64),
 )
 CONNECTIONS_MAX_REAUTH_MS = ConfigKey[int](
     "connections.max.reauth.ms",
     LONG,
     0,
-    "After this time a client must authenticate again on the same connection (KIP-368), otherwise its next request "
-    "closes the connection; 0: never.",
+    "After this time a client must authenticate again on the same connection (KIP-368); otherwise its next "
+    "request closes the connection. 0 means never.",
     at_least(0),
 )
 CONNECTION_FAILED_AUTHENTICATION_DELAY_MS = ConfigKey[int](
@@ -214,7 +219,7 @@ OAUTHBEARER_JWKS_ENDPOINT_REFRESH_MS = ConfigKey[int](
     "sasl.oauthbearer.jwks.endpoint.refresh.ms",
     LONG,
     3_600_000,
-    "How often the keys are read again; they are also read when a token names an unknown key.",
+    "How often the broker reads the keys again. The broker also reads them when a token names an unknown key.",
     at_least(1000),
     LOW,
 )
@@ -222,16 +227,19 @@ OAUTHBEARER_EXPECTED_AUDIENCE = ConfigKey[tuple[str, ...]](
     "sasl.oauthbearer.expected.audience",
     LIST,
     (),
-    "Audiences of which a token's aud must name one. Empty: not checked.",
+    "The accepted audiences: a token's aud must contain one of them. If empty, the audience is not checked.",
 )
 OAUTHBEARER_EXPECTED_ISSUER = ConfigKey[str | None](
-    "sasl.oauthbearer.expected.issuer", STRING, None, "The required iss of a token. Not set: not checked."
+    "sasl.oauthbearer.expected.issuer",
+    STRING,
+    None,
+    "The required issuer (iss) of a token. If not set, the issuer is not checked.",
 )
 OAUTHBEARER_CLOCK_SKEW_SECONDS = ConfigKey[int](
     "sasl.oauthbearer.clock.skew.seconds",
     INT,
     30,
-    "The clock difference allowed when the times of a token are checked.",
+    "The tolerated clock difference when the times of a token are checked, in seconds.",
     at_least(0),
     LOW,
 )
@@ -242,8 +250,8 @@ OAUTHBEARER_ALLOW_UNSECURED = ConfigKey[bool](
     "sasl.oauthbearer.allow.unsecured.tokens",
     BOOLEAN,
     False,
-    "Whether unsigned tokens are accepted: for tests only, as they authenticate nobody. Kafka accepts them if nothing"
-    " else is configured; this is not a key of Kafka's.",
+    "Whether unsigned tokens are accepted. For tests only, because unsigned tokens authenticate nobody. Kafka "
+    "accepts unsigned tokens if nothing else is configured. Not a key of Kafka's.",
     importance=LOW,
 )
 

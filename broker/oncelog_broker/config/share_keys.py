@@ -21,7 +21,7 @@ SESSION_TIMEOUT: Final = bounded(
     45_000,
     45_000,
     60_000,
-    "How long a member of a share group may be silent before it is removed. The client has no say.",
+    "The time without a heartbeat after which a member of a share group is removed. Clients cannot set it.",
 )
 HEARTBEAT_INTERVAL: Final = bounded(
     "share",
@@ -29,8 +29,8 @@ HEARTBEAT_INTERVAL: Final = bounded(
     5_000,
     5_000,
     15_000,
-    "How often members of share groups send heartbeats. While they wait for an assignment they are asked to send them "
-    "more often.",
+    "How often members of share groups send heartbeats. From members that wait for an assignment, the "
+    "coordinator requests more frequent heartbeats.",
 )
 ASSIGNMENT_INTERVAL: Final = bounded(
     "share",
@@ -38,7 +38,7 @@ ASSIGNMENT_INTERVAL: Final = bounded(
     1_000,
     0,
     15_000,
-    "The least time between two assignments of a share group. 0: none (KIP-1263).",
+    "The shortest time between two assignments of a share group. 0 means no minimum (KIP-1263).",
     minimum=0,
 )
 RECORD_LOCK_DURATION: Final = bounded(
@@ -47,7 +47,7 @@ RECORD_LOCK_DURATION: Final = bounded(
     30_000,
     15_000,
     60_000,
-    "How long a member of a share group has a record that it was given. After that the record may be delivered again.",
+    "How long a member of a share group owns an acquired record. Afterwards the record may be delivered again.",
 )
 DELIVERY_COUNT_LIMIT: Final = bounded(
     "share",
@@ -55,7 +55,8 @@ DELIVERY_COUNT_LIMIT: Final = bounded(
     5,
     2,
     10,
-    "How often a record is delivered to a share group at most. One that was not accepted by then is archived.",
+    "The largest number of deliveries of a record to a share group. A record that is not accepted after the "
+    "last delivery is archived.",
 )
 PARTITION_MAX_RECORD_LOCKS: Final = bounded(
     "share",
@@ -63,8 +64,8 @@ PARTITION_MAX_RECORD_LOCKS: Final = bounded(
     2_000,
     100,
     4_000,
-    "How many records of a share partition may be in flight at a time: delivered and not done, with all between the "
-    "first and the last of them.",
+    "The largest number of records of a share partition in flight: all records between the first and the last "
+    "delivered record that is not finished, including these.",
 )
 
 SHARE_SESSION_TIMEOUT_MS, SHARE_MIN_SESSION_TIMEOUT_MS, SHARE_MAX_SESSION_TIMEOUT_MS = SESSION_TIMEOUT
@@ -79,71 +80,75 @@ SHARE_PARTITION_MAX_RECORD_LOCKS, SHARE_MIN_PARTITION_MAX_RECORD_LOCKS, SHARE_MA
 )
 
 SHARE_MAX_SIZE = ConfigKey[int](
-    "group.share.max.size", INT, 200, "The most members that one share group may have.", between(1, 1_000)
+    "group.share.max.size", INT, 200, "The largest number of members of a share group.", between(1, 1_000)
 )
 SHARE_MAX_SHARE_SESSIONS = ConfigKey[int](
     "group.share.max.share.sessions",
     INT,
     2_000,
-    "The most share sessions of one broker: each member of a share group has one at each leader that it reads from.",
+    "The largest number of share sessions of one broker: each member of a share group has a session at each "
+    "leader that the member reads from.",
     at_least(1),
 )
 SHARE_INITIALIZE_RETRY_INTERVAL_MS = ConfigKey[int](
     "group.share.initialize.retry.interval.ms",
     INT,
     30_000,
-    "After how long the state of a share partition is begun again that could not be begun.",
+    "How long the group coordinator waits before it retries a failed initialization of the state of a share partition.",
     at_least(1),
 )
 SHARE_STATE_TOPIC_NUM_PARTITIONS = ConfigKey[int](
     "share.coordinator.state.topic.num.partitions",
     INT,
     50,
-    "Partitions of __share_group_state, when it is created.",
+    "The number of partitions of __share_group_state, used when the topic is created.",
     at_least(1),
 )
 SHARE_STATE_TOPIC_REPLICATION_FACTOR = ConfigKey[int](
     "share.coordinator.state.topic.replication.factor",
     SHORT,
     3,
-    "Replication factor of __share_group_state, which is created when that many brokers are alive; without ZooKeeper, "
-    "one.",
+    "Replication factor of __share_group_state. The topic is created when that many brokers are alive. Without "
+    "ZooKeeper, the factor is 1.",
     at_least(1),
 )
 SHARE_STATE_TOPIC_MIN_ISR = ConfigKey[int](
     "share.coordinator.state.topic.min.isr",
     SHORT,
     2,
-    "min.insync.replicas of __share_group_state, when it is created; not more than it has replicas.",
+    "min.insync.replicas of __share_group_state, used when the topic is created. A value above the topic's "
+    "replication factor is lowered to that factor.",
     at_least(1),
 )
 SHARE_STATE_TOPIC_SEGMENT_BYTES = ConfigKey[int](
     "share.coordinator.state.topic.segment.bytes",
     INT,
     100 * 1024**2,
-    "Segment size of __share_group_state, when it is created.",
+    "Segment size of __share_group_state, used when the topic is created.",
     at_least(1),
 )
 SHARE_STATE_TOPIC_PRUNE_INTERVAL_MS = ConfigKey[int](
     "share.coordinator.state.topic.prune.interval.ms",
     INT,
     300_000,
-    "How often records of __share_group_state are deleted that newer snapshots have replaced. Share partitions whose "
-    "snapshot is older than that are written anew, so that they do not keep the records of others.",
+    "How often records of __share_group_state that newer snapshots have replaced are deleted. The coordinator "
+    "writes a new snapshot of each share partition whose snapshot is older than this interval, because an old "
+    "snapshot prevents the deletion of later records.",
     at_least(1),
 )
 SHARE_SNAPSHOT_UPDATE_RECORDS = ConfigKey[int](
     "share.coordinator.snapshot.update.records.per.snapshot",
     INT,
     500,
-    "After how many changes the state of a share partition is written as a whole again.",
+    "The number of changes of a share partition's state after which the coordinator writes a complete snapshot "
+    "of the state.",
     between(0, 500),
 )
 SHARE_COORDINATOR_WRITE_TIMEOUT_MS = ConfigKey[int](
     "share.coordinator.write.timeout.ms",
     INT,
     5_000,
-    "How long a share coordinator waits until the in-sync replicas have its record; then it answers "
+    "How long a share coordinator waits until the in-sync replicas have its record. Then it responds with "
     "COORDINATOR_NOT_AVAILABLE.",
     at_least(1),
 )

@@ -32,7 +32,7 @@ ASSIGNMENT_INTERVAL: Final = bounded(
     1_000,
     0,
     15_000,
-    "The least time between two assignments of a streams group. 0: none (KIP-1263).",
+    "The shortest time between two assignments of a streams group. 0 means no minimum (KIP-1263).",
     minimum=0,
 )
 
@@ -46,7 +46,7 @@ STREAMS_MAX_SIZE = ConfigKey[int](
     "group.streams.max.size",
     INT,
     1_000,
-    "The most members that one streams group may have: one for each thread of each instance. Kafka's default is no "
+    "The largest number of members of one streams group: one for each thread of each instance. Kafka's default is no "
     "limit.",
     at_least(1),
 )
@@ -61,7 +61,7 @@ STREAMS_MAX_STANDBY_REPLICAS = ConfigKey[int](
     "group.streams.max.standby.replicas",
     INT,
     2,
-    "The most that a group may set as its streams.num.standby.replicas.",
+    "The largest allowed value of a group's streams.num.standby.replicas.",
     at_least(0),
 )
 STREAMS_INITIAL_REBALANCE_DELAY_MS = ConfigKey[int](

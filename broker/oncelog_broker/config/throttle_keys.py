@@ -23,8 +23,8 @@ LEADER_REPLICATION_THROTTLED_RATE = ConfigKey[int](
     "leader.replication.throttled.rate",
     ConfigType.LONG,
     LONG_MAX,
-    "Bytes per second that this broker sends to out-of-sync replicas, of the partitions that "
-    "leader.replication.throttled.replicas of their topics lists for it.",
+    "The largest number of bytes per second that this broker sends to out-of-sync replicas. The limit applies "
+    "to the partitions that the topic setting leader.replication.throttled.replicas lists for this broker.",
     at_least(0),
     Importance.MEDIUM,
     UpdateMode.PER_BROKER,
@@ -33,8 +33,9 @@ FOLLOWER_REPLICATION_THROTTLED_RATE = ConfigKey[int](
     "follower.replication.throttled.rate",
     ConfigType.LONG,
     LONG_MAX,
-    "Bytes per second that this broker fetches while out of sync, of the partitions that "
-    "follower.replication.throttled.replicas of their topics lists for it.",
+    "The largest number of bytes per second that this broker fetches as an out-of-sync follower. The limit "
+    "applies to the partitions that the topic setting follower.replication.throttled.replicas lists for this "
+    "broker.",
     at_least(0),
     Importance.MEDIUM,
     UpdateMode.PER_BROKER,

@@ -40,22 +40,28 @@ LOG_SEGMENT_BYTES = ConfigKey[int](
     "log.segment.bytes",
     INT,
     1024**3,
-    "Default of segment.bytes. Kafka 4 allows no less than 1 MiB; we allow 14 bytes, as older releases of Kafka.",
+    "Default of segment.bytes. Kafka 4 requires at least 1 MiB; ours requires 14 bytes, as older releases of Kafka do.",
     at_least(14),
     HIGH,
     CLUSTER_WIDE,
 )
 LOG_ROLL_MS = ConfigKey[int | None](
-    "log.roll.ms", LONG, None, "Default of segment.ms; not set: log.roll.hours.", at_least(1), HIGH, CLUSTER_WIDE
+    "log.roll.ms",
+    LONG,
+    None,
+    "Default of segment.ms. If not set, log.roll.hours applies.",
+    at_least(1),
+    HIGH,
+    CLUSTER_WIDE,
 )
 LOG_ROLL_HOURS = ConfigKey[int](
-    "log.roll.hours", INT, 168, "Default of segment.ms, in hours, after log.roll.ms.", at_least(1), HIGH
+    "log.roll.hours", INT, 168, "Default of segment.ms, in hours, used if log.roll.ms is not set.", at_least(1), HIGH
 )
 LOG_ROLL_JITTER_MS = ConfigKey[int | None](
     "log.roll.jitter.ms",
     LONG,
     None,
-    "Default of segment.jitter.ms; not set: log.roll.jitter.hours.",
+    "Default of segment.jitter.ms. If not set, log.roll.jitter.hours applies.",
     at_least(0),
     HIGH,
     CLUSTER_WIDE,
@@ -64,7 +70,7 @@ LOG_ROLL_JITTER_HOURS = ConfigKey[int](
     "log.roll.jitter.hours",
     INT,
     0,
-    "Default of segment.jitter.ms, in hours, after log.roll.jitter.ms.",
+    "Default of segment.jitter.ms, in hours, used if log.roll.jitter.ms is not set.",
     at_least(0),
     HIGH,
 )
@@ -72,7 +78,7 @@ LOG_RETENTION_MS = ConfigKey[int | None](
     "log.retention.ms",
     LONG,
     None,
-    "Default of retention.ms; not set: log.retention.minutes; -1: for ever.",
+    "Default of retention.ms. If not set, log.retention.minutes applies. -1 means for ever.",
     at_least(-1),
     HIGH,
     CLUSTER_WIDE,
@@ -81,7 +87,7 @@ LOG_RETENTION_MINUTES = ConfigKey[int | None](
     "log.retention.minutes",
     INT,
     None,
-    "Default of retention.ms, in minutes; not set: log.retention.hours.",
+    "Default of retention.ms, in minutes. If not set, log.retention.hours applies.",
     at_least(-1),
     HIGH,
 )
@@ -89,7 +95,7 @@ LOG_RETENTION_HOURS = ConfigKey[int](
     "log.retention.hours",
     INT,
     168,
-    "Default of retention.ms, in hours, after log.retention.ms and .minutes.",
+    "Default of retention.ms, in hours, used if log.retention.ms and log.retention.minutes are not set.",
     at_least(-1),
     HIGH,
 )
@@ -125,7 +131,7 @@ LOG_FLUSH_INTERVAL_MS = ConfigKey[int | None](
     "log.flush.interval.ms",
     LONG,
     None,
-    "Default of flush.ms; not set: log.flush.scheduler.interval.ms.",
+    "Default of flush.ms. If not set, log.flush.scheduler.interval.ms applies.",
     at_least(0),
     HIGH,
     CLUSTER_WIDE,
@@ -134,7 +140,7 @@ LOG_FLUSH_SCHEDULER_INTERVAL_MS = ConfigKey[int](
     "log.flush.scheduler.interval.ms",
     LONG,
     LONG_MAX,
-    "How often logs are checked for flush.ms, and its default.",
+    "How often logs are checked for flush.ms. Also the default of flush.ms if log.flush.interval.ms is not set.",
     at_least(0),
     HIGH,
 )

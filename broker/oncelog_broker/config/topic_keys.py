@@ -51,8 +51,8 @@ def _topic_key(name: str, doc: str, *synonyms: ConfigKey[Any] | BrokerSynonym) -
 _DECLARED: Final = (
     _topic_key(
         "cleanup.policy",
-        "delete: segments are deleted by retention.ms and retention.bytes. compact: the last record of each key is "
-        "kept. Both are possible, or none: then all records are kept.",
+        "delete: segments are deleted by retention.ms and retention.bytes. compact: the last record of each "
+        "key is kept. Both policies may be set. If none is set, all records are kept.",
         defaults.LOG_CLEANUP_POLICY,
     ),
     _topic_key(
@@ -62,108 +62,118 @@ _DECLARED: Final = (
     ),
     _topic_key(
         "delete.retention.ms",
-        "The least time that a tombstone stays in a compacted topic (the delete horizon); it also stays while a "
-        "replica is out of sync.",
+        "The shortest time for which a tombstone stays in a compacted topic (the delete horizon). A tombstone "
+        "also stays while a replica is out of sync.",
         defaults.LOG_CLEANER_DELETE_RETENTION_MS,
     ),
     _topic_key(
         "file.delete.delay.ms",
-        "How long the files of a deleted segment are kept for readers that have them open.",
+        "How long the broker keeps the files of a deleted segment for readers that have these files open.",
         defaults.LOG_SEGMENT_DELETE_DELAY_MS,
     ),
     _topic_key(
-        "flush.messages", "Records appended before they are forced to disk.", defaults.LOG_FLUSH_INTERVAL_MESSAGES
+        "flush.messages",
+        "The number of appended records after which the log is synced to disk.",
+        defaults.LOG_FLUSH_INTERVAL_MESSAGES,
     ),
     _topic_key(
         "flush.ms",
-        "Milliseconds before appended records are forced to disk.",
+        "The time in ms after which appended records are synced to disk.",
         defaults.LOG_FLUSH_INTERVAL_MS,
         defaults.LOG_FLUSH_SCHEDULER_INTERVAL_MS,
     ),
     _topic_key(
-        "index.interval.bytes", "Bytes of log between two entries of the index.", defaults.LOG_INDEX_INTERVAL_BYTES
+        "index.interval.bytes",
+        "The number of bytes of the log between two entries of the index.",
+        defaults.LOG_INDEX_INTERVAL_BYTES,
     ),
     _topic_key(
         "max.compaction.lag.ms",
-        "The longest that a record may stay uncompacted.",
+        "The longest time for which a record may stay uncompacted.",
         defaults.LOG_CLEANER_MAX_COMPACTION_LAG_MS,
     ),
     _topic_key(
         "max.message.bytes",
-        "The largest record batch, as sent (compressed).",
+        "The largest size of a record batch as sent (compressed), in bytes.",
         defaults.MESSAGE_MAX_BYTES,
     ),
     _topic_key(
         "message.timestamp.after.max.ms",
-        "How far the timestamp of a record may lie after the broker's time.",
+        "The largest allowed difference of a record's timestamp that is later than the broker's time.",
         defaults.LOG_MESSAGE_TIMESTAMP_AFTER_MAX_MS,
     ),
     _topic_key(
         "message.timestamp.before.max.ms",
-        "How far the timestamp of a record may lie before the broker's time.",
+        "The largest allowed difference of a record's timestamp that is earlier than the broker's time.",
         defaults.LOG_MESSAGE_TIMESTAMP_BEFORE_MAX_MS,
     ),
     _topic_key(
         "message.timestamp.type",
-        "Whether records carry the producer's time or that of the append.",
+        "Whether records have the producer's timestamp (CreateTime) or the time of the append (LogAppendTime).",
         defaults.LOG_MESSAGE_TIMESTAMP_TYPE,
     ),
     _topic_key(
         "min.cleanable.dirty.ratio",
-        "The uncompacted part of a log from which it is compacted.",
+        "A log is compacted when its uncompacted part exceeds this ratio.",
         defaults.LOG_CLEANER_MIN_CLEANABLE_RATIO,
     ),
     _topic_key(
         "min.compaction.lag.ms",
-        "The least time that a record stays uncompacted.",
+        "The shortest time for which a record stays uncompacted.",
         defaults.LOG_CLEANER_MIN_COMPACTION_LAG_MS,
     ),
     _topic_key(
         "min.insync.replicas",
-        "In-sync replicas that acks=all requires; with fewer in sync, the append is refused.",
+        "The number of in-sync replicas that acks=all requires. With fewer in-sync replicas, the append is refused.",
         defaults.MIN_INSYNC_REPLICAS,
     ),
     _topic_key("preallocate", "No effect: segments grow as they are written.", defaults.LOG_PREALLOCATE),
     _topic_key(
         "record.validation",
-        "How far the broker looks into a producer's batch, so that no batch is stored that consumers cannot "
-        "read. header: "
-        "its header and CRC. frames: also, if it is not compressed, that its first 8 records follow one another, to "
-        "the end of the batch if they are all. full: every field of every record, compressed ones too, as Apache Kafka "
-        "does, at half a microsecond a record; only this finds errors further back, compressed data that does "
-        "not decompress, and timestamps that contradict the header. In a compacted topic all records are always "
-        "walked.",
+        "How thoroughly the broker validates a producer's batch, so that it stores no batch that consumers "
+        "cannot read. header: validates the batch header and the CRC. frames: in an uncompressed batch, also "
+        "validates the lengths of the first 8 records, and the end of the batch if it has no more records. "
+        "full: validates every field of every record, also of compressed records, as Apache Kafka does, which "
+        "costs half a microsecond per record. Only full finds errors in later records, compressed data that "
+        "does not decompress, and timestamps that contradict the header. In a compacted topic all records are "
+        "always validated.",
         defaults.LOG_RECORD_VALIDATION,
     ),
     _topic_key(
         "retention.bytes",
-        "Bytes of a partition above which its oldest segments are deleted; -1: no limit.",
+        "The size of a partition, in bytes, above which its oldest segments are deleted. -1 means no limit.",
         defaults.LOG_RETENTION_BYTES,
     ),
     _topic_key(
         "retention.ms",
-        "Age in ms from which a segment is deleted; -1: never.",
+        "The age in ms at which a segment is deleted. -1 means never.",
         defaults.LOG_RETENTION_MS,
         BrokerSynonym(defaults.LOG_RETENTION_MINUTES, MINUTE_MS),
         BrokerSynonym(defaults.LOG_RETENTION_HOURS, HOUR_MS),
     ),
-    _topic_key("segment.bytes", "Size at which the log rolls to a new segment.", defaults.LOG_SEGMENT_BYTES),
-    _topic_key("segment.index.bytes", "The most bytes of a segment's index.", defaults.LOG_INDEX_SIZE_MAX_BYTES),
+    _topic_key(
+        "segment.bytes",
+        "The size of a segment, in bytes, at which the log rolls to a new segment.",
+        defaults.LOG_SEGMENT_BYTES,
+    ),
+    _topic_key(
+        "segment.index.bytes", "The largest size of a segment's index, in bytes.", defaults.LOG_INDEX_SIZE_MAX_BYTES
+    ),
     _topic_key(
         "segment.jitter.ms",
-        "The maximum of a random time that is subtracted from segment.ms, so that not all partitions roll at once.",
+        "The largest random time that is subtracted from segment.ms, so that not all partitions roll simultaneously.",
         defaults.LOG_ROLL_JITTER_MS,
         BrokerSynonym(defaults.LOG_ROLL_JITTER_HOURS, HOUR_MS),
     ),
     _topic_key(
         "segment.ms",
-        "Age in ms at which the log rolls to a new segment.",
+        "The age of a segment, in ms, at which the log rolls to a new segment.",
         defaults.LOG_ROLL_MS,
         BrokerSynonym(defaults.LOG_ROLL_HOURS, HOUR_MS),
     ),
     _topic_key(
         "unclean.leader.election.enable",
-        "Whether an out-of-sync replica may be elected leader (unclean election), at the price of lost records. No "
+        "Whether an out-of-sync replica may be elected leader (unclean election), which may lose records. No "
         "effect with one replica.",
         defaults.UNCLEAN_LEADER_ELECTION_ENABLE,
     ),

@@ -22,8 +22,8 @@ ZOOKEEPER_CONNECT = ConfigKey[str | None](
     "zookeeper.connect",
     ConfigType.STRING,
     None,
-    "The ZooKeeper servers that hold the cluster's metadata: host:port,host:port/chroot. A missing chroot is created."
-    " Not set: the broker is a cluster of its own, with its metadata in the first of log.dirs.",
+    "The ZooKeeper servers that store the cluster's metadata: host:port,host:port/chroot. A missing chroot is "
+    "created. If not set, the broker is a cluster of one, with its metadata in the first directory of log.dirs.",
     not_empty(),
     Importance.HIGH,
 )
@@ -41,7 +41,7 @@ ZOOKEEPER_CONNECTION_TIMEOUT_MS = ConfigKey[int | None](
     "zookeeper.connection.timeout.ms",
     ConfigType.INT,
     None,
-    "How long a start waits for ZooKeeper. Not set: zookeeper.session.timeout.ms.",
+    "How long a starting broker waits for ZooKeeper. If not set, zookeeper.session.timeout.ms.",
     at_least(1),
     Importance.HIGH,
 )
@@ -49,10 +49,10 @@ BROKER_SESSION_LEASE = ConfigKey[str](
     "broker.session.lease",
     ConfigType.STRING,
     "strict",
-    "When a broker without contact to ZooKeeper stops leading. strict: before another broker can have been elected, "
-    "0.73 of the session timeout after ZooKeeper's last answer to a heartbeat; an ensemble that is down for longer "
-    "stops the cluster. advisory: when it learns that its session has ended, as Apache Kafka does. Not a key of "
-    "Kafka's.",
+    "When a broker without contact to ZooKeeper stops leading. strict: before another broker can have been "
+    "elected, which is 0.73 of the session timeout after ZooKeeper's last response to a heartbeat; a longer "
+    "outage of ZooKeeper stops the cluster. advisory: when the broker learns that its session has ended, as in "
+    "Apache Kafka. Not a key of Kafka's.",
     one_of("strict", "advisory"),
 )
 
@@ -62,24 +62,25 @@ ZOOKEEPER_SET_ACL = ConfigKey[bool](
     "zookeeper.set.acl",
     ConfigType.BOOLEAN,
     False,
-    "Whether the nodes that a broker creates have ACLs: nobody else may write them, nor read those with secrets "
-    "(/config/users and /config/brokers). Needs zookeeper.digest.user, or a zookeeper.ssl.keystore.location that the "
-    "servers accept as an identity. All brokers need the same identity.",
+    "Whether the nodes that a broker creates have ACLs: other ZooKeeper clients may not write these nodes, nor "
+    "read the nodes with secrets (/config/users and /config/brokers). This key needs zookeeper.digest.user, or "
+    "a zookeeper.ssl.keystore.location that the servers accept as an identity. All brokers need the same "
+    "identity.",
     importance=Importance.HIGH,
 )
 ZOOKEEPER_DIGEST_USER = ConfigKey[str | None](
     "zookeeper.digest.user",
     ConfigType.STRING,
     None,
-    "The user as which brokers authenticate to ZooKeeper (scheme digest), with zookeeper.digest.password. Not a key "
-    "of Kafka's, which uses a JAAS file.",
+    "The user name with which brokers authenticate to ZooKeeper (scheme digest), together with "
+    "zookeeper.digest.password. Not a key of Kafka's, which uses a JAAS file.",
     not_empty(),
 )
 ZOOKEEPER_DIGEST_PASSWORD = ConfigKey[Secret | None](
     "zookeeper.digest.password",
     ConfigType.PASSWORD,
     None,
-    "The password of zookeeper.digest.user. It is sent in clear text, so use TLS too. Not a key of Kafka's.",
+    "The password of zookeeper.digest.user. The password is sent in clear text, so also use TLS. Not a key of Kafka's.",
 )
 
 # --- ZooKeeper over TLS
@@ -94,22 +95,22 @@ ZOOKEEPER_CLIENT_CNXN_SOCKET = ConfigKey[str | None](
     "zookeeper.clientCnxnSocket",
     ConfigType.STRING,
     None,
-    "Accepted, since Kafka needs it for TLS, and ignored.",
+    "Ignored. The broker accepts this key because Kafka needs it for TLS.",
     importance=Importance.LOW,
 )
 ZOOKEEPER_SSL_KEYSTORE_LOCATION = ConfigKey[str | None](
     "zookeeper.ssl.keystore.location",
     ConfigType.STRING,
     None,
-    "The file with the client key and certificate for ZooKeeper, if the servers request one. Reloaded for the next "
-    "connection when it changes.",
+    "The file with the client key and certificate for ZooKeeper, if the servers request a certificate. A "
+    "changed file is reloaded for the next connection.",
     not_empty(),
 )
 ZOOKEEPER_SSL_KEYSTORE_PASSWORD = ConfigKey[Secret | None](
     "zookeeper.ssl.keystore.password",
     ConfigType.PASSWORD,
     None,
-    "The password of the key store, or of the key in a PEM key store.",
+    "The password of a PKCS12 key store, or of the encrypted key in a PEM key store.",
 )
 ZOOKEEPER_SSL_KEYSTORE_TYPE = ConfigKey[str | None](
     "zookeeper.ssl.keystore.type",
@@ -122,8 +123,8 @@ ZOOKEEPER_SSL_TRUSTSTORE_LOCATION = ConfigKey[str | None](
     "zookeeper.ssl.truststore.location",
     ConfigType.STRING,
     None,
-    "The file with the certificates of the authorities trusted for the servers' certificates. Not set: those of the "
-    "system.",
+    "The file with the certificates of the authorities trusted for the servers' certificates. If not set, the "
+    "system's authorities are trusted.",
     not_empty(),
 )
 ZOOKEEPER_SSL_TRUSTSTORE_PASSWORD = ConfigKey[Secret | None](
@@ -156,8 +157,8 @@ ZOOKEEPER_SSL_CIPHER_SUITES = ConfigKey[tuple[str, ...]](
     "zookeeper.ssl.cipher.suites",
     ConfigType.LIST,
     (),
-    "Cipher suites of TLSv1.2, with Java's or OpenSSL's names. Empty: OpenSSL's secure defaults. Those of TLSv1.3 are"
-    " always enabled.",
+    "Cipher suites of TLSv1.2, with Java's or OpenSSL's names. If empty, OpenSSL's secure defaults. The cipher "
+    "suites of TLSv1.3 are always enabled.",
     importance=Importance.LOW,
 )
 ZOOKEEPER_SSL_ENDPOINT_IDENTIFICATION_ALGORITHM = ConfigKey[str](

@@ -114,7 +114,8 @@ def decide(
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a leader that gives up leadership must not change the ISR")
     if any(view.broker(broker).is_unsure_of(known.written) for broker in isr):
         raise KafkaError(
-            ErrorCode.INELIGIBLE_REPLICA, "a proposed replica has returned since, perhaps with fewer records"
+            ErrorCode.INELIGIBLE_REPLICA,
+            "a proposed replica has registered again since then, perhaps with fewer records",
         )
     successor = next(broker for broker in view.replicas(key) if broker in isr)
     elected = replace(granted, leader=successor, leader_epoch=state.leader_epoch + 1)
@@ -148,7 +149,7 @@ def _above_a_log(
     if proposal.partition_epoch < known.version:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
     if max(log_epoch, state.leader_epoch) > MAX_LEADER_EPOCH - 2 * LOST_EPOCHS:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"no leader epochs are left above {log_epoch}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"there is no leader epoch above {log_epoch}")
     raised = replace(
         state, leader_epoch=max(log_epoch, state.leader_epoch) + LOST_EPOCHS, controller_epoch=controller_epoch
     )
@@ -165,7 +166,7 @@ def _in_a_new_epoch(view: ClusterView, key: PartitionKey, proposal: Proposal, co
     if proposal.partition_epoch < known.version:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
     if state.leader == NO_LEADER:
-        raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "nobody leads it")
+        raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "the partition has no leader")
     if not view.may_vouch(key):
         raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, "a new election of its leader is pending")
     _check_eligible(view, proposal.isr, state.isr)
@@ -177,9 +178,9 @@ def _check_form(replicas: Sequence[int], isr: tuple[int, ...], proposal: Proposa
     if not isr or len(set(isr)) != len(isr) or not set(isr) <= set(replicas):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{list(isr)} is not an ISR of the replicas {list(replicas)}")
     if proposal.leader_recovery_state not in (RECOVERED, RECOVERING):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"no recovery state is {proposal.leader_recovery_state}")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown recovery state {proposal.leader_recovery_state}")
     if proposal.leader_recovery_state == RECOVERING and (recovery_state == RECOVERED or isr != (proposal.sender,)):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a leader that recovers is alone in sync from the start")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a recovering leader must be the only member of the ISR")
 
 
 def _check_eligible(view: ClusterView, isr: Sequence[Member], before: Sequence[int]) -> None:
@@ -193,4 +194,4 @@ def _check_eligible(view: ClusterView, isr: Sequence[Member], before: Sequence[i
                 ErrorCode.INELIGIBLE_REPLICA, f"broker {member.broker} is not registered, or has registered again"
             )
         if broker.is_stopping and member.broker not in before:
-            raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, f"broker {member.broker} is about to stop")
+            raise KafkaError(ErrorCode.INELIGIBLE_REPLICA, f"broker {member.broker} is stopping")

@@ -150,8 +150,9 @@ class CandidateQuestions:
                 wanted += questions(term.view, key, awaited(term.view, key) or found)
         if stuck:
             logger.warning(
-                "partitions have no leader: the present replicas in sync may have lost records, and absent ones may "
-                "have them all; start their brokers, or accept the loss (oncelog leaders elect --unclean)",
+                "partitions have no leader: the available in-sync replicas may have lost records, and the "
+                "missing in-sync replicas may have all records. Start the brokers of the missing replicas, or "
+                "accept the loss (oncelog leaders elect --unclean)",
                 extra={"count": len(stuck), "partitions": _names(stuck)},
             )
         self._tell(waiting)
@@ -165,7 +166,8 @@ class CandidateQuestions:
             task.add_done_callback(self._asking.discard)
         if due:
             logger.error(
-                "replicas that may have more records stay away or offline: the most complete present log leads",
+                "replicas that may have more records are still missing or offline: the available replica with "
+                "the most complete log becomes leader",
                 extra={
                     "count": len(due),
                     "seconds": ABSENT_SECONDS,
@@ -185,8 +187,8 @@ class CandidateQuestions:
         self._told.update(new)
         if new:
             logger.warning(
-                "partitions have no leader yet: all replicas in sync may have lost records, and some replicas are away "
-                "or offline",
+                "partitions have no leader yet: all in-sync replicas may have lost records, and some replicas "
+                "are missing or offline",
                 extra={
                     "count": len(new),
                     "seconds": ABSENT_SECONDS,

@@ -148,7 +148,7 @@ class Elector:
 
     def _on_session(self, state: SessionState) -> None:
         if state is SessionState.LOST:
-            self._resign("the session is over")
+            self._resign("the session has expired")
         elif state is SessionState.CONNECTED:
             if self._term is not None:
                 self._term.distrust()
@@ -157,7 +157,7 @@ class Elector:
     def _resign(self, reason: str) -> None:
         if self._term is not None:
             epoch = self._term.controllership.epoch
-            logger.info("no longer controller", extra={"epoch": epoch, "reason": reason})
+            logger.info("this broker is no longer the controller", extra={"epoch": epoch, "reason": reason})
             self._end_term()
 
     def _end_term(self) -> None:
@@ -181,7 +181,7 @@ class Elector:
                 if self._store.session is not SessionState.LOST:
                     self._wake_up.set()
             except Exception:
-                logger.exception("the controller failed; everything is read again from the store")
+                logger.exception("the controller failed; it reads all metadata again from the store")
                 if self._term is not None:
                     self._term.distrust()
                 await asyncio.sleep(RETRY_SECONDS)

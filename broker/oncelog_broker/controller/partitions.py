@@ -151,7 +151,7 @@ class PartitionController(Reconciler):
             await self._settle(again | given_up | {key for key in changes if self._is_reassigned(key)})
             if not pending:
                 return [answers[index] for index in range(len(proposals))]
-        raise Unsettled("proposals were refused by the store again and again")
+        raise Unsettled("the metadata store refused the proposals in every attempt")
 
     async def _reassign(self, wanted: Sequence[Wanted], may_change_replication_factor: bool) -> list[KafkaError | None]:
         await self._look_for_brokers()  # a broker of the target may have registered just now
@@ -192,7 +192,7 @@ class PartitionController(Reconciler):
             await self._settle({*again, *changes})  # completes reassignments whose targets are in sync
             if not pending:
                 return errors
-        raise Unsettled("reassignments were refused by the store again and again")
+        raise Unsettled("the metadata store refused the reassignments in every attempt")
 
     def _begin(
         self, key: PartitionKey, target: Sequence[int] | None, may_change_replication_factor: bool
@@ -242,7 +242,7 @@ class PartitionController(Reconciler):
             await self._settle(again)
             if not pending:
                 return outcomes
-        raise Unsettled(f"{len(pending)} elections were refused by the store again and again")
+        raise Unsettled(f"the metadata store refused {len(pending)} elections in every attempt")
 
     async def _balance(self, percentage: int) -> int:
         if self._must_read_all:

@@ -82,7 +82,10 @@ def begin(
     if wanted == assignment:
         return None
     if known is None:
-        raise KafkaError(ErrorCode.INVALID_REPLICA_ASSIGNMENT, "None of its replicas has ever lived.")
+        raise KafkaError(
+            ErrorCode.INVALID_REPLICA_ASSIGNMENT,
+            "None of the replicas of this partition has been registered since its creation.",
+        )
     if view.has_unsure(key):
         message = (
             f"Of the replicas in sync, {list(known.state.isr)}, some may have lost records, and no leader was elected "

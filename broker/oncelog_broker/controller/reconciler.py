@@ -287,8 +287,8 @@ class Reconciler:
         key = piece[0].key
         if key not in self._too_large:
             logger.error(
-                "a change of a partition is too large for the metadata store and is not made: give the topic fewer "
-                "partitions, or reassign fewer of them at once",
+                "partition not changed: the write is too large for the metadata store. Create the topic with "
+                "fewer partitions, or reassign fewer partitions in one request",
                 extra={"partition": f"{key.topic}-{key.partition}", "reason": error},
             )
         self._too_large.add(key)

@@ -190,7 +190,7 @@ class TopicController:
 
     async def _finish_deletion(self, name: str, term: PartitionController) -> None:
         if name in term.view.doomed:
-            logger.info("going on with the deletion of a topic", extra={"topic": name})
+            logger.info("continuing the deletion of a topic", extra={"topic": name})
             await self.delete_topic(name, term.view.topics[name].topic_id)
         # The mark was written after its topic was deleted; a new topic may have the same name now.
         else:

@@ -104,8 +104,8 @@ def tell_deleted_by_age(old: ClusterImage | None, new: ClusterImage) -> None:
         is_new = old is None or (name in old.topics and not _is_deleted_by_age(old, name))
         if is_new and _is_deleted_by_age(new, name):
             logger.error(
-                "a topic of coordinators is not only compacted: offsets or transactional ids that are not used for "
-                "retention.ms are deleted. Set its cleanup.policy=compact",
+                "the cleanup.policy of an internal topic includes delete: offsets or transactional ids that "
+                "are unused for retention.ms are deleted. Set cleanup.policy=compact for this topic",
                 extra={"topic": name},
             )
 

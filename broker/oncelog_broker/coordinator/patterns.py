@@ -62,7 +62,7 @@ class IdPattern:
     async def read(cls, text: str) -> IdPattern:
         """Raises InvalidPattern."""
         if len(text) > MAX_PATTERN_CHARS:
-            raise InvalidPattern(f"a pattern of {len(text)} characters, of {MAX_PATTERN_CHARS} at most")
+            raise InvalidPattern(f"the pattern has {len(text)} characters, at most {MAX_PATTERN_CHARS} are allowed")
         return cls(await asyncio.get_running_loop().run_in_executor(_THREAD, _compiled, text))
 
     async def matching(self, ids: Sequence[str], clock: Clock) -> set[str]:
@@ -111,7 +111,7 @@ def matching_topics(text: str, names: Sequence[str]) -> Steps[list[str]]:
 def _topic_pattern(text: str) -> Compiled:
     """Raises InvalidPattern."""
     if len(text) > MAX_TOPIC_PATTERN_CHARS:
-        raise InvalidPattern(f"a pattern of {len(text)} characters, of {MAX_TOPIC_PATTERN_CHARS} at most")
+        raise InvalidPattern(f"the pattern has {len(text)} characters, at most {MAX_TOPIC_PATTERN_CHARS} are allowed")
     return _compiled(text, MAX_TOPIC_PROGRAM_SIZE)
 
 
@@ -131,5 +131,7 @@ def _compiled(text: str, max_program_size: int = MAX_PROGRAM_SIZE) -> Compiled:
     except re2.error as error:
         raise InvalidPattern(str(error)) from error
     if compiled.programsize > max_program_size:
-        raise InvalidPattern(f"a pattern of {compiled.programsize} steps, of {max_program_size} at most")
+        raise InvalidPattern(
+            f"the pattern compiles to {compiled.programsize} steps, at most {max_program_size} are allowed"
+        )
     return compiled

@@ -468,7 +468,10 @@ class CoordinatorRuntime(Generic[M]):
         except StepFailed:
             pass  # the error is logged, and the state of the key has been restored
         except KafkaError as error:
-            logger.error("the result of a job is not logged", extra={"key": job.key, "job": job.name, "reason": error})
+            logger.error(
+                "the records of a finished job could not be appended",
+                extra={"key": job.key, "job": job.name, "reason": error},
+            )
         except Exception:
             logger.exception("job failed", extra={"key": job.key, "job": job.name})
         finally:

@@ -36,44 +36,44 @@ def _step(name: str, what: str, *filters: str, drop: str = "") -> Point:
 STEPS: Final = (
     _step(
         "register-partitions",
-        "the coordinator logs that partitions become part of a transaction",
+        "the coordinator logs the partitions that are added to a transaction",
         TRANSACTION,
         drop="they are not logged, and the client gets COORDINATOR_NOT_AVAILABLE",
     ),
     _step(
         "append",
-        "a transactional batch is written to its partition",
+        "the leader appends a transactional batch to its partition",
         TRANSACTION,
         TOPIC,
-        drop="it is not appended, and the client gets NOT_ENOUGH_REPLICAS",
+        drop="the batch is not appended, and the client gets NOT_ENOUGH_REPLICAS",
     ),
-    _step("replicate", "a follower writes transactional batches", TOPIC),
+    _step("replicate", "a follower appends transactional batches", TOPIC),
     _step(
         "offsets-written",
-        "the offsets of a TxnOffsetCommit are written, pending",
+        "the group coordinator logs the pending offsets of a TxnOffsetCommit",
         TRANSACTION,
         GROUP,
         drop="they are not logged, and the client gets COORDINATOR_NOT_AVAILABLE",
     ),
-    _step("prepare-logged", "EndTxn: the decision is written to the coordinator's log", TRANSACTION),
+    _step("prepare-logged", "on EndTxn, the coordinator logs its decision", TRANSACTION),
     _step(
         "marker-sent",
-        "the coordinator has the marker of one partition written",
+        "the coordinator sends the marker of one partition",
         TOPIC,
-        drop="it is not written, and tried again",
+        drop="the marker is not written, and the coordinator retries it",
     ),
-    _step("marker-written", "the marker is written to its partition", TOPIC),
-    _step("marker-replicated", "a follower writes a marker", TOPIC),
+    _step("marker-written", "the leader appends the marker to its partition", TOPIC),
+    _step("marker-replicated", "a follower appends a marker", TOPIC),
     _step(
         "marker-acknowledged",
-        "the coordinator takes in the answer about one marker",
-        drop="it does not, and has the marker written again",
+        "the coordinator handles the response for one marker",
+        drop="the response is ignored, and the coordinator sends the marker again",
     ),
     _step(
         "complete-logged",
-        "the end of the transaction is written to the coordinator's log",
+        "the coordinator logs the end of the transaction",
         TRANSACTION,
-        drop="it is not, until a coordinator loads that log again",
+        drop="the end is not logged until a coordinator loads that log again",
     ),
 )
 """The broker's fail points, in the order of a transaction. A delay at one of these points stops the entire broker, like
@@ -87,8 +87,8 @@ def _of_apis() -> list[Point]:
         name = api_name(served.key)
         filters = tuple(each for each in FILTERS if each in filters_of(served.key))
         refuse = (REFUSE,) if served.key in REFUSABLE else ()
-        request = f"{name} has arrived and is not handled yet. Dropped: its connection ends"
-        answer = f"{name} has been handled. Dropped: its connection ends in place of the answer"
+        request = f"{name} has arrived and is not handled yet. Dropped: the broker closes the connection"
+        answer = f"{name} has been handled. Dropped: the broker closes the connection instead of responding"
         points.append(Point(f"{name}.request", request, (CRASH, DELAY, DROP, *refuse), filters))
         points.append(Point(f"{name}.answer", answer, (CRASH, DELAY, DROP), filters))
     return points

@@ -47,12 +47,14 @@ def command_of(fields: Any) -> Command:
     action = _action(asked[0], fields[asked[0]])
     is_after = fields.get("after", False)
     if not isinstance(is_after, bool):
-        raise BadCommand("after is true or false")
+        raise BadCommand("after must be true or false")
     if is_after and not (point.has_after and asked[0] in (CRASH, DELAY)):
         raise BadCommand(f"{point.name} cannot {asked[0]} after it")
     times = fields.get("times", 1)
     if times is not None and (not _is_int(times) or not 1 <= times <= MAX_TIMES):
-        raise BadCommand(f"times is a number from 1 to {MAX_TIMES}, or null: until it is deleted")
+        raise BadCommand(
+            f"times must be a number from 1 to {MAX_TIMES}, or null, which means until the fault is deleted"
+        )
     return Command(point.name, action, is_after, times, _filters(point, fields))
 
 
@@ -68,16 +70,16 @@ def _point(name: Any) -> Point:
 def _action(name: str, value: Any) -> Action:
     if name == DELAY:
         if not _is_int(value) or not 0 < value <= MAX_DELAY_MS:
-            raise BadCommand(f"delay is milliseconds, from 1 to {MAX_DELAY_MS}")
+            raise BadCommand(f"delay must be a number of milliseconds from 1 to {MAX_DELAY_MS}")
         return Action(Kind.DELAY, delay_ms=value)
     if name == REFUSE:
         if not isinstance(value, str) or value not in ErrorCode.__members__ or ErrorCode[value] is ErrorCode.NONE:
             raise BadCommand(
-                f"refuse is the name of an error of Kafka's, such as NOT_COORDINATOR, not {str(value)[:100]!r}"
+                f"refuse must be the name of a Kafka error, such as NOT_COORDINATOR, not {str(value)[:100]!r}"
             )
         return Action(Kind.REFUSE, error=value)
     if value is not True:
-        raise BadCommand(f"{name} is true")
+        raise BadCommand(f"{name} must be true")
     return Action(Kind(name))
 
 
@@ -85,10 +87,10 @@ def _filters(point: Point, fields: dict[str, Any]) -> dict[str, str]:
     filters = {name: fields[name] for name in FILTERS if fields.get(name) is not None}
     for name, value in filters.items():
         if not isinstance(value, str):
-            raise BadCommand(f"{name} is a name")
+            raise BadCommand(f"{name} must be a name")
         if name not in point.filters:
             known = f"only {', '.join(point.filters)}" if point.filters else "nothing"
-            raise BadCommand(f"{point.name} knows no {name}, {known}")
+            raise BadCommand(f"{point.name} has no field {name}, {known}")
     return filters
 
 

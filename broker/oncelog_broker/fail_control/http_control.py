@@ -140,7 +140,9 @@ class HttpControl:
 
     def pause(self, _: _Question) -> Any:
         if not self._standstill.pause():
-            raise Refused(HTTPStatus.SERVICE_UNAVAILABLE, "the broker is too busy to pause at once; it will pause soon")
+            raise Refused(
+                HTTPStatus.SERVICE_UNAVAILABLE, "the broker is too busy to pause immediately; it will pause soon"
+            )
         return {}
 
     def resume(self, _: _Question) -> Any:
@@ -162,7 +164,7 @@ class _Question(NamedTuple):
     def number_of(self, name: str, default: int) -> int:
         text = self.parameters.get(name, [str(default)])[0]
         if not text.isdecimal() or len(text) > 9:
-            raise Refused(HTTPStatus.BAD_REQUEST, f"{name} is a number")
+            raise Refused(HTTPStatus.BAD_REQUEST, f"{name} must be a number")
         return int(text)
 
 
@@ -253,7 +255,7 @@ class _Handler(BaseHTTPRequestHandler):
         if path.startswith("/faults/"):
             number = path.removeprefix("/faults/")
             if not number.isdecimal() or len(number) > 9:
-                raise Refused(HTTPStatus.NOT_FOUND, "a fault is a number")
+                raise Refused(HTTPStatus.NOT_FOUND, "the id of a fault must be a number")
             path, fault = "/faults/", int(number)
         serve = ROUTES.get((self.command, path))
         if serve is None:

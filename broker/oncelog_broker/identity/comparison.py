@@ -35,12 +35,13 @@ class _Findings:
 MAX_NAMES: Final = 10
 """Maximum number of partitions that one message names."""
 RECORDS_AGAIN: Final = (
-    "the logs of this broker are taken over; logs that only other brokers had, settings, users and ACLs are lost"
+    "the topics are restored from the logs of this broker; logs that only other brokers had, settings, users "
+    "and ACLs are lost"
 )
 FROM_COPY: Final = (
-    "topics, settings, users, ACLs and quotas are taken from the copy that this broker wrote at {copied}; the brokers "
-    "that had a replica have it again, and the replica with the most records leads. Changes after "
-    "that moment is lost. The other brokers join without such a setting"
+    "topics, replica assignments, settings, users, ACLs and quotas are restored from the copy that this broker "
+    "wrote at {copied}, and the replica with the most records leads. Changes after that moment are lost. The "
+    "other brokers join without such a setting"
 )
 
 
@@ -152,10 +153,10 @@ def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -
     if store.founded_by and not is_continued:
         _refuse(
             found, facts, Kind.NEW_STORE,
-            f"broker {facts.node_id} has begun to found a cluster in the metadata store at {store.place}, with other "
-            "data directories than these, and did not finish",
-            "Start it with those, or empty the store",
-            "the cluster is founded with the contents of the store and of these directories",
+            f"broker {facts.node_id} has begun to create a cluster in the metadata store at {store.place} with "
+                "other data directories, and did not finish",
+            "Start the broker with those directories, or empty the store",
+            "the cluster is created with the contents of the store and of these directories",
             store.founded_by,
         )  # fmt: skip
     has_begun = any(each.note is not None and each.note.process for each in facts.directories)
@@ -173,10 +174,11 @@ def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -
         if not is_continued and any(each.cluster_id is not None for each in facts.directories):
             _refuse(
                 found, facts, Kind.NEW_STORE,
-                f"{_owners(facts)}, and do not say which metadata store they belong to; the one at {store.place} is "
-                "empty. They may be Apache Kafka's, a copy, or those of a broker with another metadata store",
+                f"{_owners(facts)}, and have no note of their metadata store; the metadata store at "
+                    f"{store.place} is empty. The directories may be Apache Kafka's, a copy, or those of a broker "
+                    "with another metadata store",
                 f"If they belong to a cluster, connect the broker to its store{_hint(facts)}",
-                f"a cluster is founded here; {RECORDS_AGAIN}",
+                f"a new cluster is created; {RECORDS_AGAIN}",
             )  # fmt: skip
         return Adoption.LOGS, False
     if facts.store_file is not None and not is_file_empty:
@@ -185,13 +187,14 @@ def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -
             _compare_with_store(as_alone, past, _ages(as_alone), found)
         found.warnings.append(
             f"the broker moves from its own metadata store, {facts.store_file.place}, to the one in ZooKeeper at "
-            f"{store.place}: topics, settings, users, ACLs and quotas are taken over"
+            f"{store.place}: topics, settings, users, ACLs and quotas are copied"
         )
         return Adoption.STORE_FILE, False
     lost = f"the metadata store of this broker is missing ({facts.store_file_fault or _noted_place(facts)})"
     if facts.copied:
         taken = (
-            f"topics, settings, users, ACLs and quotas are taken from the copy that this broker wrote at {facts.copied}"
+            "topics, settings, users, ACLs and quotas are restored from the copy that this broker wrote at "
+            f"{facts.copied}"
         )
         if facts.has_rights:
             _refuse(
@@ -209,15 +212,15 @@ def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -
             f"{lost}, and it had the users and ACLs, which cannot be restored from logs: users can no longer log in, "
             "and rules that denied access are lost",
             "Put metadata.db (with its -wal file) back",
-            "topics are taken over from their logs without their settings (their records are kept for ever), users, "
-            "ACLs and quotas are lost",
+            "topics are restored from their logs without their settings (their records are kept for ever); "
+                "users, ACLs and quotas are lost",
         )  # fmt: skip
     elif logs:
         found.errors.append(
-            f"{lost}: topics are taken over from their logs. Their settings are lost, so their records are kept for "
-            "ever until retention.ms and retention.bytes are set; users, ACLs and quotas are lost. To restore them, "
-            "stop the broker now, before it takes records, and put metadata.db (with its -wal file) in the place of "
-            "the new one; the next start names what it needs"
+            f"{lost}: topics are restored from their logs. Their settings are lost, so their records are kept "
+            "until retention.ms and retention.bytes are set; users, ACLs and quotas are lost. To restore them, "
+            "stop the broker now, before producers write records, and replace the new metadata.db by the old "
+            "one (with its -wal file); the next start names the setting that it needs"
         )
     return Adoption.LOGS, False
 
@@ -229,12 +232,11 @@ def _refuse_to_found_anew(facts: StartFacts, found: _Findings) -> None:
         return
     _refuse(
         found, facts, Kind.NEW_STORE,
-        f"{_owners(facts)}, a cluster with metadata in ZooKeeper{f' at {where}' if where else ''}, but the ZooKeeper "
-        f"at {store.place} does not have its metadata: zookeeper.connect may be wrong (its chroot, say), or "
-        "ZooKeeper has "
-        "lost its data",
+        f"{_owners(facts)}, a cluster with metadata in ZooKeeper{f' at {where}' if where else ''}, but the "
+            f"ZooKeeper at {store.place} does not have its metadata: zookeeper.connect may be wrong (for example "
+            "its chroot), or ZooKeeper has lost its data",
         "Correct zookeeper.connect, or restore ZooKeeper",
-        f"a new cluster is founded; {FROM_COPY.format(copied=facts.copied) if facts.copied else RECORDS_AGAIN}",
+        f"a new cluster is created; {FROM_COPY.format(copied=facts.copied) if facts.copied else RECORDS_AGAIN}",
     )  # fmt: skip
 
 
@@ -243,10 +245,10 @@ def _refuse_to_be_alone(facts: StartFacts, found: _Findings) -> None:
     _refuse(
         found, facts, Kind.ALONE,
         f"{_owners(facts)}, a cluster with metadata in ZooKeeper{f' at {where}' if where else ''}, but "
-        "zookeeper.connect is not set: alone, the broker would serve records that the cluster has left behind, and "
-        "accept other writes that the cluster never sees",
+            "zookeeper.connect is not set: without the cluster, the broker would serve outdated records, and "
+            "accept writes that the cluster never sees",
         f"Set zookeeper.connect{f'={where}' if where else ''}",
-        f"the broker is a cluster of its own from now on; {RECORDS_AGAIN}",
+        f"from now on, the broker is a separate cluster; {RECORDS_AGAIN}",
     )  # fmt: skip
 
 
@@ -269,11 +271,12 @@ def _compare_with_store(facts: StartFacts, past: Past, ages: dict[str, Age], fou
     if of_age[Age.OTHER_STORE]:
         _refuse(
             found, facts, Kind.OTHER_STORE,
-            f"{_listed(of_age[Age.OTHER_STORE])} last belonged to another metadata store of the same cluster id than "
-            f"the one at {store.place}{_noted(facts)}: the store, or the directory, is a copy that has changed on its "
-            "own",
+            f"{_listed(of_age[Age.OTHER_STORE])} last belonged to another metadata store than the one at "
+                f"{store.place}{_noted(facts)}, with the same cluster id: the store, or the directory, is a copy "
+                "that was used separately",
             "Connect the broker to its former store",
-            "records of its logs that the store's cluster does not have are cut away, or set aside",
+            "records of its logs that the store's cluster does not have are truncated, or the directories of "
+                "their logs are renamed",
         )  # fmt: skip
         found.is_unsure, found.adopts_unknown = True, store.kind is StoreKind.EMBEDDED
     elif past is Past.ALONE and store.kind.is_shared and not ages:
@@ -282,13 +285,15 @@ def _compare_with_store(facts: StartFacts, past: Past, ages: dict[str, Age], fou
             f"{_store_file(facts)} is the metadata store of this broker, but the ZooKeeper at {store.place} has a "
             "cluster of the same id",
             f"Remove zookeeper.connect, or move {_store_file(facts)} away if the broker is a member of that cluster",
-            "the broker joins that cluster; logs that the cluster does not know are set aside",
+            "the broker joins that cluster; the directories of logs whose topics the cluster does not have are "
+                "renamed",
         )  # fmt: skip
         found.is_unsure = True
     if of_age[Age.REFOUNDED]:
         found.warnings.append(
-            f"the metadata store of the cluster was lost, and the one at {store.place} was founded in its place from a "
-            "broker's copy. The broker's logs count as unsure: replicas that have more records lead"
+            "the metadata store of the cluster was lost, and another broker restored the cluster in the "
+            f"metadata store at {store.place} from its copy. The broker's logs count as unsure: replicas that "
+            "have more records lead"
         )
         found.is_unsure = True
     if of_age[Age.RETURNED]:
@@ -308,20 +313,21 @@ def _judge_older_store(facts: StartFacts, newer: list[str], found: _Findings) ->
     found.has_older_store = True
     seen = max(note.registration for note in notes), max(note.zxid for note in notes)
     differs = (
-        f"the metadata store at {store.place} is older than {_listed(newer)}: it knows {store.registration + 1} "
-        f"registrations of this broker and its last write is {store.zxid}, the directory has seen {seen[0] + 1} and "
-        f"{seen[1]}. It was put back from a backup, or has lost its last writes"
+        f"the metadata store at {store.place} is older than {_listed(newer)}: the store has "
+        f"{store.registration + 1} registrations of this broker and its last write is {store.zxid}, the "
+        f"directory has seen {seen[0] + 1} registrations and write {seen[1]}. The store was restored from a "
+        "backup, or has lost its last writes"
     )
     if store.kind is StoreKind.EMBEDDED:
         found.errors.append(
-            f"{differs}. Topics that it does not know are taken over from their logs, without their settings; other "
-            "changes of settings, users, ACLs and quotas since then are lost"
+            f"{differs}. Topics that are missing in the store are restored from their logs, without their "
+            "settings; other changes of settings, users, ACLs and quotas since then are lost"
         )
         found.adopts_unknown = True
         return
     _refuse(
         found, facts, Kind.OLDER_STORE, differs,
-        "Restore the newest state of ZooKeeper, or connect to the right one",
+        "Restore the newest state of ZooKeeper, or connect to the right ZooKeeper",
         "the decisions of the cluster since then (topics, leaders, settings) are lost; the broker's logs count as "
         "unsure, so that the replicas with the most records lead",
     )  # fmt: skip
@@ -331,9 +337,9 @@ def _judge_older_store(facts: StartFacts, newer: list[str], found: _Findings) ->
 def _judge_older_directories(facts: StartFacts, older: list[str], found: _Findings) -> None:
     store = facts.store
     differs = (
-        f"{_listed(older)} {'is' if len(older) == 1 else 'are'} older than the metadata store at {store.place}: the "
-        "broker has registered since with another state of it. It was restored from a copy, and later changes are "
-        "not there"
+        f"{_listed(older)} {'is' if len(older) == 1 else 'are'} older than the metadata store at {store.place}: "
+        "the broker has registered since with a newer state of the directory. The directory was restored from "
+        "a copy, and later changes are missing"
     )
     found.has_older_directories = True
     if store.kind.is_shared and not facts.alone_in_sync:
@@ -350,8 +356,8 @@ def _judge_older_directories(facts: StartFacts, older: list[str], found: _Findin
     _refuse(
         found, facts, Kind.OLDER_DIRECTORY, differs,
         "Put the newest state of the directory back",
-        f"the records{of_which} that were written since the copy was taken are lost, and their offsets are given out "
-        "again",
+        f"the records{of_which} that were written since the copy was taken are lost, and their offsets are "
+            "assigned again",
     )  # fmt: skip
     found.is_unsure = True
 
@@ -372,8 +378,8 @@ def _compare_nodes(facts: StartFacts, found: _Findings) -> None:
         f"{', '.join(map(str, nodes))}, and this is broker {facts.node_id}: meta.properties was edited, or is another "
         "broker's",
         f"Set node.id={nodes[0]}, there and in meta.properties, or start with the broker's own directories",
-        f"the logs are treated as those of broker {facts.node_id}; logs of partitions that belong to other "
-        "brokers are set aside",
+        f"the logs are treated as those of broker {facts.node_id}; the directories of partitions that are "
+            "assigned to other brokers are renamed",
         *(f"node of {path} {node}" for path, node in others),
     )  # fmt: skip
     found.is_unsure = True
@@ -402,9 +408,9 @@ def _look_for_sisters(
             found.refusals.append(refusal)
         else:
             found.warnings.append(
-                f"{refusal.difference}. Partitions in it are offline until another replica leads them and "
-                f"this broker has fetched them from it. {refusal.remedy}. Or set {ACCEPT_KEY}={refusal.accept}: "
-                f"{refusal.consequence}"
+                f"{refusal.difference}. Partitions in this directory are offline until another replica leads "
+                f"them and this broker has fetched their records. {refusal.remedy}. Or set "
+                f"{ACCEPT_KEY}={refusal.accept}: {refusal.consequence}"
             )
             found.lost = known | lost
         found.is_unsure = found.is_unsure or bool(is_member and lost)
@@ -412,8 +418,9 @@ def _look_for_sisters(
         empty = [each.path for each in facts.directories if each.directory_id is None and each.cluster_id is None]
         if empty and is_member:
             found.warnings.append(
-                f"{_listed(empty)} is new, and the other data directories do not say which directories existed: it may "
-                "replace one that was lost. The broker's logs count as unsure: replicas that have all records lead"
+                f"{_listed(empty)} is new, and the other data directories have no note of the existing "
+                "directories, so it may replace a lost directory. The broker's logs count as unsure: replicas "
+                "that have all records lead"
             )
             found.is_unsure = True
 
@@ -424,11 +431,11 @@ def _lost_directories(facts: StartFacts, lost: Mapping[str, LostDirectory]) -> R
     paths = sorted({each.path for each in lost.values()})
     again = [path for path in paths if path in {each.path for each in facts.directories}]
     was = "was a data directory" if len(paths) == 1 else "were data directories"
-    how = f"{_listed(again)} came back empty, or with other contents" if again else "log.dirs no longer lists it"
+    how = f"{_listed(again)} is empty, or has other contents" if again else "log.dirs no longer lists it"
     return Refusal(
         Kind.LOST_DIRECTORY,
-        f"{_listed(paths)} {was} of this broker; {how}. Its disk may not be mounted, or was exchanged",
-        "Mount it, or name it in log.dirs",
+        f"{_listed(paths)} {was} of this broker; {how}. The disk may not be mounted, or was exchanged",
+        "Mount the disk, or add the directory to log.dirs",
         "partitions that only this directory had restart empty",
         (f"node {facts.node_id}", *sorted({each.cluster_id or "" for each in facts.directories}), *sorted(lost)),
     )

@@ -112,8 +112,8 @@ def read_note(disk: Disk, directory: str) -> DirectoryNote | None:
         return _parsed(json.loads(disk.read_file(path)))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise NoteError(
-            f"{path} cannot be read: {error}. Put the file back from a copy of this directory; or delete it, if you "
-            "are sure that this is the directory that this broker had last: the start then compares nothing"
+            f"{path} cannot be read: {error}. Put the file back from a copy of this directory; or delete it, if "
+            "you are sure that this is the last directory of this broker: the start then compares nothing"
         ) from error
 
 
@@ -155,7 +155,7 @@ def has_lost_sister(disk: Disk, directory: str) -> bool:
 def _parsed(document: Any) -> DirectoryNote:
     """Parse the JSON of a note. Raises ValueError, KeyError, TypeError, AttributeError."""
     if document["version"] != FORMAT_VERSION:
-        raise ValueError(f"its format is {document['version']}, this release knows {FORMAT_VERSION}")
+        raise ValueError(f"its format version is {document['version']}, this release supports {FORMAT_VERSION}")
     kind = document["store_kind"]
     return DirectoryNote(
         directory_id=str(document["directory_id"]),

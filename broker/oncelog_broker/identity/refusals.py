@@ -54,7 +54,7 @@ class Refusal(NamedTuple):
 
     @property
     def sentence(self) -> str:
-        return f"{self.difference}. {self.remedy}. Or set {ACCEPT_KEY}={self.accept} to go on: {self.consequence}"
+        return f"{self.difference}. {self.remedy}. Or set {ACCEPT_KEY}={self.accept} to continue: {self.consequence}"
 
 
 class StartRefused(Exception):

@@ -156,7 +156,7 @@ class LocalCluster:
             if member.process is not None and member.process.is_running:
                 raise ClusterError(f"{name} is running already, with pid {member.pid}")
             if not is_free(member.port):
-                raise ClusterError(f"the port {member.port} of {name} is taken by another process")
+                raise ClusterError(f"the port {member.port} of {name} is used by another process")
             if member in state.zookeepers:
                 self._ensemble(state).restart(member.number)
             else:
@@ -244,7 +244,7 @@ class LocalCluster:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise ClusterError(f"another command is at work on the cluster in {self.directory}") from None
+                raise ClusterError(f"another command is already working on the cluster in {self.directory}") from None
             yield
 
     def _running(self, state: ClusterState, name: str) -> LocalProcess:
@@ -297,8 +297,8 @@ class LocalCluster:
         for broker in state.brokers:
             if not is_running(broker) and not is_free(broker.port):
                 raise ClusterError(
-                    f"the port {broker.port}, for broker {broker.number}, is taken by another process: --port gives a "
-                    "new cluster other ports"
+                    f"the port {broker.port}, for broker {broker.number}, is used by another process: choose "
+                    "other ports for a new cluster with --port"
                 )
 
     def _has_data(self, broker: Member) -> bool:
@@ -373,7 +373,7 @@ def planned(state: ClusterState | None, wanted: Wanted) -> ClusterState:
     there = len(state.brokers)
     first = state.brokers[0].port if there else wanted.port or DEFAULT_PORT
     if there and wanted.port not in (None, first):
-        raise ClusterError(f"this cluster's ports begin at {first}")
+        raise ClusterError(f"the first port of this cluster is {first} and cannot be changed")
     count = wanted.brokers or there or DEFAULT_BROKERS
     if count < there:
         raise ClusterError(f"this cluster has {there} brokers, and cannot shrink")

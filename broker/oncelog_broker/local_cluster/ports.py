@@ -48,7 +48,7 @@ def own_ports(count: int) -> list[OwnPort]:
             return [OwnPort(number) for number in range(first, first + count)]
         except OSError:
             pass
-    raise NoFreePort(f"no {count} free ports that follow one another, from {RANGE.start} to {RANGE.stop - 1}")
+    raise NoFreePort(f"no {count} consecutive free ports from {RANGE.start} to {RANGE.stop - 1}")
 
 
 def is_free(port: int) -> bool:

@@ -154,7 +154,9 @@ def unpack_needed(archive: Path, directory: Path) -> None:
                     shutil.copyfileobj(source, target)
     found = _needed_in(directory)
     if len(found) != len(NEEDED):
-        raise JarsNotFound(f"{archive.name} has not the jars of a server, only {[jar.name for jar in found]}")
+        raise JarsNotFound(
+            f"{archive.name} does not contain the jars of a ZooKeeper server, only {[jar.name for jar in found]}"
+        )
 
 
 def _is_needed(name: str) -> bool:

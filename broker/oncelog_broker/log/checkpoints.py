@@ -40,7 +40,7 @@ def parse_checkpoint(path: str, data: bytes, parse_entry: Callable[[list[str]], 
         lines = data.decode("utf-8").splitlines()
         number = max(0, len(lines) - 1)
         if data and not data.endswith(b"\n"):
-            raise ValueError("the line is not whole")
+            raise ValueError("the line is incomplete")
         number = 0
         if len(lines) < 2:
             raise ValueError("the version or the number of entries is missing")

@@ -101,10 +101,11 @@ def check_batch(batch: memoryview, header: HeaderFields, limits: ValidationLimit
         )
     if size > limits.max_batch_size:
         raise KafkaError(
-            ErrorCode.MESSAGE_TOO_LARGE, f"a batch of {size} bytes: max.message.bytes is {limits.max_batch_size}"
+            ErrorCode.MESSAGE_TOO_LARGE,
+            f"a batch of {size} bytes is too large: max.message.bytes is {limits.max_batch_size}",
         )
     if crc32c(batch[CRC_START:size]) != header[CRC]:
-        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the CRC of the batch does not fit its content")
+        raise KafkaError(ErrorCode.CORRUPT_MESSAGE, "the CRC of the batch does not match its content")
 
 
 def check_client_batch(batch: memoryview, header: HeaderFields, *, walks_frames: bool) -> None:
@@ -114,7 +115,7 @@ def check_client_batch(batch: memoryview, header: HeaderFields, *, walks_frames:
     """
     base_offset, length, _, _, _, attributes, last_delta, _, _, pid, epoch, sequence, count = header
     if length + LOG_OVERHEAD != len(batch):
-        raise KafkaError(ErrorCode.INVALID_RECORD, "a produce request must hold one batch per partition")
+        raise KafkaError(ErrorCode.INVALID_RECORD, "a Produce request must contain one batch per partition")
     if count <= 0 or last_delta != count - 1:
         raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records, but the last offset delta is {last_delta}")
     if base_offset != 0:
@@ -126,7 +127,7 @@ def check_client_batch(batch: memoryview, header: HeaderFields, *, walks_frames:
             raise KafkaError(ErrorCode.INVALID_RECORD, "a transactional batch without a producer id")
     if attributes & COMPRESSION_MASK > HIGHEST_COMPRESSION:
         raise KafkaError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression type {attributes & COMPRESSION_MASK} is not known"
+            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, f"compression type {attributes & COMPRESSION_MASK} is unknown"
         )
     if pid >= 0 and (sequence <= NO_SEQUENCE or epoch <= NO_PRODUCER_EPOCH):
         raise KafkaError(ErrorCode.INVALID_RECORD, f"producer {pid} with epoch {epoch}, base sequence {sequence}")
@@ -134,7 +135,7 @@ def check_client_batch(batch: memoryview, header: HeaderFields, *, walks_frames:
         raise KafkaError(ErrorCode.INVALID_TIMESTAMP, "a producer may not set the timestamp type to LogAppendTime")
     expanded = (length + LOG_OVERHEAD - HEADER_SIZE) * MAX_EXPANSION[attributes & COMPRESSION_MASK]
     if count * MIN_RECORD_SIZE > expanded:
-        raise KafkaError(ErrorCode.INVALID_RECORD, f"{count} records cannot be in a batch of {length} bytes")
+        raise KafkaError(ErrorCode.INVALID_RECORD, f"a batch of {length} bytes cannot contain {count} records")
     if walks_frames and not attributes & COMPRESSION_MASK:
         try:
             end = records_end(batch, HEADER_SIZE, min(count, FRAMES_WALKED))

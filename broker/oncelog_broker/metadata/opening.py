@@ -73,7 +73,8 @@ class ZooKeeperOpening:
 
         if self._access.identity is not None and self._access.tls is None:
             _log.warning(
-                "the broker's password for ZooKeeper can be read on the line", extra={"servers": self._connect}
+                "the broker sends its password for ZooKeeper without encryption: set zookeeper.ssl.client.enable",
+                extra={"servers": self._connect},
             )
         timeout_ms = self._config[keys.ZOOKEEPER_SESSION_TIMEOUT_MS]
         connection_timeout_ms = self._config[keys.ZOOKEEPER_CONNECTION_TIMEOUT_MS] or timeout_ms

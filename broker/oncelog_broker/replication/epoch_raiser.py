@@ -109,13 +109,15 @@ class EpochRaiser:
             await until_shown()
             if self._replicas.lost_epochs:
                 await asyncio.sleep(ATTEMPT_SECONDS)
-        logger.error("partitions stay without a leader: the controller granted no epoch above that of their logs")
+        logger.error(
+            "partitions stay without a leader: the controller granted no leader epoch above the epoch of their logs"
+        )
 
     async def _ask(self, lost: Iterable[LostEpoch]) -> None:
         try:
             response = await self._alter_partition(self._request(lost))
         except PeerUnavailable as error:
-            logger.warning("the controller does not answer a request for leader epochs", extra={"reason": error})
+            logger.warning("the controller does not respond to a request for leader epochs", extra={"reason": error})
             return
         if response.error_code:
             logger.warning(
@@ -152,17 +154,18 @@ class EpochRaiser:
         following = [each for each in lost if not each.is_to_lead]
         if elected:
             logger.error(
-                "this broker was elected with a leader epoch that its log has already, so it does not lead yet and "
-                "asks for a higher one: the metadata store is older than the logs. If it was put back from a backup, "
-                "changes of topics, settings, users and ACLs since then are lost: repeat them",
+                "this broker was elected with a leader epoch that its log already contains, so it does not "
+                "lead yet and requests a higher epoch: the metadata store is older than the logs. If the store "
+                "was restored from a backup, changes of topics, settings, users and ACLs since the backup are "
+                "lost: repeat them",
                 extra=_shown(elected),
             )
         if following:
             logger.error(
-                "this replica's log has a newer leader epoch than its leader, so it does not fetch yet and asks for a "
-                "higher one: the metadata store is older than the logs. Records that the leader does not have "
-                "are then truncated here. If "
-                "these records are needed, stop this broker and copy the directories of its partitions first",
+                "this replica's log has a newer leader epoch than its leader, so it does not fetch yet and "
+                "requests a higher epoch: the metadata store is older than the logs. Afterwards this replica "
+                "truncates records that the leader does not have. If you need these records, first stop this "
+                "broker and copy the directories of its partitions",
                 extra=_shown(following),
             )
 

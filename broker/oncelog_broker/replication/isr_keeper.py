@@ -185,7 +185,7 @@ class IsrKeeper:
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             except Exception:  # retry here, because no other task repeats the open proposals
-                logger.exception("the controller could not be asked")
+                logger.exception("AlterPartition could not be sent to the controller")
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
             if response.error_code:

@@ -75,7 +75,7 @@ class LeaderCheck:
                 leader, self._request(asked), purpose=Purpose.CONTROL, timeout=ANSWER_SECONDS
             )
         except PeerUnavailable as error:
-            logger.info("a leader was not asked", extra={"leader": leader, "reason": error})
+            logger.info("the log end of a leader could not be requested", extra={"leader": leader, "reason": error})
             return set()
         leads = {
             (topic.topic, answer.partition)

@@ -55,8 +55,8 @@ async def adopt_unknown(
             taken.append(topic.name)
     if taken:
         logger.error(
-            "topics that the older metadata store does not know were taken over from their logs; their settings are "
-            "lost, so their records are kept for ever until retention.ms and retention.bytes are set",
+            "topics that are missing in the older metadata store were restored from their logs. Their settings "
+            "are lost, so their records are kept until retention.ms and retention.bytes are set",
             extra={"count": len(taken), "topics": ",".join(sorted(taken)[:MAX_NAMES])},
         )
 

@@ -146,7 +146,7 @@ class BrokerPeers:
         except TimeoutError:
             if connection is not None:
                 connection.check_deadlines()  # later requests on this connection cannot get a response either
-            raise PeerUnavailable(broker_id, f"no answer within {timeout:g} s", may_be_sent=may_be_sent) from None
+            raise PeerUnavailable(broker_id, f"no response within {timeout:g} s", may_be_sent=may_be_sent) from None
         except KafkaError as error:
             raise PeerUnavailable(broker_id, error.message, may_be_sent=may_be_sent) from error
 
@@ -162,7 +162,7 @@ class BrokerPeers:
         self._is_closed = True
         links, self._links = self._links, {}
         for link in links.values():
-            link.drop("this broker stops")
+            link.drop("this broker is stopping")
 
     def _place(self, image: ClusterImage, broker_id: int) -> _Place | None:
         broker = image.brokers.get(broker_id)
@@ -174,7 +174,7 @@ class BrokerPeers:
     async def _connection(self, broker_id: int, purpose: Purpose) -> BrokerConnection:
         """Return an open connection, after the back-off if needed. Raises PeerUnavailable, KafkaError."""
         if self._is_closed:
-            raise PeerUnavailable(broker_id, "this broker stops", may_be_sent=False)
+            raise PeerUnavailable(broker_id, "this broker is stopping", may_be_sent=False)
         place = self._place(self._metadata.image, broker_id)
         if place is None:
             raise PeerUnavailable(broker_id, f"not registered with a listener {self._listener}", may_be_sent=False)

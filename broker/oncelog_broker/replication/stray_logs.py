@@ -50,10 +50,11 @@ def set_strays_aside(
     for (name, index), reason in reasons.items():
         moved = logs.set_aside(name, index)
         extra = {"partition": f"{name}-{index}", "reason": reason, "directory": moved}
-        logger.warning("stray log set aside", extra=extra)
+        logger.warning("stray log: directory renamed", extra=extra)
     if unknown:
         logger.error(
-            "logs that the metadata store does not know; if their topics were not deleted, the store lost its last "
-            "writes: stop the broker, restore the file with its -wal file, and rename the directories back",
+            "the metadata store does not contain the topics of these logs. If the topics were not deleted, the "
+            "store lost its last writes: stop the broker, restore the store's file with its -wal file, and "
+            "rename the directories back",
             extra={"count": unknown, "metadata": store},
         )

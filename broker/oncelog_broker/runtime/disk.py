@@ -540,9 +540,9 @@ class FileLock:
         other = next((self._held[key] for key in keys if key in self._held), None)
         if other is not None:
             raise LockHeld(
-                f"{directory} is already open in this process as {other}: log.dirs must name each directory once, "
-                "also where it is found by two names (a symbolic link, a volume that is mounted twice), and each "
-                "broker needs a data directory of its own"
+                f"{directory} is already open in this process as {other}: log.dirs must name each directory "
+                "once, also if it has two names (a symbolic link, a volume that is mounted twice), and each "
+                "broker needs its own data directories"
             )
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
@@ -550,8 +550,8 @@ class FileLock:
         except OSError as error:
             os.close(descriptor)
             raise LockHeld(
-                f"{os.path.dirname(real)} is locked by another process: stop the broker that uses it "
-                f"(`fuser {real}` names it), or give this one another data directory"
+                f"{os.path.dirname(real)} is locked by another process: stop the broker that uses it (`fuser "
+                f"{real}` names it), or configure another data directory for this broker"
             ) from error
         self._keys = (real, _identity(os.fstat(descriptor)))
         for key in self._keys:

@@ -73,9 +73,9 @@ def check_batches(batches: Sequence[AckBatch], *, renews: bool) -> None:
             raise _invalid(f"{len(types)} acknowledge types for the offsets {first}-{last}")
         for number in set(types):
             if not AcknowledgeType.GAP <= number <= AcknowledgeType.RENEW:
-                raise _invalid(f"no acknowledge type: {number}")
+                raise _invalid(f"unknown acknowledge type: {number}")
             if number == AcknowledgeType.RENEW and not renews:
-                raise _invalid("a lock is renewed by a request that does not say so")
+                raise _invalid("a lock can only be renewed by a request with is_renew_ack")
         previous = last
 
 
@@ -105,16 +105,16 @@ def acknowledge(partition: SharePartition, batches: Sequence[AckBatch], terms: A
     if not wanted:
         return 0
     if wanted[-1].last >= runs.end:
-        raise _invalid(f"offset {wanted[-1].last} was not handed out yet")
+        raise _invalid(f"offset {wanted[-1].last} was not delivered yet")
     if not terms.may_renew and any(part.type == AcknowledgeType.RENEW for part in wanted):
         raise _not_acquired("acquisition locks of this group are not renewed")
     for run, _ in _named(runs.runs, wanted):
         if run.state is not DeliveryState.ACQUIRED:
             raise _not_acquired(f"offsets {run.first}-{run.last} are not acquired")
         if run.owner != terms.owner:
-            raise _not_acquired(f"offsets {run.first}-{run.last} are at another member")
+            raise _not_acquired(f"offsets {run.first}-{run.last} are acquired by another member")
         if run.becomes is not None:
-            raise _not_acquired(f"offsets {run.first}-{run.last} were acknowledged already")
+            raise _not_acquired(f"offsets {run.first}-{run.last} were already acknowledged")
     runs.divide_at(offset for part in wanted for offset in (part.first, part.last + 1))
     transition = 0
     for run, number in _named(runs.runs, wanted):

@@ -254,7 +254,8 @@ class HostedSharePartition:
                 _answer(kept, None if error is None else as_told(error))
         if error is not None:
             logger.warning(
-                "state of share partition not kept", extra={"share_partition": self.key.text, "reason": error}
+                "state of share partition could not be stored",
+                extra={"share_partition": self.key.text, "reason": error},
             )
             if error.code in FENCED:
                 self._on_fenced(self)

@@ -142,7 +142,9 @@ class SharePartitions:
         try:
             share = await self._begin(key, partition, state)
         except ValueError as error:
-            logger.error("state of share partition not read", extra={"share_partition": key.text, "reason": error})
+            logger.error(
+                "state of share partition could not be read", extra={"share_partition": key.text, "reason": error}
+            )
             return KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error))
         except KafkaError as error:
             return error.as_value()
@@ -178,7 +180,10 @@ class SharePartitions:
         share.move_log_start(partition.log.log_start_offset)
         share.move_log_end(partition.log.log_end_offset)
         if share.outbox:
-            logger.warning("share partition was beyond the log's end", extra={"share_partition": key.text})
+            logger.warning(
+                "the acknowledged offsets of a share partition were beyond the end of the log",
+                extra={"share_partition": key.text},
+            )
         return share
 
     async def _reset_offset(self, strategy: str | int, partition: Partition) -> int:

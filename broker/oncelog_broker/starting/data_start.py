@@ -163,8 +163,9 @@ class DataStart:
         found = [each.path for each in self.directories if self._disk.exists(each.join(METADATA_FILE))]
         if len(found) > 1 and self._needs_store_file():
             raise StoreFileError(
-                f"{METADATA_FILE} exists in {' and in '.join(found)}, and only one of them is this broker's metadata. "
-                "Move the wrong one (with its -wal file) away: the right one knows the topics that the broker had last"
+                f"{METADATA_FILE} exists in {' and in '.join(found)}, and only one of them is this broker's "
+                "metadata. Move the wrong one (with its -wal file) away: the right file contains the topics "
+                "that the broker had last"
             )
         return found[0] if found else self.directories[0].path
 
@@ -372,7 +373,8 @@ class DataStart:
             await asyncio.to_thread(self._note, change)
         except OSError as error:
             logger.error(
-                "oncelog.identity could not be written in a data directory: the next start will find it older",
+                "oncelog.identity could not be written in a data directory: the next start will treat this "
+                "directory as older",
                 extra={"reason": error},
             )
 

@@ -74,7 +74,8 @@ class ControlledShutdown:
                 self._patience.backoff_seconds,
             )
         logger.warning(
-            "stopping as the only in-sync replica of some partitions: they have no leader until this broker is back"
+            "stopping although this broker has the only in-sync replica of some partitions: these partitions "
+            "have no leader until this broker is back"
         )
         return False
 
@@ -87,7 +88,7 @@ class ControlledShutdown:
         try:
             response = await self._ask(request)
         except PeerUnavailable as error:
-            logger.warning("the controller does not answer ControlledShutdown", extra={"reason": error})
+            logger.warning("the controller does not respond to ControlledShutdown", extra={"reason": error})
             return None
         if response.error_code:
             error_name = ErrorCode.of(response.error_code).name

@@ -38,7 +38,9 @@ class HttpListener:
             listening = await network.listen(address.host, address.port, factory, backlog=BACKLOG)
         except OSError as error:
             why = error.strerror or str(error)
-            raise OSError(f"cannot listen on {address}: {why}. Set `{HTTP_LISTENER.name}` to another one.") from error
+            raise OSError(
+                f"cannot listen on {address}: {why}. Set `{HTTP_LISTENER.name}` to another address."
+            ) from error
         await listening.start()
         return cls(address._replace(port=listening.port), listening.close, connections)
 

@@ -47,7 +47,7 @@ class Calls:
     async def start(self) -> None:
         """Connect to the cluster. Raises KafkaError if no broker can be reached."""
         if self._is_closed or self._pool is not None:
-            raise ClientClosed("an admin client is started once")
+            raise ClientClosed("an admin client can be started only once")
         self._pool = ConnectionPool(self.config, self._rng)
         self._metadata = Metadata(self._pool, self.config, rng=self._rng)
         try:

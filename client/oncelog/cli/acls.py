@@ -51,7 +51,11 @@ principal_option: Final = click.option(
     "--principal", "principals", multiple=True, metavar="User:NAME", help="The principal; User:* is every user."
 )
 host_option: Final = click.option(
-    "--host", "hosts", multiple=True, metavar="ADDRESS", help="From where; * is anywhere."
+    "--host",
+    "hosts",
+    multiple=True,
+    metavar="ADDRESS",
+    help="The address from which the principal connects; * means any address.",
 )
 operation_option: Final = click.option(
     "--operation",
@@ -157,7 +161,9 @@ def remove(bootstrap: str, yes: bool, output: str | None, **which: Any) -> None:
 @host_option
 @operation_option
 @click.option(
-    "--matching", is_flag=True, help="All ACLs that apply to the named resources, also those of prefixes and *."
+    "--matching",
+    is_flag=True,
+    help="All ACLs that apply to the named resources, including ACLs for prefixes and for *.",
 )
 @output_option
 def list_(bootstrap: str, output: str | None, **which: Any) -> None:

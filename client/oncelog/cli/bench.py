@@ -122,7 +122,7 @@ def consume(
 @click.option(
     "--aborts", type=click.IntRange(0, 100), default=0, show_default=True, help="How many of a hundred abort."
 )
-@click.option("--transactional-id", help="Default: a new unique one.")
+@click.option("--transactional-id", help="Default: a new unique name.")
 def transactions(
     topic: str,
     bootstrap: str,

@@ -84,7 +84,7 @@ def whose(command: F) -> F:
                      help="Of this broker. May be repeated."),
         click.option("--loggers", "loggers", type=click.IntRange(min=0), multiple=True, metavar="ID",
                      help="The levels of the loggers of this broker, until it ends. May be repeated."),
-        click.option("--all-brokers", "is_default", is_flag=True, help="What holds for every broker without its own."),
+        click.option("--all-brokers", "is_default", is_flag=True, help="The cluster-wide default of all brokers."),
     ):  # fmt: skip
         made = option(made)
     return cast(F, made)

@@ -78,7 +78,7 @@ class Range:
 @click.option("--format", "template", help=r"Print this instead, such as '{timestamp} {key}={value}\n', see below.")
 @click.option("--json", "is_json", is_flag=True, help="Lines of JSON, which `oncelog produce --json` reads.")
 @click.option("--output", "-o", type=click.Choice(["plain", "json", "yaml"]), help="json is --json. Default: plain.")
-@click.option("--base64", is_flag=True, help="With --json: always base64. Default: only what is not UTF-8.")
+@click.option("--base64", is_flag=True, help="With --json: always base64. Default: only for values that are not UTF-8.")
 @format_options(READ)
 @click.option(
     "--invalid",

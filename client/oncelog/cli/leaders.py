@@ -77,7 +77,7 @@ def rows_of(brokers: Iterable[Broker], topics: Iterable[Topic]) -> list[Row]:
 @click.argument("targets", nargs=-1, type=TARGET, metavar="[TOPIC[:PARTITION]]...")
 @bootstrap_option
 @output_option
-@click.option("--unclean", is_flag=True, help="Elect a replica that may lack records, where none in sync is left.")
+@click.option("--unclean", is_flag=True, help="If no in-sync replica is left, elect a replica that may lack records.")
 @click.option("--yes", "-y", is_flag=True, help="With --unclean: do not ask.")
 @click.option("--timeout-ms", type=click.IntRange(min=1), help="How long it may take. Default: 60000.")
 def elect(

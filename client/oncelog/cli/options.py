@@ -63,7 +63,7 @@ _output: Final = click.option(
     "-o",
     type=click.Choice(OUTPUTS),
     callback=chosen_document,
-    help="How to print. Default: a table on a terminal, else plain lines of tab-separated fields.",
+    help="The output format. Default: a table on a terminal, otherwise plain lines of tab-separated fields.",
 )
 _headings: Final = click.option(
     "--headings",

@@ -68,7 +68,12 @@ def txns() -> None:
 @click.option(
     "--duration-filter", "duration_ms", type=click.IntRange(min=0), metavar="MS", help="Only if open for longer."
 )
-@click.option("--transactional-id-pattern", "pattern", metavar="REGEX", help="Only ids that match as a whole.")
+@click.option(
+    "--transactional-id-pattern",
+    "pattern",
+    metavar="REGEX",
+    help="Only transactional ids that match the regular expression completely.",
+)
 def list_(
     bootstrap: str,
     output: str | None,

@@ -87,7 +87,10 @@ class ScramClient:
             raise _failed("the broker's nonce does not continue ours")
         iterations = int(iterations_text)
         if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
-            raise _failed(f"{iterations} iterations: from {MIN_ITERATIONS} to {MAX_ITERATIONS} are computed")
+            raise _failed(
+                f"the broker requires {iterations} iterations; this client computes from {MIN_ITERATIONS} to "
+                f"{MAX_ITERATIONS}"
+            )
         mechanism = self._mechanism
         salted = salted_password(mechanism, self._password, from_base64(salt), iterations)
         without_proof = f"c={CHANNEL_BINDING},r={nonce}"

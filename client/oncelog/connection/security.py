@@ -49,7 +49,7 @@ class SaslLogin(NamedTuple):
             return OAuthClient(await token if inspect.isawaitable(token) else token)
         except Exception as error:
             raise AuthenticationFailed(
-                ErrorCode.SASL_AUTHENTICATION_FAILED, f"no token could be had: {type(error).__name__}: {error}"
+                ErrorCode.SASL_AUTHENTICATION_FAILED, f"no token could be obtained: {type(error).__name__}: {error}"
             ) from error
 
 

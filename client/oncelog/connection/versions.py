@@ -46,7 +46,7 @@ def next_try(response: ApiVersionsResponse, tried: int) -> int | None:
     if response.error_code == ErrorCode.NONE:
         return None
     if response.error_code != ErrorCode.UNSUPPORTED_VERSION or tried == LAST_TRY:
-        raise error_for(response.error_code, "the broker refuses to say which versions it supports")
+        raise error_for(response.error_code, "the broker refuses to list its supported versions")
     key = schema_of(ApiVersionsRequest).api_key
     for entry in response.api_keys:
         if entry.api_key == key:

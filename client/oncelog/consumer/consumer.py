@@ -130,7 +130,7 @@ class Consumer(ConsumerView, Generic[K, V]):
     async def start(self) -> None:
         """Connect to the cluster. Raises KafkaError if no broker can be reached."""
         if self._is_closed or self._pool is not None:
-            raise ClientClosed("a consumer is started once")
+            raise ClientClosed("a consumer can be started only once")
         self._pool = ConnectionPool(self.config)
         self._metadata = Metadata(
             self._pool, self.config, allow_auto_topic_creation=self.config.allow_auto_create_topics
@@ -604,7 +604,7 @@ class Consumer(ConsumerView, Generic[K, V]):
 
     def _need_group(self) -> GroupMember:
         if self._group is None:
-            raise ValueError("this needs a group_id, and a consumer that is started")
+            raise ValueError("this call needs a group_id and a started consumer")
         return self._group
 
     def _attend(self) -> None:

@@ -99,7 +99,7 @@ class FetchedPartition:
         self.size = whole_batches_size(data)
         self._data = data[: self.size]
         if not self.size:
-            raise self._corrupt(fetch_offset, f"{len(data)} bytes hold no whole batch")
+            raise self._corrupt(fetch_offset, f"{len(data)} bytes contain no complete batch")
         try:
             last = self._last_batch()
             self.end_offset, self.end_epoch = last.next_offset, last.partition_leader_epoch

@@ -131,10 +131,12 @@ class Validator:
         if self._config.auto_offset_reset == "none":
             position.error = truncation_error(partition, offset, divergent)
         elif divergent is not None:
-            logger.warning("%s: the log was truncated below %d: going on at %d", partition, offset, divergent)
+            logger.warning("%s: the log was truncated below %d: continuing at offset %d", partition, offset, divergent)
             position.seek(divergent, end.epoch)
         else:
-            logger.warning("%s: the log was truncated somewhere below %d: resetting", partition, offset)
+            logger.warning(
+                "%s: the log was truncated at an unknown offset below %d: resetting the position", partition, offset
+            )
             position.reset(None)
         position.back_off(self._loop.time(), self._config, self._rng)
 
@@ -172,7 +174,8 @@ class Validator:
         """Continue from the offset: the position's epoch was not read from a batch, so it does not prove a truncation.
         If the log ends before the offset, the Fetch fails."""
         logger.warning(
-            "%s: the position came with leader epoch %d, but the leader has epoch %d for good: reading on at offset %d",
+            "%s: the position came with leader epoch %d, but the leader stays at epoch %d: continuing to read "
+            "at offset %d",
             position.topic_partition,
             position.fetch_epoch,
             epoch,
@@ -210,7 +213,7 @@ class Validator:
             return
         error = task.exception()
         if error is not None:
-            logger.error("asking node %d where epochs end failed", node_id, exc_info=error)
+            logger.error("the request for epoch end offsets to node %d failed", node_id, exc_info=error)
         self._on_done()
 
     def _read(self, asked: Asked, response: OffsetForLeaderEpochResponse) -> None:

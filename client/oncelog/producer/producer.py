@@ -154,7 +154,7 @@ class Producer(Lifecycle, Generic[K, V]):
         Raises KafkaError if no broker can be reached or the transactional id cannot be initialised.
         """
         if self._is_closed or self._pool is not None:
-            raise ClientClosed("a producer is started once")
+            raise ClientClosed("a producer can be started only once")
         self._pool = ConnectionPool(self.config, self._rng)
         self._metadata = Metadata(
             self._pool,

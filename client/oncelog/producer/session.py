@@ -125,7 +125,7 @@ class ProducerSession:
         if code is ErrorCode.INVALID_PRODUCER_EPOCH and not self.is_transactional:
             # No other producer has this producer id, and no partition returns to an older epoch, so the producer id is
             # useless.
-            logger.warning("%s is fenced: asking for a new producer id", batch.identity)
+            logger.warning("%s is fenced: requesting a new producer id", batch.identity)
             sequences.session_is_over()
             if sequences.identity is self.identity:
                 self.identity = NO_IDENTITY

@@ -65,7 +65,9 @@ class TransactionManager:
         if self.state is TransactionState.PREPARED_TRANSACTION:
             raise InvalidTransactionState(f"complete, commit or abort the prepared transaction first: {self._told}")
         if self.state is not TransactionState.READY:
-            raise InvalidTransactionState(f"a transaction begins when the last one has ended; this one: {self._told}")
+            raise InvalidTransactionState(
+                f"a transaction can begin only after the previous one has ended; current state: {self._told}"
+            )
         self._to(TransactionState.IN_TRANSACTION)
         self.is_v2 = self.session.is_start_checked = is_v2
         self.number += 1
@@ -84,7 +86,7 @@ class TransactionManager:
         self.check_usable()
         if self.state is TransactionState.ABORTABLE_ERROR:
             raise self._kept_error()
-        raise InvalidTransactionState(f"only in a transaction: {self._told}")
+        raise InvalidTransactionState(f"only possible in a transaction: {self._told}")
 
     def sending_to(self, partition: TopicPartition) -> None:
         """Record that records for this partition follow. Raises the errors of `check_in_transaction`."""

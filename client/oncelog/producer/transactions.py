@@ -114,7 +114,7 @@ class Transactions:
             async with asyncio.timeout(self._config.max_block_ms / 1000):
                 await self._initialise(NO_IDENTITY)
         except TimeoutError:
-            raise self._timed_out("the transactional id could not be taken over") from None
+            raise self._timed_out("the transactional id could not be initialised") from None
         except KafkaError as error:
             if self._config.two_phase_commit and error.code in TWO_PHASE_COMMIT_HINTS:
                 hint = TWO_PHASE_COMMIT_HINTS[error.code]
@@ -205,7 +205,9 @@ class Transactions:
                 await self._flush()
                 await self._quiet()
         except TimeoutError:
-            raise self._timed_out("not all of the transaction could be written yet: prepare it again") from None
+            raise self._timed_out(
+                "not all records of the transaction could be written yet: call prepare_transaction again"
+            ) from None
         if manager.error is not None:
             raise manager.error.with_traceback(None)
         if not manager.must_be_ended:
@@ -239,7 +241,9 @@ class Transactions:
             if self.manager.state is TransactionState.READY:
                 return None
             if self.manager.state is not TransactionState.PREPARED_TRANSACTION or self.prepared is None:
-                raise InvalidTransactionState("only a prepared transaction is completed: prepare, commit or abort this")
+                raise InvalidTransactionState(
+                    "only a prepared transaction can be completed: prepare, commit or abort the open transaction"
+                )
             commits = stored is not None and stored.producer == self.prepared.producer
         await (self.commit() if commits else self.abort())
         return commits
@@ -297,7 +301,11 @@ class Transactions:
             if self.is_open and not self._is_handed_over:
                 await self.abort()
         except KafkaError as error:
-            logger.warning("transactional id %s: an open transaction was left to its timeout: %s", self._id, error)
+            logger.warning(
+                "transactional id %s: an open transaction was not aborted and stays open until its timeout: %s",
+                self._id,
+                error,
+            )
         finally:
             tasks = [task for task in (self._adding, self._ending and self._ending.task) if task is not None]
             for task in tasks:
@@ -340,7 +348,7 @@ class Transactions:
             if connection.versions.choose(InitProducerIdRequest) < requests.FIRST_WITH_IDENTITY:
                 raise FatalError(
                     ErrorCode.UNSUPPORTED_VERSION,
-                    "the broker is older than Kafka 2.5: after this error only a new producer can go on",
+                    "the broker is older than Kafka 2.5: after this error only a new producer can continue",
                 )
         two_phase = self._config.two_phase_commit
         if two_phase:
@@ -379,8 +387,8 @@ class Transactions:
         if is_offered and versions.transaction_version < TRANSACTIONS_V2:
             raise FatalError(
                 ErrorCode.UNSUPPORTED_VERSION,
-                f"the cluster has transaction.version={versions.transaction_version}, under which a producer's"
-                f" transactions cannot be told apart: raise it to {TRANSACTIONS_V2}",
+                f"the cluster has transaction.version={versions.transaction_version}, with which the "
+                f"transactions of a producer cannot be distinguished: raise it to {TRANSACTIONS_V2}",
             )
 
     def _between_transactions(self) -> None:
@@ -433,7 +441,7 @@ class Transactions:
         """Forget the last transaction. Raises InvalidTransactionState while it is being ended."""
         if self._ending is not None and not self._ending.task.done():
             name = "commit" if self._ending.commits else "abort"
-            raise InvalidTransactionState(f"the {name} is under way still: call {name} again to wait for it")
+            raise InvalidTransactionState(f"the {name} is still in progress: call {name} again to wait for it")
         self._ending = None
 
     async def _until_ended(self, ending: _Ending, name: str) -> None:
@@ -450,7 +458,7 @@ class Transactions:
         if self._ending is ending:
             self._ending = None
         if ending.task.cancelled():
-            raise ClientClosed(f"the producer was closed before the {name} was done")
+            raise ClientClosed(f"the producer was closed before the {name} was finished")
         ending.task.result()
 
     async def _commit(self) -> None:
@@ -503,7 +511,9 @@ class Transactions:
             if commits and manager.is_v2 and error.code is ErrorCode.INVALID_TXN_STATE:
                 # The transaction timed out and was already aborted by the coordinator. The following abort then
                 # succeeds and brings the next epoch.
-                raise AbortableError(error.code, "the coordinator has aborted it: it took too long") from None
+                raise AbortableError(
+                    error.code, "the coordinator has aborted the transaction after its timeout"
+                ) from None
             raise
         if response.producer_id < 0:
             return None

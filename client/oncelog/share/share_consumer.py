@@ -89,7 +89,7 @@ class ShareConsumer(Lifecycle):
     async def start(self) -> None:
         """Connect to the cluster. Raises KafkaError if no broker can be reached."""
         if self._is_closed or self._pool is not None:
-            raise ClientClosed("a consumer is started once")
+            raise ClientClosed("a consumer can be started only once")
         self._pool = ConnectionPool(self.config)
         self._metadata = Metadata(self._pool, self.config)
         self._membership = ShareMembership(self.config, self._metadata, self.member_id, self._news.set)
@@ -211,7 +211,7 @@ class ShareConsumer(Lifecycle):
                 nodes = {self._homes[where] for where, acks in self._acks.items() if not acks.is_empty}
                 results = await asyncio.gather(*(self._commit_at(self._node(node_id)) for node_id in sorted(nodes)))
         except TimeoutError:
-            raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"acknowledgements not kept within {seconds:g} s") from None
+            raise error_for(ErrorCode.REQUEST_TIMED_OUT, f"acknowledgements not stored within {seconds:g} s") from None
         earlier, self._unreported = self._unreported, []
         found = merged([*earlier, *results])
         return {self._names[where]: error for where, error in found.items()}

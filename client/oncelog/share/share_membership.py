@@ -74,7 +74,7 @@ class ShareMembership:
             try:
                 await self._connection.send(self._request(), timeout_s)
             except KafkaError as error:
-                logger.info("share group %s: not left: %s", self._config.group_id, error.message)
+                logger.info("share group %s: leaving failed: %s", self._config.group_id, error.message)
             self._epoch = JOINING_EPOCH
         self.assignment = frozenset()
 
@@ -122,7 +122,7 @@ class ShareMembership:
         response = await self._connection.send(self._request())
         code = ErrorCode.of(response.error_code)
         if code in FENCED and self._epoch != JOINING_EPOCH:
-            logger.warning("share group %s: joins again: %s", self._config.group_id, code.meaning)
+            logger.warning("share group %s: rejoining: %s", self._config.group_id, code.meaning)
             self._epoch, self._says_all = JOINING_EPOCH, True
             self._assign(frozenset())
             self._is_due.set()

@@ -46,16 +46,18 @@ SOURCE, SINK, BOTH = Side.SOURCE, Side.SINK, Side.BOTH
 SAME, DIFFERS, REFUSED = Answer.SAME, Answer.DIFFERS, Answer.REFUSED
 
 _IN_CHECKPOINT: Final = "the progress of a query is in its checkpoint"
-_GROUP: Final = "no group is joined, so it has no effect, as in the connector"
-_JVM: Final = "it names a class or a facility of Java"
+_GROUP: Final = "the source joins no group, so this option has no effect, as in the connector"
+_JVM: Final = "this option names a class or a facility of Java"
 _METRICS: Final = "Java's client metrics do not exist here; serve_query_metrics serves rows, lag and times of queries"
 _SOCKET: Final = "sizes and ages of sockets are left to the operating system and the broker"
-_OPENSSL: Final = "OpenSSL negotiates it; its configuration file (OPENSSL_CONF) can restrict it"
-_KERBEROS: Final = "Kerberos (GSSAPI) is not supported: take PLAIN, SCRAM or OAUTHBEARER"
-_REFRESH: Final = "a token is renewed at 80 % of its life, and a failed login is repeated by the client"
-_ASSERTION: Final = "tokens are asked for with a client's credentials, or read from a file, not with an assertion (JWT)"
-_SHARE: Final = "share groups have no offsets that a query could go on from"
-_BROKERS: Final = "it is for brokers, which check tokens; a client only gets one"
+_OPENSSL: Final = "OpenSSL negotiates this setting; OpenSSL's configuration file (OPENSSL_CONF) can restrict it"
+_KERBEROS: Final = "Kerberos (GSSAPI) is not supported: use PLAIN, SCRAM or OAUTHBEARER"
+_REFRESH: Final = "the client renews a token at 80 % of its life, and repeats a failed login"
+_ASSERTION: Final = (
+    "tokens are requested with client credentials, or read from a file, but not requested with an assertion (JWT)"
+)
+_SHARE: Final = "share groups have no offsets at which a query could continue"
+_BROKERS: Final = "this option is for brokers, which validate tokens; a client only requests a token"
 _REPLACED: Final = "rows without a key and a partition are spread evenly and repeatably, so that a replay is the same"
 
 OF_SPARK: Final = (

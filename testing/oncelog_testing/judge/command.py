@@ -19,11 +19,13 @@ DEFAULT_LISTEN = "127.0.0.1:0"
 @click.command()
 @bootstrap_option
 @click.option("--listen", default=DEFAULT_LISTEN, show_default=True, metavar="HOST:PORT", help="Port 0: any free one.")
-@click.option("--stop-at-eof", is_flag=True, help="Stop at the end of standard input: with whoever started it.")
+@click.option(
+    "--stop-at-eof", is_flag=True, help="Stop when standard input ends, and so with the process that started the judge."
+)
 def judge(bootstrap: str, listen: str, stop_at_eof: bool) -> None:
-    """Serve a judge of exactly once over HTTP, for tests in any language: POST /verdict takes the history that the test
-    has recorded as JSON, reads the topics, and returns whether every record is there exactly once, and the violations
-    otherwise.
+    """Serve a checker of exactly once over HTTP, for tests in any language: POST /verdict takes the history that the
+    test has recorded as JSON, reads the topics, and returns whether every record is there exactly once, and the
+    violations otherwise.
 
     The first line on standard output has the address.
     """

@@ -26,24 +26,26 @@ from oncelog_broker.local_cluster.zookeeper_jars import provide_jars
 VICTIMS = [victims.name.lower() for victims in Victims]
 HEAD = """# Kill matrix of the cluster
 
-Written by `make kill-matrix-cluster`. Each cell is a live run: three brokers on ZooKeeper with three replicas of each
-partition, of which two must be in sync, and a producer with three transactions. Each writes to three partitions, one
-led by each broker, and commits an offset of a group. Before or after one step of the second transaction, while the
-process that does the step is paused, brokers are killed with -9: the coordinator of the transaction (which leads one of
-the partitions), the leader of another partition, or both. If a victim does that step, the run waits for the victim's
-step. A killed broker comes back when all three transactions have ended, after other leaders were elected; two come back
-at the same time. *Killed alone*: when the step is due, the broker that does it is cut off from the fetches of its
-followers. It continues for half a second and is then killed, with records that its followers do not have.
+Written by `make kill-matrix-cluster`. Each cell is a live run with three brokers on ZooKeeper, three replicas of each
+partition of which two must be in sync, and a producer with three transactions. Each transaction writes to three
+partitions, one led by each broker, and commits an offset of a group. Before or after one step of the second
+transaction, while the process that executes the step is paused, brokers are killed with -9: the coordinator of the
+transaction (which also leads one of the partitions), the leader of another partition, or both. If a victim executes
+that step, the run waits until the victim reaches the step. A killed broker is restarted after all three transactions
+have ended and other leaders were elected; two killed brokers are restarted simultaneously. *Killed alone* means that
+the broker which executes the step is first isolated from the fetches of its followers, continues for half a second,
+and is then killed with records that its followers do not have.
 
-*ok* means that the checker of histories finds no contradiction between the producer's answers, the committed records
-(as our consumer and librdkafka's read them), the committed offset of the group, and the logs of all replicas; that the
-producer knows the end of each transaction; and that no transaction is left open. The numbers are the transactions that
-were committed, and those that were aborted.
+*ok* means that the checker of histories finds no contradiction between the responses to the producer, the committed
+records (as read by our consumer and librdkafka's), the committed offset of the group, and the logs of all replicas;
+that the producer knows the outcome of each transaction; and that no transaction is left open. The two numbers are the
+committed and the aborted transactions.
 
-*clings* is as good as *ok* for all but one instance of librdkafka, which waited for ever for the former coordinator of
-its group. Its own statistics show that no broker owed it a response and that it asked for no coordinator; all
-partitions were led, the coordinators served, and no request for the end of its transaction had been sent. Another
-instance with the same transactional id continued, and readers see none of the records that were left open.
+*clings* is as good as *ok*, except for one instance of librdkafka, which waited for ever for the former coordinator
+of its group. Its own statistics show that no broker owed it a response and that it did not look up the coordinator;
+all partitions had leaders, the coordinators worked, and the instance had not sent a request to end its transaction.
+Another instance with the same transactional id continued, and readers see none of the records of the unfinished
+transaction.
 """
 
 

@@ -25,19 +25,21 @@ from soak.stage import Stage
 STREAMS_RELEASE = "4.1.0"
 HEAD = """# Soak
 
-Written by `make soak-cluster`. Three brokers with three replicas of everything, three ZooKeeper servers, and clients
-that are at work all the time: idempotent writers, pipelines that consume, process and produce in transactions and are
-themselves stopped and taken over, readers of what is committed and of everything, a group whose members come and go; of
-our library and of librdkafka each, and Kafka Streams, whose instances are killed. Every five to fifteen seconds a fault
-strikes, now and then a second one before the first is over. In the end a checker looks at everything that the clients
-were told and at the files of all brokers: no acknowledged record lost, none twice, nothing aborted or torn to be read,
-each input processed once, order, offsets that never go back, replicas alike to the byte, one leader in an epoch.
+Written by `make soak-cluster`. Three brokers with three replicas of each partition, three ZooKeeper servers, and
+clients that work all the time. The clients are idempotent writers; pipelines that consume, process and produce in
+transactions, and are themselves paused and replaced; readers of committed records and of all records; and a group
+whose members join and leave. Each kind of client runs with our library and with librdkafka; in addition, there are
+instances of Kafka Streams, which are killed. Every five to fifteen seconds a fault strikes, sometimes while the
+previous fault still lasts. At the end a checker compares all responses that the clients got with the files of all
+brokers: no acknowledged record is lost or duplicated, no reader has seen aborted records or parts of a transaction,
+each input is processed once, records are in order, committed offsets never went back, replicas have the same bytes,
+and each epoch had one leader.
 
-*Strikes* is how often a fault struck; then, for each kind of client, the longest time in which one got no further,
-counted for the fault that struck first in that time, or else before it. `python -m soak --seed N` strikes the same
-again. A run in which anything is wrong keeps its directory (data and logs of all brokers, the history, a timeline of
-faults and stalls) and prints where that is. Disks are full and clocks jump as the brokers see them: what asks the
-machine is replaced in their processes, which needs no rights.
+*Strikes* is the number of times that a fault struck. The other columns are the longest time without progress for each
+kind of client, attributed to the first fault within that time, or otherwise to the last fault before it. `python -m
+soak --seed N` repeats the same faults. A run that finds an error keeps its directory (data and logs of all brokers,
+the history, a timeline of faults and stalls) and prints its path. Full disks and clock jumps are simulated in the
+brokers' processes by replacing their calls to the operating system, which needs no privileges.
 """
 
 

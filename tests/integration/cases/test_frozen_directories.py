@@ -151,8 +151,8 @@ def _forms_of_store(path: Path) -> Any:
 @pytest.mark.parametrize(
     ("name", "damage", "words"),
     [
-        ("meta.properties", lambda path: path.write_text("version=2\nnode.id=1\n"), "version 2 is not known"),
-        ("metadata.db", lambda path: _set_format(path, 2), "its format is 2, this release knows 1"),
+        ("meta.properties", lambda path: path.write_text("version=2\nnode.id=1\n"), "version 2 is not supported"),
+        ("metadata.db", lambda path: _set_format(path, 2), "its format version is 2, this release supports 1"),
     ],
 )
 def test_a_directory_of_a_later_form_is_refused_and_left_as_it_is(

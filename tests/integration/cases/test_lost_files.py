@@ -40,7 +40,7 @@ def test_s71_logs_that_an_older_metadata_store_does_not_know_are_served_again(br
         broker.start()
         said = broker.log.read_text()
         assert f"the metadata store at {metadata} is older than {broker.data}" in said
-        assert "were taken over from their logs" in said
+        assert "were restored from their logs" in said
         assert "count=1 topics=new" in said
         with RawClient(broker.port) as client:
             assert produce(client, "new") is ErrorCode.NONE

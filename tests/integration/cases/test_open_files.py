@@ -49,7 +49,7 @@ def test_a_flood_of_connections_takes_no_log_offline(tmp_path: Path) -> None:
         refused = sum(map(is_refused, flood))
         assert CONNECTIONS - OPEN_FILES < refused < CONNECTIONS - OPEN_FILES // 4
     log = broker.log.read_text()
-    assert "the limit of open files is much lower than max.connections needs" in log
+    assert "the limit of open files is much too low for max.connections" in log
     assert "offline" not in log
 
 

@@ -43,7 +43,7 @@ def test_a_missing_address_is_reported(tmp_path):
 def test_a_file_in_place_of_the_data_directory_is_reported(tmp_path):
     (tmp_path / "data").touch()
     reason = refusal(tmp_path / "data", FREE_PORT)
-    assert reason.endswith("data cannot be made: File exists. Choose another with --data or log.dirs.")
+    assert reason.endswith("data cannot be created: File exists. Choose another directory with --data or log.dirs.")
 
 
 @pytest.mark.usefixtures("in_a_file")

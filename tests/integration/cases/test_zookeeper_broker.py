@@ -211,7 +211,7 @@ def test_s74_a_running_broker_does_not_re_found_an_emptied_zookeeper(
         for name in look.get_children("/"):
             look.delete(f"/{name}", recursive=True)
         end_session(broker, zookeeper)
-        said = "this broker serves nothing until its metadata store is back: the store is empty"
+        said = "this broker serves no requests until its metadata store is back: the store is empty"
         eventually(lambda: said in broker.log.read_text(), said)
         assert produced(client, topic, "b")[0] is ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert look.exists("/cluster") is None
@@ -277,7 +277,7 @@ def test_an_ensemble_that_is_gone_shuts_the_gate_and_its_return_opens_it(
             until_produced(client, topic, "c")
             until_coordinated(client, topic)
             since = logged(broker)[len(before) :]
-            if "the ZooKeeper session is over" not in since:
+            if "the ZooKeeper session has expired" not in since:
                 break  # the session survived; on a busy machine the ensemble may end it
         else:
             pytest.fail(f"the session was lost {ATTEMPTS} times: {since}")

@@ -26,14 +26,14 @@ from oncelog_broker.local_cluster.zookeeper_jars import provide_jars
 FAULTS = [fault.value for fault in Fault]
 HEAD = """# Kill matrix
 
-Written by `make kill-matrix`. Each cell is a live run of consume-process-produce: 16 records, 4 in a transaction, with
-their offsets, over two partitions. One fault strikes before or after one step of the second transaction (`#2`: the
-second such step of it) while the process that does the step is paused. A killed process is started again, and the run
-continues to its end.
+Written by `make kill-matrix`. Each cell is a live run of a program that consumes, processes and produces 16 records
+over two partitions, with 4 records and their offsets in each transaction. One fault strikes before or after one step
+of the second transaction (`#2` means the second such step of that transaction), while the process that executes the
+step is paused. A killed process is restarted, and the run continues to its end.
 
 *ok* means that aiokafka and librdkafka, reading committed records, both see every input exactly once and every
-transaction whole; that the last stable offset is at the end of each log; and that the group is at the end of its input.
-The numbers are the transactions whose records were committed, and those whose records were aborted.
+transaction completely; that the last stable offset is at the end of each log; and that the group has consumed all
+input. The two numbers are the transactions with committed records, and the transactions with aborted records.
 """
 
 
@@ -42,8 +42,8 @@ CLUSTER_FAULTS = (Fault.BROKER_KILLED, Fault.CLIENT_KILLED, Fault.CONNECTION_CUT
 broker leads.
 """
 CLUSTER_HEAD = """
-Here with three brokers, one replica of everything, and each broker behind a proxy: the broker that is killed is the one
-that does the step, and connections between brokers are cut as well.
+These runs use three brokers with one replica of each partition, and a proxy before each broker. The killed broker is
+the one that executes the step, and connections between brokers are closed, too.
 """
 
 

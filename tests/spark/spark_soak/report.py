@@ -11,26 +11,26 @@ from spark_soak.run import Result
 HEAD = """# Soak with Spark
 
 Written by `make soak-spark`. One query sums orders by window and customer, with a watermark, from topic to topic;
-source and sink are `format("oncelog")`, with delivery `exactly-once`. Three brokers keep three replicas of everything.
-A writer (librdkafka) commits some 50 orders a second, each round of twelve in a transaction, aborts one round in eight,
-and sends orders that come a day too late. All the while `kill -9` strikes, at random moments:
+source and sink are `format("oncelog")`, with delivery `exactly-once`. Three brokers keep three replicas of every
+partition. A writer (librdkafka) commits about 50 orders per second in transactions of twelve orders, aborts one
+transaction in eight, and also sends orders that are a day too late. Meanwhile `kill -9` strikes at random moments:
 
-- **drivers**: the JVM and its Python process, and the next one starts on the same checkpoint; a quarter of them die so
-  soon that some have not finished a batch;
-- **workers**: any Python process that the JVM has started;
-- **brokers**: one of the three, away for up to five seconds.
+- **drivers**: the JVM and its Python process are killed, and the next driver starts with the same checkpoint; a
+  quarter of the drivers die so early that some have not finished a batch;
+- **workers**: any Python process that the JVM has started is killed;
+- **brokers**: one of the three brokers is killed, and stays down for up to five seconds.
 
-In the end librdkafka reads both topics with `read_committed`. Each window holds the numbers of its orders, so that the
-judge sees each order: all windows must be there once, with exactly the orders that the source holds, and no order that
-was aborted or came too late. A run in which anything is wrong, or that ran out of time, keeps its directory. `python -m
-spark_soak --seed N` has the same deaths in the same order.
+At the end librdkafka reads both topics with `read_committed`. Each window contains the numbers of its orders, so that
+the judge can check each order: every window must exist once, with exactly the orders of the source, and without any
+order that was aborted or too late. A run that finds an error, or runs out of time, keeps its directory. `python -m
+spark_soak --seed N` repeats the same kills in the same order.
 """
 
 
 def page(results: Sequence[Result]) -> Iterator[str]:
     yield from run_table(results)
     yield ""
-    yield "Workers that died, by what they ran (of the package `pyspark`):"
+    yield "Killed workers by the module of the package `pyspark` that they ran:"
     yield ""
     yield from worker_table(results)
 

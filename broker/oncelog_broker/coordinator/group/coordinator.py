@@ -123,7 +123,10 @@ class GroupCoordinator:
             if shard is not None and self.runtime.may_step(shard):
                 return True
         except KafkaError as error:
-            logger.error("offsets of deleted topics stay", extra={"topics": sorted(topics), "reason": error})
+            logger.error(
+                "committed offsets of deleted topics could not be removed",
+                extra={"topics": sorted(topics), "reason": error},
+            )
         return self._shard_of(before) is None
 
     async def _forget_of_group(
@@ -173,7 +176,7 @@ class GroupCoordinator:
                     break
                 await asyncio.sleep(0)
         except KafkaError as error:
-            logger.error("offsets are not expired", extra={"group": group_id, "reason": error})
+            logger.error("expired offsets could not be removed", extra={"group": group_id, "reason": error})
 
 
 def _forget(group_id: str, topics: frozenset[str], before: int, machine: GroupMachine) -> Effects:

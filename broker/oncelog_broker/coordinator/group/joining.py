@@ -72,7 +72,7 @@ def join(step: Step, asked: Join) -> None:
         _newcomer(step, asked)
     elif request.member_id in group.pending_members:
         if request.group_instance_id is not None:
-            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "a static member gets no id before it joins")
+            raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, "a static member cannot request a member id before it joins")
         _add(step, asked, request.member_id)
     else:
         _rejoin(step, asked, group.check_member(request.member_id, request.group_instance_id))
@@ -128,7 +128,7 @@ def _newcomer(step: Step, asked: Join) -> None:
             _static_returns(step, asked, known_as, asked.member(member_id))
     elif asked.requires_member_id:
         if len(group.pending_members) >= step.config.max_size:
-            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, "too many ids were given out and not used yet")
+            raise KafkaError(ErrorCode.GROUP_MAX_SIZE_REACHED, "too many member ids were assigned and are not used yet")
         group.pending_members.add(member_id)
         step.start_session(asked.member(member_id))
         step.effects.reply(

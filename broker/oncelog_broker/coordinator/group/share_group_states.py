@@ -52,7 +52,10 @@ class ShareGroupStates:
             logger.warning("share partition not initialized", extra={"share_partition": key.text, "reason": error})
         outcome = await self._log_initialized(wanted.group_id, wanted.topics, errors)
         if isinstance(outcome, KafkaError):
-            logger.warning("states of share group not noted", extra={"group": wanted.group_id, "reason": outcome})
+            logger.warning(
+                "initialized states of a share group could not be logged",
+                extra={"group": wanted.group_id, "reason": outcome},
+            )
 
     async def _initialize(self, group_id: str, state_epoch: int, starts: Starts) -> dict[ShareKey, KafkaError]:
         """Initialize share partitions at the offsets in `starts`. Returns the errors of share partitions."""

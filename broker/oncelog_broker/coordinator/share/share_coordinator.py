@@ -115,7 +115,7 @@ class ShareCoordinator:
                     await pauses.here()
             except KafkaError as error:
                 logger.error(
-                    "share partitions are not written again",
+                    "snapshots of share partitions could not be written",
                     extra={"partition": shard.partition.log.name, "reason": error},
                 )
                 continue
@@ -156,7 +156,7 @@ class ShareCoordinator:
         except StepFailed:
             return True  # the error is logged, and a retry would fail again
         except KafkaError as error:
-            logger.error("share partitions of deleted topics stay", extra={"reason": error})
+            logger.error("share partitions of deleted topics could not be removed", extra={"reason": error})
         return False
 
 

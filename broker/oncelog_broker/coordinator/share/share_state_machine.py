@@ -97,7 +97,7 @@ class ShareStateMachine:
         FENCED_STATE_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST."""
         self._check_exists(key)
         if state_epoch < 0 or start_offset < NOT_SET:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "a state epoch, or a start offset, that cannot be")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the state epoch or the start offset is invalid")
         before = self.states.get(key)
         effects = Effects()
         effects.reply(waiter, None)
@@ -150,10 +150,10 @@ class ShareStateMachine:
         if write.state_epoch < state.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         if write.state_epoch > state.state_epoch or write.leader_epoch > state.leader_epoch:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "an epoch that was never given")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "the state epoch is newer than the current one")
         for batch in write.batches:
             if not 0 <= batch.first <= batch.last or batch.state not in KEPT_STATES or batch.deliveries < 0:
-                raise KafkaError(ErrorCode.INVALID_REQUEST, f"no batch of records: {batch}")
+                raise KafkaError(ErrorCode.INVALID_REQUEST, f"invalid batch of offsets: {batch}")
         value = ShareUpdateValue(
             snapshot_epoch=state.snapshot_epoch,
             leader_epoch=write.leader_epoch,

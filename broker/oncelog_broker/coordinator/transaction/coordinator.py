@@ -210,7 +210,7 @@ class TransactionCoordinator:
         elif not decision.was_fenced:
             decision.was_fenced = True
             logger.warning(
-                "a log knows a later coordinator of a transaction than this one, its marker waits",
+                "marker delayed: a log has a marker of a newer coordinator epoch of this transaction",
                 extra={"transactional_id": end.transactional_id, "epoch": decision.coordinator_epoch},
             )
 

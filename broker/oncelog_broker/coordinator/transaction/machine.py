@@ -316,9 +316,7 @@ class TransactionMachine:
     def _known(self, transactional_id: str) -> TransactionMetadata:
         metadata = self._transactions.get(transactional_id)
         if metadata is None:
-            raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"transactional id {transactional_id!r} is not known"
-            )
+            raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"transactional id {transactional_id!r} is unknown")
         return metadata
 
     def _owned(self, transactional_id: str, asking: ProducerIdAndEpoch) -> TransactionMetadata:
@@ -326,7 +324,7 @@ class TransactionMachine:
         transaction."""
         metadata = self._known(transactional_id)
         if metadata.state.is_prepared and asking in (metadata.client, metadata.producer_when_complete):
-            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{metadata!r} is being completed")
+            raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{metadata!r} is still being completed")
         if asking.producer_id not in (metadata.producer_id, metadata.client.producer_id):
             raise KafkaError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, f"{asking} is not the producer of {metadata!r}")
         if not metadata.belongs_to(asking):

@@ -220,7 +220,7 @@ class DataDirectory:
         try:
             offsets = read_offset_checkpoint(self._disk, path)
         except CheckpointCorrupt as error:
-            logger.warning("going on without %s: %s", path, error)
+            logger.warning("starting without %s: %s", path, error)
             offsets = {}
         self._checkpoints[name] = offsets
         return offsets

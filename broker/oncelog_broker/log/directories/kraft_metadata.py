@@ -61,7 +61,7 @@ def read_topics(disk: Disk, data_directory: str) -> dict[str, dict[str, str]]:
         for value in _record_values(disk, directory):
             state.replay(value)
     except (CorruptBatch, MalformedMessage, IndexError) as error:
-        logger.warning("%s: read up to a record that cannot be read: %s", directory, error)
+        logger.warning("%s: reading ends at an unreadable record: %s", directory, error)
     return {topic: dict(state.configs.get(topic, {})) for topic in state.topics} | {
         topic: dict(settings) for topic, settings in state.configs.items() if settings
     }

@@ -316,7 +316,7 @@ class LogRemoval:
         try:
             remove(path)
         except OSError as error:
-            logger.error("%s: could not be freed, tried again at the next start: %s", path, error)
+            logger.error("%s: the directory could not be freed, which is retried at the next start: %s", path, error)
             return False
         return True
 

@@ -313,7 +313,7 @@ class LogManager:
                 unknown.setdefault(replicated(key), []).append(name)
         for is_replicated, names in unknown.items():
             logger.warning(
-                "no directory of log.dirs has a log of %d partitions of this broker: new, empty logs are made. %s: %s",
+                "log.dirs has no logs of %d partitions of this broker, so new, empty logs are created. %s: %s",
                 len(names),
                 "If they had records, these are fetched from the other replicas, where one of them leads"
                 if is_replicated
@@ -640,7 +640,7 @@ class LogManager:
             topic, partition = key
             if key in self._homes:
                 other = self._homes[key].path
-                raise OSError(f"{topic}-{partition} is in {home.path} and in {other}: remove the stale one")
+                raise OSError(f"{topic}-{partition} is in {home.path} and in {other}: remove the outdated directory")
             self._homes[key] = home
             path = home.join(f"{topic}-{partition}")
             try:

@@ -62,7 +62,7 @@ def read_meta_properties(disk: Disk, directory: str) -> MetaProperties | None:
         values = _parsed(disk.read_file(path).decode("utf-8"))
         version = int(values.get("version", "0"))
         if version not in NODE_ID_KEY:
-            raise ValueError(f"version {version} is not known")
+            raise ValueError(f"version {version} is not supported")
         node_id = values.get(NODE_ID_KEY[version])
         return MetaProperties(
             node_id=int(node_id) if node_id is not None else None,

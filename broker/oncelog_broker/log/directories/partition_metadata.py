@@ -49,7 +49,7 @@ def read_topic_id(disk: Disk, directory: str) -> bytes | None:
         return uuid_from_string(fields["topic_id"].strip())
     except (ValueError, KeyError) as error:
         if _is_torn(data.rstrip(b"\0")):
-            raise PartitionMetadataTorn(f"{path}: it is not whole") from error
+            raise PartitionMetadataTorn(f"{path}: the file is incomplete") from error
         raise PartitionMetadataCorrupt(f"{path}: {error}") from error
 
 

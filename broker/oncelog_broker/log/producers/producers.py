@@ -280,7 +280,9 @@ class LogProducers:
         except CorruptBatch as error:
             # A reader of the damaged batch gets the same error. The batches after the damaged batch in the same segment
             # cannot be replayed.
-            logger.warning("%s: the producers of the batches from there on cannot be restored: %s", segment.path, error)
+            logger.warning(
+                "%s: the producer state of this and later batches cannot be restored: %s", segment.path, error
+            )
 
 
 def _begun_from(segments: Sequence[Segment], offset: int) -> dict[int, int]:
@@ -333,7 +335,7 @@ def _producer_batches(file: File, position: int, end: int) -> Iterator[tuple[int
         header: HeaderFields = HEADER.unpack_from(window, at)
         size = header[BATCH_LENGTH] + LOG_OVERHEAD
         if header[MAGIC] != MAGIC_V2 or size < HEADER_SIZE or position + size > end:
-            raise CorruptBatch(f"no whole batch at position {position}")
+            raise CorruptBatch(f"no complete batch at position {position}")
         if header[PRODUCER_ID] >= 0:
             yield position, header
         position += size

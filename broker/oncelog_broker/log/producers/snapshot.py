@@ -120,7 +120,7 @@ def _joined(fields: Sequence[bytes], window: bytes, owner: int) -> list[bytes]:
         entries.append(snapshot_entry + body[at + 1 : at + 1 + size])
         at += 1 + size
     if at != end:
-        raise SnapshotCorrupt(f"the window has {end - at} bytes too many")
+        raise SnapshotCorrupt(f"the window is {end - at} bytes too long")
     return entries
 
 
@@ -132,7 +132,7 @@ def _checked_body(data: bytes, version: int) -> bytes:
         raise SnapshotCorrupt(f"version {found}, only {version} is supported")
     body = data[FILE_HEAD.size :]
     if crc32c(body) != crc:
-        raise SnapshotCorrupt("the CRC does not fit the content")
+        raise SnapshotCorrupt("the CRC does not match the content")
     return body
 
 
@@ -193,7 +193,9 @@ class ProducerSnapshots:
                 window = self._disk.read_file(window_path) if self._disk.exists(window_path) else None
                 return offset, parse_entries(self._disk.read_file(snapshot_path), window)
             except SnapshotCorrupt as error:
-                logger.warning("%s: damaged snapshot deleted, the one before it is used: %s", snapshot_path, error)
+                logger.warning(
+                    "%s: damaged producer snapshot deleted, the previous snapshot is used: %s", snapshot_path, error
+                )
                 self._remove(offset)
         return None
 

@@ -228,10 +228,14 @@ class ProducerState:
             self.counters.gaps += 1
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"producer {producer_id} is not known here, so its transaction begins at sequence 0, not {sequence}",
+                f"producer {producer_id} is unknown in this partition, so its transaction must begin at "
+                f"sequence 0, not {sequence}",
             )
         if self._is_legacy:
-            raise KafkaError(ErrorCode.UNKNOWN_PRODUCER_ID, f"producer {producer_id} is not known, sequence {sequence}")
+            raise KafkaError(
+                ErrorCode.UNKNOWN_PRODUCER_ID,
+                f"producer {producer_id} is unknown, but its batch has sequence {sequence}",
+            )
 
     def _check_epoch(self, header: HeaderFields, last_epoch: int) -> None:
         """Refuse a lower epoch: the producer is fenced. A higher epoch must begin at sequence 0; a producer may raise
@@ -240,13 +244,13 @@ class ProducerState:
         producer_id, epoch, sequence = header[PRODUCER_ID], header[PRODUCER_EPOCH], header[BASE_SEQUENCE]
         if epoch < last_epoch:
             raise KafkaError(
-                ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id} is at epoch {last_epoch}, not {epoch}"
+                ErrorCode.INVALID_PRODUCER_EPOCH, f"producer {producer_id} has epoch {last_epoch}, not {epoch}"
             )
         if sequence > 0:
             self.counters.gaps += 1
             raise KafkaError(
                 ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-                f"epoch {epoch} of producer {producer_id} begins at sequence 0, not {sequence}",
+                f"epoch {epoch} of producer {producer_id} must begin at sequence 0, not {sequence}",
             )
 
     def _out_of_sequence(self, header: HeaderFields, entry: bytes) -> DuplicateBatch:
@@ -316,13 +320,13 @@ class ProducerState:
             if epoch < last_epoch or (epoch == last_epoch and transaction_version >= TRANSACTIONS_V2):
                 raise KafkaError(
                     ErrorCode.INVALID_PRODUCER_EPOCH,
-                    f"a marker with epoch {epoch} for producer {producer_id}, which is at {last_epoch}",
+                    f"a marker with epoch {epoch} for producer {producer_id}, whose current epoch is {last_epoch}",
                 )
             if marker.coordinator_epoch < coordinator_epoch:
                 raise KafkaError(
                     ErrorCode.TRANSACTION_COORDINATOR_FENCED,
                     f"a marker of coordinator epoch {marker.coordinator_epoch} for producer {producer_id}, "
-                    f"whose coordinator is at {coordinator_epoch}",
+                    f"whose coordinator epoch is already {coordinator_epoch}",
                 )
         return entry_after_marker(producer_id, epoch, marker.coordinator_epoch, timestamp, entry)
 

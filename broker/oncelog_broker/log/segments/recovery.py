@@ -226,7 +226,7 @@ class SegmentLoader:
             try:
                 if not is_last and segment.size == 0 and was_emptied(segment, was_compacted=was_compacted):
                     segment.start_empty()
-                    raise CorruptBatch("it is empty, though another segment follows")
+                    raise CorruptBatch("the segment is empty, although another segment follows")
                 self._verify_segment(segment, recovery_point, epochs)
             except CorruptBatch as fault:
                 if segment.next_offset < recovery_point:
@@ -260,7 +260,7 @@ class SegmentLoader:
     def _cut(self, segment: Segment, fault: CorruptBatch) -> None:
         end = segment.noted_size
         logger.warning(
-            "%s: cut to %d bytes, %d removed, the log ends at offset %d now: %s",
+            "%s: truncated to %d bytes, %d bytes removed, the log now ends at offset %d: %s",
             segment.path,
             end,
             segment.size - end,

@@ -64,13 +64,13 @@ async def check_levels(store: MetadataStore, broker_id: int) -> None:
         lowest, highest = levels_of(broker)
         if highest < LOWEST:
             raise NoCommonLevel(
-                f"broker {other} knows {FEATURE} up to level {highest}, this release begins at {LOWEST}: bring that "
-                "broker to a release between the two first"
+                f"broker {other} supports {FEATURE} up to level {highest}, this release supports levels from "
+                f"{LOWEST} on: first upgrade that broker to a release in between"
             )
         if lowest > HIGHEST:
             raise NoCommonLevel(
-                f"broker {other} knows {FEATURE} from level {lowest} on, this release ends at {HIGHEST}: bring this "
-                "broker to a newer release"
+                f"broker {other} supports {FEATURE} from level {lowest} on, this release supports levels up to "
+                f"{HIGHEST}: upgrade this broker to a newer release"
             )
 
 

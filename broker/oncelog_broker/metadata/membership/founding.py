@@ -189,7 +189,7 @@ def check_founder(data: bytes, broker_id: int) -> None:
     if founder != broker_id:
         raise ConnectionLost(
             paths.FOUNDING,
-            f"broker {founder} founds the cluster and has not finished: if it does not run, start it",
+            f"broker {founder} is creating the cluster and has not finished: if that broker does not run, start it",
         )
 
 

@@ -133,7 +133,7 @@ class Predecessor:
         try:
             await self._store.end_session(self._trace.key)
         except StoreUnavailable as error:
-            _log.warning("the session of the process before this one was not ended: %s", error)
+            _log.warning("the session of the previous process of this broker could not be closed: %s", error)
 
     def leave_trace(self) -> None:
         """Write the file for the next process of this broker; called for every new session, before the broker registers

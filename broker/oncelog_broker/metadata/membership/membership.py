@@ -167,14 +167,14 @@ class ClusterMember:
                     await way_back.on_resumed()
             except WrongStore as error:
                 if str(error) != self._told:
-                    _log.error("this broker serves nothing until its metadata store is back: %s", error)
+                    _log.error("this broker serves no requests until its metadata store is back: %s", error)
                     self._told = str(error)
             except StoreUnavailable as error:
-                _log.info("not back in the cluster yet: %s", error)
+                _log.info("this broker is not registered again yet: %s", error)
             except (BrokerIdInUse, EndpointInUse) as error:
-                _log.error("not back in the cluster, trying again: %s", error)
+                _log.error("registering again failed and is retried: %s", error)
             except Exception:
-                _log.exception("not back in the cluster, trying again")
+                _log.exception("registering again failed and is retried")
             else:
                 self._is_current = self._store.session is SessionState.CONNECTED
                 return

@@ -167,7 +167,7 @@ class ProducerIdManager:
             self._may_be_raised = True
             return
         if latest.block is not None and latest.block.start > self._end + UNKNOWN_IDS:
-            _log.warning("a block of producer ids is given up: another broker's logs may know them")
+            _log.warning("a block of producer ids is abandoned: another broker's logs may contain these ids")
             self._next = self._end + 1
 
     async def _take_block(self) -> None:
@@ -201,10 +201,9 @@ class ProducerIdManager:
             self._told = end, known
             self.was_behind = True
             _log.error(
-                "the metadata store is older than the logs, or a client makes up producer ids: ids continue "
-                "above those "
-                "that the logs know. If the store was put back from a backup, all changes of topics, settings, users "
-                "and ACLs since then are lost: repeat them",
+                "the metadata store is older than the logs, or a client uses invented producer ids: new ids "
+                "continue above the ids in the logs. If the store was restored from a backup, all changes of "
+                "topics, settings, users and ACLs since the backup are lost: repeat them",
                 extra={"last_id_of_store": end, "highest_known_id": known, "next_id": wanted.start},
             )
         return wanted
@@ -214,11 +213,11 @@ class ProducerIdManager:
             return
         self._fault_told = str(fault)
         if self._is_alone:
-            _log.error("producer ids continue above those that the logs know: %s", fault)
+            _log.error("producer ids continue above the ids in the logs: %s", fault)
         else:
             _log.error(
-                "no new producer ids can be given out: %s. Stop all brokers, delete that node, and start them again: "
-                "each of them raises it above the ids that its logs know",
+                "no new producer ids can be allocated: %s. Stop all brokers, delete that node, and start them "
+                "again: each broker raises the node above the ids in its logs",
                 fault,
             )
 

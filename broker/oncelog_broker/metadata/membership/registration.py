@@ -256,18 +256,18 @@ def _check_is_as_before(before: Membership, cluster_id: str | None, store_id: st
     if cluster_id is None:
         raise WrongStore(
             "", f"the store is empty: it no longer contains cluster {before.cluster_id}. Restore it; or restart "
-            "this broker, which then says how to found a new cluster",
+                "this broker, which then names the setting that creates a new cluster",
         )  # fmt: skip
     if cluster_id != before.cluster_id or (before.store_id and store_id and store_id != before.store_id):
         raise WrongStore(
-            "", f"the store is another one now, of cluster {cluster_id}. Bring the one of cluster {before.cluster_id} "
-            "back; or restart this broker, which then says how to go on",
+            "", f"the store now belongs to cluster {cluster_id}. Connect to the store of cluster "
+                f"{before.cluster_id} again; or restart this broker, which then says how to continue",
         )  # fmt: skip
     if incarnation < before.incarnation:
         raise WrongStore(
-            "", f"the store is an earlier state of itself: it contains {incarnation + 1} registrations of this "
-                "broker, of "
-            f"{before.incarnation + 1}. Restore the newest state; or restart this broker, which then says how to go on",
+            "", f"the store has an older state: it contains {incarnation + 1} registrations of this broker, of "
+                f"{before.incarnation + 1}. Restore the newest state; or restart this broker, which then says how "
+                "to continue",
         )  # fmt: skip
 
 

@@ -57,7 +57,7 @@ def readable_store_identity(data: bytes) -> StoreIdentity:
     try:
         return parse_store_identity(data, paths.STORE_ID)
     except MalformedPayload as error:
-        logger.warning("going on without the id of the metadata store: %s", error)
+        logger.warning("continuing without the id of the metadata store: %s", error)
         return StoreIdentity("")
 
 
@@ -66,7 +66,7 @@ def _process_of(data: bytes, path: str) -> str:
     try:
         return parse_incarnation(data, path).process
     except MalformedPayload as error:
-        logger.warning("which process of this broker registered last is not known: %s", error)
+        logger.warning("the last registered process of this broker is unknown: %s", error)
         return ""
 
 

@@ -251,7 +251,7 @@ class MetadataCache:
             except (ConnectionLost, SessionExpired) as error:
                 _log.warning("the cluster image is not current, the metadata store is unavailable: %s", error)
             except StoreUnavailable as error:
-                _log.warning("the cluster image is not current, the metadata store refuses to be read: %s", error)
+                _log.warning("the cluster image is not current, the metadata store refuses reads: %s", error)
                 self._read_unread_later()
             except Exception:
                 _log.exception("the cluster image is not current, a part of it could not be read")

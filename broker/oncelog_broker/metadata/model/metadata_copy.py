@@ -148,7 +148,7 @@ def read_copy(disk: Disk, directory: str) -> MetadataCopy | None:
             if disk.exists(path):
                 return _parsed(disk.read_file(path))
         except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
-            _log.warning("%s is not a whole copy of the cluster's metadata and is not used: %s", path, error)
+            _log.warning("%s is not a complete copy of the cluster's metadata and is not used: %s", path, error)
     return None
 
 
@@ -156,13 +156,13 @@ def _parsed(data: bytes) -> MetadataCopy:
     """Parse the content of a copy. Raises ValueError, KeyError, TypeError, RecursionError if the copy is damaged."""
     lines = data.decode().splitlines()  # the JSON is ASCII, so there are no other line breaks
     if len(lines) < 2:
-        raise ValueError("it was cut short")
+        raise ValueError("the file is truncated")
     header, end = json.loads(lines[0]), json.loads(lines[-1])
     if header["version"] != FORMAT_VERSION:
         raise ValueError(f"version {header['version']!r:.40}, only {FORMAT_VERSION} is supported")
     nodes = dict(_parsed_nodes(lines[1:-1]))
     if end["nodes"] != len(nodes):
-        raise ValueError("it was cut short")
+        raise ValueError("the file is truncated")
     return MetadataCopy(str(header["cluster_id"]), int(header["written_ms"]), nodes)
 
 

@@ -100,7 +100,7 @@ class EmbeddedStore(TreeStore):
             if not path.exists():
                 _create_file(path)
             elif path.stat().st_size == 0:
-                raise ValueError("it is empty")  # SQLite would turn the file into a database
+                raise ValueError("the file is empty")  # SQLite would turn the file into a database
             connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA synchronous = FULL")
@@ -283,7 +283,7 @@ def _load(connection: sqlite3.Connection) -> tuple[Tree, int]:
     """Return all nodes and the id of the last write. Raises ValueError for a file of another format."""
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version != FORMAT_VERSION:
-        raise ValueError(f"its format is {version}, this release knows {FORMAT_VERSION}")
+        raise ValueError(f"its format version is {version}, this release supports {FORMAT_VERSION}")
     (zxid,) = connection.execute("SELECT zxid FROM last_write").fetchone()
     return Tree(connection.execute("SELECT path, data, version, czxid FROM node"), zxid), zxid
 

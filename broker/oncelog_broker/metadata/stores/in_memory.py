@@ -151,7 +151,7 @@ class MemorySession(TreeStore):
 
     def _require_session(self) -> None:
         if not self._shared.lives(self._session_id):
-            raise SessionExpired("", "the session is over")
+            raise SessionExpired("", "the session has expired")
 
     def _submit(self, operations: tuple[Operation, ...]) -> asyncio.Future[Outcome]:
         for operation in operations:
@@ -171,7 +171,7 @@ class MemorySession(TreeStore):
 
     def _commit(self, operations: tuple[Operation, ...], outcome: asyncio.Future[Outcome], session_id: int) -> None:
         if not self._shared.lives(session_id):
-            fail(outcome, SessionExpired("", "the session is over"))
+            fail(outcome, SessionExpired("", "the session has expired"))
             return
         try:
             stats = self._shared.write(operations, session_id)

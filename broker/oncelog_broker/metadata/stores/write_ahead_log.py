@@ -53,15 +53,16 @@ def check(path: Path) -> None:
         return
     if not path.exists():
         raise LogOfAnotherFile(
-            f"{path} is missing, but {log}, the last writes of that metadata store, exists. Restore both as "
-            f"they were at one moment. Without them, move {log.name} away too, and start again"
+            f"{path} is missing, but {log}, the last writes of that metadata store, exists. Restore both files "
+            f"from the same moment. If you cannot restore them, move {log.name} away, too, and start again"
         )
     in_file, with_log = _read(path, "immutable=1"), _read(path, "mode=ro")
     if in_file.base is not None and in_file.base not in with_log:
         raise LogOfAnotherFile(
-            f"{log} was not written for {path}: one of them was restored from a backup without the other, and together "
-            f"they would be a mixture of two states. Put both back as they were at one moment. Or, to go on with "
-            f"{path.name} as it is, move {log.name} away and start again: changes that are only in that file are lost"
+            f"{log} was not written for {path}: one of them was restored from a backup without the other, and "
+            "together they would be a mixture of two states. Restore both files from the same moment. Or, to "
+            f"continue with {path.name} as it is, move {log.name} away and start again: changes that are only "
+            f"in {log.name} are lost"
         )
 
 

@@ -64,7 +64,7 @@ class Jwks:
             self._keys = await asyncio.to_thread(_read_keys, self.url)
         except Exception as error:
             logger.error(
-                "the keys of OAUTHBEARER cannot be read: the previous ones stay in use, and are read again later",
+                "the keys of OAUTHBEARER cannot be read: the broker keeps the previous keys, and tries again later",
                 extra={"url": self.url, "reason": f"{type(error).__name__}: {error!s:.300}"},
             )
         else:

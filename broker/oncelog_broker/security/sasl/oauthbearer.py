@@ -53,7 +53,7 @@ class OAuthExchange:
         match = _TOKEN.fullmatch(token)
         bearer = None if match is None else _BEARER.search(match["pairs"])
         if match is None or bearer is None:
-            raise invalid_credentials(NAME, "no OAUTHBEARER token")
+            raise invalid_credentials(NAME, "the request contains no OAUTHBEARER token")
         try:
             claims = verified_claims(bearer["token"].decode(), self._rules, now_s)
             subject, expires = claims[self._rules.subject_claim], float(claims["exp"])
@@ -83,14 +83,14 @@ def verified_claims(token: str, rules: TokenRules, now_s: float) -> dict[str, An
         algorithm = header.get("alg")
         if algorithm == "none":
             if not rules.allows_unsecured:
-                raise ValueError("it is not signed")
+                raise ValueError("the token is not signed")
             claims = jwt.decode(token, options={"verify_signature": False})
         elif algorithm not in ALGORITHMS:
-            raise ValueError("its signature algorithm is not accepted")
+            raise ValueError("the token's signature algorithm is not accepted")
         else:
             key = rules.key_of(header.get("kid"))
             if key is None:
-                raise ValueError("it is signed by an unknown key")
+                raise ValueError("the token is signed by an unknown key")
             claims = jwt.decode(
                 token,
                 key,
@@ -107,15 +107,15 @@ def _check_claims(claims: dict[str, Any], rules: TokenRules, now_s: float) -> No
     """Check times and names by the broker's clock instead of the library's."""
     expires, begins = claims.get("exp"), claims.get("nbf", 0)
     if not _is_time(expires) or float(claims["exp"]) + rules.skew_seconds <= now_s:
-        raise ValueError("it has no expiry, or is expired")
+        raise ValueError("the token has no expiry, or has expired")
     if not _is_time(begins) or float(begins) - rules.skew_seconds > now_s:
-        raise ValueError("it is not valid yet")
+        raise ValueError("the token is not valid yet")
     audience = claims.get("aud", ())
     named = {audience} if isinstance(audience, str) else set(audience)
     if rules.audience and not named & set(rules.audience):
-        raise ValueError("its audience is another one")
+        raise ValueError("the token is for another audience")
     if rules.issuer is not None and claims.get("iss") != rules.issuer:
-        raise ValueError("its issuer is another one")
+        raise ValueError("the token has another issuer")
 
 
 def _is_time(value: object) -> bool:

@@ -25,14 +25,14 @@ class PlainMechanism:
     def step(self, token: bytes, now_s: float) -> Step:
         parts = token.split(b"\0")
         if len(parts) != 3:
-            raise Refused(_MESSAGE, "the PLAIN token has not three parts")
+            raise Refused(_MESSAGE, "the PLAIN token does not have three parts")
         authorization, name, password = parts
         if not name or not password:
-            raise Refused(_MESSAGE, "the PLAIN token has no name, or no password")
+            raise Refused(_MESSAGE, "the PLAIN token has no user name, or no password")
         try:
             user = name.decode()
         except UnicodeDecodeError:
-            raise Refused(_MESSAGE, "the name in the PLAIN token is not text") from None
+            raise Refused(_MESSAGE, "the user name in the PLAIN token is not UTF-8") from None
         expected = self._users.get(user, _NOBODY).reveal().encode()
         if not hmac.compare_digest(expected, password):
             known = "a wrong password" if user in self._users else "no such user"

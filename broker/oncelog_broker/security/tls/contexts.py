@@ -88,7 +88,7 @@ class _Followed(ABC):
             self._make()
         except InvalidConfig as error:
             logger.error(
-                "changed TLS files are invalid, the old ones stay in use",
+                "changed TLS files are invalid, the broker keeps the old content",
                 extra={"listener": self._config.listener, "reason": str(error)},
             )
             return False

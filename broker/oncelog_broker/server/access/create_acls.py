@@ -77,7 +77,7 @@ def _checked(creation: Creation) -> tuple[ResourcePattern, AclEntry]:
     if not pattern.name:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "Invalid empty resource name")
     if "/" in pattern.name or "\0" in pattern.name or pattern.name in NAMES_OF_NO_NODE:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, f"ACLs cannot be kept of a resource named {pattern.name!r}.")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, f"ACLs for a resource named {pattern.name!r} cannot be stored.")
     try:
         parse_principal(entry.principal)
     except ValueError as error:

@@ -60,15 +60,15 @@ def _check(update: Update, level: int, mentions: Counter[str], version: int) -> 
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"feature '{update.feature}' is named several times")
     known = range(UpgradeType.UPGRADE, UpgradeType.UNSAFE_DOWNGRADE + 1)
     if version >= FIRST_UPGRADE_TYPE_VERSION and update.upgrade_type not in known:
-        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"there is no upgrade type {update.upgrade_type}")
+        raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"unknown upgrade type {update.upgrade_type}")
     in_force = _levels_in_force(level).get(update.feature)
     if in_force is None:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION, f"this cluster has no feature '{update.feature}'")
     if max(update.max_version_level, 0) != in_force:
         raise KafkaError(
             ErrorCode.INVALID_UPDATE_VERSION,
-            f"level {in_force} of {update.feature} is in force and follows the releases of the brokers by itself: to"
-            " change it, update the brokers",
+            f"level {in_force} of {update.feature} is in force and follows the releases of the brokers "
+            "automatically: to change the level, upgrade the brokers",
         )
 
 

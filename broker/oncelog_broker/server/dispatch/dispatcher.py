@@ -161,7 +161,7 @@ class Dispatcher:
         if host not in self._warned_hosts and len(self._warned_hosts) < WARNED_HOSTS:
             self._warned_hosts.add(host)
             logger.warning(
-                "connection closed: one request asks for more than this broker takes, ask in several",
+                "connection closed: a request has more elements than this broker accepts; split the request",
                 extra={"client": host, "reason": reason, "elements_at_most": MAX_REQUEST_ELEMENTS},
             )
 

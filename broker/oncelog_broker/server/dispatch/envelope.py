@@ -62,7 +62,7 @@ def handle(request: EnvelopeRequest, context: AnyContext) -> Answer[EnvelopeResp
     context.effects_are_done()
     api_key = ApiKey(key)
     logger.debug(
-        "a request was passed on",
+        "a forwarded request was received",
         extra={
             "api": api_key.name,
             "by": context.client_id,

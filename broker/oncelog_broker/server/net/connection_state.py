@@ -93,12 +93,24 @@ LIFTED_IN_TIME: Final = Hold.TURN | Hold.LARGE_REQUEST | Hold.THROTTLE
 """The holds that are removed after a time, whatever the client and the broker do."""
 
 HOLD_MEANINGS: Final[Mapping[Hold, str]] = {
-    Hold.EFFECTS: "The effects of the request before it are not done (T17). Lifted when they are, or it is answered.",
-    Hold.ANSWERS_FULL: "Too many answers, or too many bytes of them, have not been sent. Lifted when some have been.",
-    Hold.TURN: "The loop's other work comes first. Lifted in the next iteration of the loop.",
-    Hold.LARGE_REQUEST: "Its large request queues behind others. Lifted when it is the connection's turn.",
-    Hold.THROTTLE: "The client has used more than a quota (KIP-219). Lifted when the time is up.",
-    Hold.MEMORY: "Other connections hold the memory that it needs. Lifted after a moment, to ask again.",
+    Hold.EFFECTS: (
+        "The effects of the previous request are not complete (T17). Lifted when they are complete, or when its "
+        "response is ready."
+    ),
+    Hold.ANSWERS_FULL: (
+        "Too many responses, or too many bytes of responses, have not been sent. Lifted when some of them have "
+        "been sent."
+    ),
+    Hold.TURN: "Other work of the event loop comes first. Lifted in the next iteration of the event loop.",
+    Hold.LARGE_REQUEST: (
+        "The large request of this connection waits behind large requests of other connections. Lifted when it is "
+        "the connection's turn."
+    ),
+    Hold.THROTTLE: "The client has exceeded a quota (KIP-219). Lifted after the throttle time.",
+    Hold.MEMORY: (
+        "Other connections use the memory that this connection needs. Lifted after a moment, when the connection "
+        "requests the memory again."
+    ),
     Hold.STATE: "In this state no requests are handled. Never lifted.",
 }
 

@@ -77,7 +77,7 @@ class _Delete:
         try:
             yield LightJob(self._context.services.logs.checkpoint_log_start_offsets)
         except OSError as error:
-            logger.error("log starts could not be written down", extra={"reason": error})
+            logger.error("log start offsets could not be written to the checkpoint", extra={"reason": error})
         for result, partition, _ in self._deleted_here:
             # The records cannot be read now, but might reappear after a crash. Other disks may have succeeded.
             if partition.log.state.durable_start_offset < result.low_watermark:

@@ -76,11 +76,13 @@ def controller_elsewhere(context: ForwardingContext) -> int | None:
     controller = services.image.controller_id
     if context.is_passed_on:
         raise KafkaError(
-            ErrorCode.NOT_CONTROLLER, f"Broker {services.node_id} is no longer the controller: ask again in a moment."
+            ErrorCode.NOT_CONTROLLER,
+            f"Broker {services.node_id} is no longer the controller: repeat the request in a moment.",
         )
     if controller in (NO_CONTROLLER, services.node_id):
         raise KafkaError(
-            ErrorCode.NOT_CONTROLLER, "The cluster is electing a controller and has none yet: ask again in a moment."
+            ErrorCode.NOT_CONTROLLER,
+            "The cluster has no controller until the election ends: repeat the request in a moment.",
         )
     return controller
 
@@ -111,13 +113,14 @@ async def pass_on(request: Request[R], controller: int, context: ForwardingConte
         if isinstance(error.__cause__, UnsupportedVersion):
             raise KafkaError(
                 ErrorCode.NOT_CONTROLLER,
-                f"Broker {controller} is the controller, and its release accepts no forwarded requests: "
-                "ask that broker.",
+                f"Broker {controller} is the controller, and its release accepts no forwarded requests: send "
+                "the request to that broker.",
             ) from error
         if not error.may_be_sent:
             raise KafkaError(ErrorCode.NOT_CONTROLLER, f"The controller cannot be reached: {error}") from error
         raise KafkaError(
-            ErrorCode.REQUEST_TIMED_OUT, f"Whether this was done is not known. The controller did not answer: {error}"
+            ErrorCode.REQUEST_TIMED_OUT,
+            f"It is unknown whether the change was made. The controller did not respond: {error}",
         ) from error
     if answer.response_data is None:
         raise KafkaError(ErrorCode.of(answer.error_code), f"Broker {controller} refused the forwarded request")
@@ -146,4 +149,6 @@ async def _decoded(data: bytes, context: ForwardingContext) -> Any:
         steps = codec(response_type(key), version).decode_steps(data, position)
         return await with_pauses(steps, context.services.slices.pauses().here)
     except MalformedMessage as error:
-        raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"The controller's answer cannot be read: {error}") from error
+        raise KafkaError(
+            ErrorCode.UNKNOWN_SERVER_ERROR, f"The controller's response cannot be read: {error}"
+        ) from error

@@ -42,7 +42,7 @@ class Asker(NamedTuple):
 def check_asker(group_id: str | None, member_id: str | None, rules: ShareRules, context: ShareContext) -> Asker:
     """Return the sender; raises KafkaError UNSUPPORTED_VERSION, INVALID_REQUEST or GROUP_AUTHORIZATION_FAILED."""
     if level_in_force(context) < feature_levels.SHARE_GROUPS:
-        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "some broker does not know share groups yet")
+        raise KafkaError(ErrorCode.UNSUPPORTED_VERSION, "a broker of the cluster does not support share groups yet")
     if not group_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "GroupId can't be empty.")
     check_member_id(member_id)

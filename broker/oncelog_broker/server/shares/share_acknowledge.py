@@ -39,7 +39,7 @@ def handle(request: ShareAcknowledgeRequest, context: ShareContext) -> Answer[Sh
     try:
         asker = check_asker(request.group_id, request.member_id, RULES, context)
         if epoch == OPEN_SESSION:
-            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "a session is opened with ShareFetch")
+            raise KafkaError(ErrorCode.INVALID_SHARE_SESSION_EPOCH, "a share session must be opened with ShareFetch")
         session = find_session(asker, epoch, context)
     except KafkaError as error:
         return ShareAcknowledgeResponse(error_code=error.code, error_message=error.message, responses=[])

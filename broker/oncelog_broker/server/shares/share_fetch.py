@@ -74,10 +74,12 @@ def _check(request: ShareFetchRequest) -> None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"a share session has at most {MAX_PARTITIONS} partitions")
     has_acks = any(partition.acknowledgement_batches for topic in request.topics for partition in topic.partitions)
     if request.share_session_epoch == OPEN_SESSION and has_acks:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a request that opens a session acknowledges nothing")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "a request that opens a session must not contain acknowledgements")
     limits = (request.max_bytes, request.min_bytes, request.max_records, request.max_wait_ms)
     if request.is_renew_ack and any(limits):
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a request that renews locks fetches nothing: its limits must be 0")
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST, "a request that renews locks must not fetch records: its limits must be 0"
+        )
 
 
 def _is_too_long(topics: Sequence[Any]) -> bool:

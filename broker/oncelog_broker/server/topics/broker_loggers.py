@@ -22,7 +22,7 @@ def check_own(name: str, context: TopicContext) -> None:
     if name != str(context.services.node_id):
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"this is broker {context.services.node_id}: the loggers of '{name}' must be asked of that broker",
+            f"this is broker {context.services.node_id}: the loggers of '{name}' must be requested from that broker",
         )
 
 

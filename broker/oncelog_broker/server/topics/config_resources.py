@@ -68,7 +68,7 @@ def named_group(name: str) -> str:
     empty name.
     """
     if not name:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "groups have no settings in common: name one")
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "there are no settings for all groups: name a group")
     return name
 
 
@@ -80,7 +80,8 @@ def broker_of(name: str, context: TopicContext) -> int | None:
         return None
     if name != str(context.services.node_id):
         raise KafkaError(
-            ErrorCode.INVALID_REQUEST, f"This is broker {context.services.node_id}; '{name}' must be asked for its own."
+            ErrorCode.INVALID_REQUEST,
+            f"This is broker {context.services.node_id}; '{name}' must be asked for its own settings.",
         )
     return context.services.node_id
 
@@ -155,7 +156,7 @@ async def change_configs(
     services = context.services
     if resource_type == ResourceType.TOPIC:
         if not name:
-            raise KafkaError(ErrorCode.INVALID_REQUEST, "topics have no settings in common: name one")
+            raise KafkaError(ErrorCode.INVALID_REQUEST, "there are no settings for all topics: name a topic")
         existing_topic(name, context)
         topic_overrides = await services.configs.alter_topic_config(name, change.topic, validate_only)
         if not validate_only:

@@ -132,7 +132,7 @@ class Joining:
             return self._failed(ApiKey.JOIN_GROUP, code, sent, response)
         generation = Generation(response.generation_id, response.member_id)
         if generation.generation_id == NO_GENERATION:
-            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {config.group_id}: joined, but no generation")
+            raise KafkaError(ErrorCode.UNKNOWN_SERVER_ERROR, f"group {config.group_id}: joined without a generation")
         self._membership.complete(generation)
         return await self._sync(connection, response, generation)
 
@@ -232,7 +232,8 @@ class Joining:
         assignor = self._assignors.get(response.protocol_name or "")
         if assignor is None:
             raise error_for(
-                ErrorCode.INCONSISTENT_GROUP_PROTOCOL, f"{response.protocol_name!r} is none of our strategies"
+                ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+                f"{response.protocol_name!r} is not among this consumer's strategies",
             )
         return [
             SyncAssignment(member_id=member_id, assignment=encode_assignment(partitions))

@@ -53,7 +53,9 @@ def archive(
 @click.option(
     "--from", "path", required=True, metavar="PATH", help="The directory that `oncelog pipeline archive` has written."
 )
-@click.option("--as", "name", metavar="NAME", help="Another name for the restored topic, if it is one.")
+@click.option(
+    "--as", "name", metavar="NAME", help="Another name for the restored topic, if only one topic is restored."
+)
 @click.option(
     "--config",
     "configs",

@@ -69,7 +69,7 @@ def test_a_key_of_kafkas_without_effect_is_kept():
         ("num.partitons", "8", ErrorCode.INVALID_CONFIG, "did you mean num.partitions?"),
         ("num.io.threads", "many", ErrorCode.INVALID_CONFIG, "expected a 32-bit integer"),
         ("principal.builder.class", "com.example.B", ErrorCode.INVALID_CONFIG, "this broker loads no Java classes"),
-        ("cordoned.log.dirs", "/a", ErrorCode.INVALID_CONFIG, "new logs would be made"),
+        ("cordoned.log.dirs", "/a", ErrorCode.INVALID_CONFIG, "would still create new logs"),
         ("request.timeout.ms", "1", ErrorCode.INVALID_REQUEST, "cannot change while the broker runs"),
         ("listener.name.external.ssl.keystore.location", "/a", ErrorCode.INVALID_REQUEST, "cannot change while"),
     ],
@@ -116,7 +116,7 @@ def test_a_start_accepts_a_setting_without_effect_with_a_warning(caplog):
     ("setting", "words"),
     [
         ("process.roles=broker,controller", "KRaft is not supported"),
-        ("controller.quorum.voters=1@a:9093", "set zookeeper.connect where several brokers"),
+        ("controller.quorum.voters=1@a:9093", "set zookeeper.connect to form a cluster"),
         ("create.topic.policy.class.name=com.example.P", "the rules of that class would not be applied"),
         ("remote.log.storage.system.enable=true", "tiered storage is not supported"),
         ("num.network.thread=3", "Unknown configuration num.network.thread"),

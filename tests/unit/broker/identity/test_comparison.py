@@ -209,7 +209,7 @@ REFUSED: list[Any] = [
     ),
     pytest.param(
         store(ZOOKEEPER, registration=3, nonce="p3"), [MEMBER], {}, [Kind.OLDER_STORE], {"is_unsure": True},
-        "it knows 4 registrations of this broker", id="ZooKeeper was put back from a backup",
+        "the store has 4 registrations of this broker", id="ZooKeeper was put back from a backup",
     ),
     pytest.param(
         store(ZOOKEEPER, zxid=499), [MEMBER], {}, [Kind.OLDER_STORE], {"is_unsure": True},
@@ -221,11 +221,11 @@ REFUSED: list[Any] = [
     ),
     pytest.param(
         store(ZOOKEEPER, store_id="other", nonce="q"), [MEMBER], {}, [Kind.OTHER_STORE], {"is_unsure": True},
-        "another metadata store of the same cluster id", id="another store of the cluster",
+        "last belonged to another metadata store", id="another store of the cluster",
     ),
     pytest.param(
         store(ZOOKEEPER, nonce="q"), [MEMBER], {}, [Kind.OTHER_STORE], {"is_unsure": True},
-        "has changed on its own", id="a copy of the directory has registered in a copy of the store",
+        "a copy that was used separately", id="a copy of the directory has registered in a copy of the store",
     ),
     pytest.param(
         store(EMBEDDED, store_id="other", nonce="q"), [ALONE], {}, [Kind.OTHER_STORE], {"adopts_unknown": True},
@@ -241,7 +241,7 @@ REFUSED: list[Any] = [
     ),
     pytest.param(
         empty(ZOOKEEPER), [UNKNOWN], {}, [Kind.NEW_STORE], {"adoption": Adoption.LOGS, "is_refounded": False},
-        "do not say which metadata store", id="Apache Kafka's directory, with ZooKeeper",
+        "have no note of their metadata store", id="Apache Kafka's directory, with ZooKeeper",
     ),
     pytest.param(
         empty(EMBEDDED), [UNKNOWN], {}, [Kind.NEW_STORE], {"adoption": Adoption.LOGS, "is_refounded": False},
@@ -286,12 +286,12 @@ REFUSED: list[Any] = [
         id="a directory is missing, alone",
     ),
     pytest.param(
-        store(EMBEDDED), [ALONE_WITH_BOTH[0], NEW_B], {}, [Kind.LOST_DIRECTORY], {}, "came back empty",
+        store(EMBEDDED), [ALONE_WITH_BOTH[0], NEW_B], {}, [Kind.LOST_DIRECTORY], {}, "is empty, or has other contents",
         id="a directory came back empty, alone",
     ),
     pytest.param(
         empty(EMBEDDED), [ALONE_WITH_BOTH[1], NEW], {}, [Kind.LOST_DIRECTORY], {"adoption": Adoption.LOGS},
-        "came back empty", id="the directory with metadata.db came back empty",
+        "is empty, or has other contents", id="the directory with metadata.db came back empty",
     ),
     pytest.param(
         empty(ZOOKEEPER), ALONE_WITH_BOTH[:1], {"store_file": store(EMBEDDED)}, [Kind.LOST_DIRECTORY],
@@ -303,7 +303,7 @@ REFUSED: list[Any] = [
     ),
     pytest.param(
         empty(ZOOKEEPER, founded_by="another"), [NEW], {}, [Kind.NEW_STORE], {"may_found": True},
-        "has begun to found a cluster", id="a founding that was begun with other directories",
+        "has begun to create a cluster", id="a founding that was begun with other directories",
     ),
 ]  # fmt: skip
 

@@ -128,7 +128,7 @@ def test_a_port_that_is_taken_is_named_before_anything_starts(tmp_path: Path) ->
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        with pytest.raises(ClusterError, match=f"the port {port}, for broker 1, is taken by another process"):
+        with pytest.raises(ClusterError, match=f"the port {port}, for broker 1, is used by another process"):
             LocalCluster(tmp_path, lambda _: None).up(Wanted(brokers=1, port=port))
     assert not (tmp_path / "cluster.json").exists()
 

@@ -35,6 +35,6 @@ def test_a_port_with_a_listening_server_is_not_chosen(monkeypatch: pytest.Monkey
     with socket.socket() as server:
         server.bind((LOOPBACK, port))
         assert not is_free(port)
-        with pytest.raises(NoFreePort, match=f"no 1 free ports that follow one another, from {port} to {port}"):
+        with pytest.raises(NoFreePort, match=f"no 1 consecutive free ports from {port} to {port}"):
             own_ports(1)
     assert [each.number for each in own_ports(1)] == [port]

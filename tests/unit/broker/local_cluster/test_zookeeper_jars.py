@@ -153,7 +153,7 @@ def test_only_the_server_jars_of_an_archive_are_kept(tmp_path: Path) -> None:
 
 
 def test_an_archive_without_server_jars_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(JarsNotFound, match="has not the jars of a server"):
+    with pytest.raises(JarsNotFound, match="does not contain the jars of a ZooKeeper server"):
         unpack_needed(archive(tmp_path, NEEDED[1:]), files(tmp_path / "target", []))
 
 

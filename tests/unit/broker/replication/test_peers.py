@@ -183,5 +183,5 @@ async def test_a_broker_that_stops_sends_nothing():
         await cluster.peer.received(WriteTxnMarkersRequest)
         cluster.peers.close()
         for late in (waiting, cluster.send()):
-            with pytest.raises(PeerUnavailable, match="this broker stops"):
+            with pytest.raises(PeerUnavailable, match="this broker is stopping"):
                 await late

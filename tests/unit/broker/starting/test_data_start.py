@@ -249,7 +249,7 @@ async def test_s73_a_lost_directory_of_a_broker_alone_is_refused(tmp_path: Path)
     assert kinds(await refused(a)) == [Kind.LOST_DIRECTORY]
     b.mkdir()
     refusal = await refused(a, b)
-    assert "came back empty" in str(refusal)
+    assert "is empty, or has other contents" in str(refusal)
     await once(a, b, **accepts(refusal))
     assert kinds(await refused(a, tmp_path / "elsewhere")) == [Kind.OLDER_DIRECTORY, Kind.LOST_DIRECTORY]
 

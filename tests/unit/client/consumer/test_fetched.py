@@ -164,7 +164,7 @@ def test_a_cut_last_batch_is_ignored() -> None:
 
 def test_a_partial_batch_alone_is_an_error() -> None:
     with pytest.raises(
-        CorruptRecords, match="t-1: the batch fetched from offset 0 is unreadable: 40 bytes hold no whole"
+        CorruptRecords, match="t-1: the batch fetched from offset 0 is unreadable: 40 bytes contain no complete"
     ):
         fetched(batch(0, 5)[:40])
 

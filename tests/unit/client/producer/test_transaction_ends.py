@@ -50,9 +50,9 @@ async def test_s44_an_end_that_takes_too_long_continues(coordinator: FakeCoordin
             impatient(producer),
         ):
             await call()
-        with pytest.raises(InvalidTransactionState, match=f"the {end} is under way still"):
+        with pytest.raises(InvalidTransactionState, match=f"the {end} is still in progress"):
             producer.begin_transaction()
-        with pytest.raises(InvalidTransactionState, match=f"the {end} is under way still"):
+        with pytest.raises(InvalidTransactionState, match=f"the {end} is still in progress"):
             await other()
         with pytest.raises(InvalidTransactionState):
             await producer.send("topic", b"v")

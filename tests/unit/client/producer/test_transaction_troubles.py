@@ -123,7 +123,7 @@ async def test_s44_a_coordinator_that_is_gone_is_not_waited_for(coordinator: Fak
 
 async def test_s30_a_transaction_that_nobody_coordinates_times_out(coordinator: FakeCoordinator) -> None:
     coordinator.script[FindCoordinatorRequest] = [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 1000
-    with pytest.raises(RequestTimedOut, match=r"could not be taken over \(max\.block\.ms=30 has passed\)"):
+    with pytest.raises(RequestTimedOut, match=r"could not be initialised \(max\.block\.ms=30 has passed\)"):
         async with started(coordinator, max_block_ms=30):
             raise AssertionError("never started")
 

@@ -107,7 +107,7 @@ class ReadAhead:
         """
         self.fill()
         if not self.is_readable():
-            raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "nothing has come")
+            raise ssl.SSLWantReadError(ssl.SSL_ERROR_WANT_READ, "no data was received")
         taken = self._received[self._taken : self._taken + size]
         self._taken += len(taken)
         if self._taken == len(self._received):

@@ -167,7 +167,7 @@ class ZooKeeperStore:
             while not await self._is_over(key, until):
                 pass  # the other process may have resumed the session before it was closed
         except TimeoutError as error:
-            raise ConnectionLost("", "the earlier session could not be ended") from error
+            raise ConnectionLost("", "the earlier session could not be closed") from error
         await self.sync()  # after this, the session's nodes are gone for this store, too
 
     async def _is_over(self, key: SessionKey, until: float) -> bool:
@@ -268,7 +268,10 @@ class ZooKeeperStore:
         sizes = [_size(operation) for operation in request.operations]
         if sum(sizes) > MAX_REQUEST_BYTES:
             largest = operations[sizes.index(max(sizes))]
-            raise RequestTooLarge(largest.path, f"a write of {sum(sizes)} bytes, of at most {MAX_REQUEST_BYTES}")
+            raise RequestTooLarge(
+                largest.path,
+                f"a write of {sum(sizes)} bytes is too large: at most {MAX_REQUEST_BYTES} bytes are allowed",
+            )
         results: list[Stat | Exception | None] = await self._ask(operations[0].path, request)
         for operation, result in zip(operations, results, strict=True):
             # The other operations of a failed multi report "rolled back" and "not tried".
@@ -332,12 +335,12 @@ class ZooKeeperStore:
     def on_disconnected(self, session: Session) -> None:
         if session is self._session and not self._closed:
             self._is_connected = False
-            _log.warning("the connection to ZooKeeper broke")
+            _log.warning("the connection to ZooKeeper was lost")
 
     def on_over(self, session: Session) -> None:
         if session is not self._session or self._closed:
             return
-        _log.warning("the ZooKeeper session is over")
+        _log.warning("the ZooKeeper session has expired")
         had_begun = self._state is not SessionState.LOST
         self._is_connected = False
         self._key = None
@@ -427,7 +430,7 @@ class ZooKeeperStore:
         now = self._clock.uptime()
         timeout = self._lease.timeout
         if self._unanswered and now - self._unanswered[0] > SILENCE_SHARE * timeout:
-            _log.warning("ZooKeeper does not answer, another server is tried")
+            _log.warning("the ZooKeeper server does not respond, connecting to another server")
             session.drop_connection()
             return
         self._unanswered.append(now)
@@ -471,7 +474,7 @@ class ZooKeeperStore:
     def _tell(self, state: SessionState) -> None:
         if state is not self._state:
             if self._state is SessionState.IN_DOUBT and state is SessionState.CONNECTED:
-                _log.warning("ZooKeeper has confirmed the session: the led partitions are served again")
+                _log.warning("ZooKeeper has confirmed the session: this broker leads its partitions again")
             self._state = state
             self._session_watches.tell(state)
 
@@ -498,7 +501,8 @@ class ZooKeeperStore:
                 found.append(path)
         if found:
             _log.warning(
-                "anybody may change these nodes, in spite of zookeeper.set.acl: they are older, or not the broker's",
+                "nodes without ACLs although zookeeper.set.acl is set, so anybody may change them: they were "
+                "created before, or by another client",
                 extra={"paths": " ".join(self._full(path) for path in found)},
             )
 
@@ -567,9 +571,9 @@ _ERRORS: dict[type[Exception], Callable[[str], MetadataError]] = {
     kazoo.NodeExistsError: NodeExists,
     kazoo.NotEmptyError: NotEmpty,
     kazoo.NoChildrenForEphemeralsError: NoChildrenForEphemerals,
-    kazoo.SessionExpiredError: lambda path: SessionExpired(path, "the ZooKeeper session is over"),
+    kazoo.SessionExpiredError: lambda path: SessionExpired(path, "the ZooKeeper session has expired"),
     kazoo.ConnectionClosedError: lambda path: SessionExpired(path, "the ZooKeeper session is closed"),
-    kazoo.ConnectionLoss: lambda path: ConnectionLost(path, "the connection to ZooKeeper broke"),
+    kazoo.ConnectionLoss: lambda path: ConnectionLost(path, "the connection to ZooKeeper was lost"),
     kazoo.NoAuthError: lambda path: AccessDenied(path, "ZooKeeper has this node protected for another identity"),
     kazoo.InvalidACLError: lambda path: AccessDenied(path, "ZooKeeper does not know the identity that we have shown"),
     kazoo.SessionMovedError: lambda path: ConnectionLost(path, "the ZooKeeper session moved to another server"),

@@ -111,7 +111,7 @@ async def test_s40_a_marker_fenced_between_two_terms_is_retried_in_the_later_one
     decision.on_answer(decision, Outcome.FENCED)
     decision.on_answer(decision, Outcome.FENCED)
     assert decision.coordinator_epoch == before + 2
-    assert caplog.text.count("knows a later coordinator") == 1
+    assert caplog.text.count("has a marker of a newer coordinator epoch") == 1
 
 
 @pytest.mark.parametrize("commits", [True, False])

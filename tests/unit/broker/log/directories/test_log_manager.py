@@ -361,7 +361,7 @@ class TestDirectories:
     def test_the_same_partition_twice_is_an_error(self, start, tmp_path):
         for name in ("a", "b"):
             (tmp_path / name / "orders-0").mkdir(parents=True)
-        with pytest.raises(OSError, match="remove the stale one"):
+        with pytest.raises(OSError, match="remove the outdated directory"):
             start(tmp_path / "a", tmp_path / "b")
         start(tmp_path / "a")
 
@@ -498,7 +498,7 @@ class TestPeriodic:
             path.write_bytes(b"0\n5\n")
         log = start().get("orders", 0)
         assert len(contents(log)) == 20
-        assert caplog.text.count("going on without") >= 2
+        assert caplog.text.count("starting without") >= 2
 
 
 def kafka_directory(data):

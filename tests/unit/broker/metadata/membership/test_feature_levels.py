@@ -58,7 +58,7 @@ async def test_releases_with_a_common_level_join(
 
 @pytest.mark.parametrize(
     ("lowest", "other", "words"),
-    [(2, OLD, "broker 2 knows oncelog.version up to level 1"), (1, {FEATURE: (3, 4)}, "from level 3 on")],
+    [(2, OLD, "broker 2 supports oncelog.version up to level 1"), (1, {FEATURE: (3, 4)}, "from level 3 on")],
 )
 async def test_a_release_without_a_common_level_does_not_join(
     store: EmbeddedStore,

@@ -232,4 +232,4 @@ async def test_s74_a_store_that_came_back_as_another_one_is_said_once_and_waited
     place.store.begin_session()
     await place.until(place.member.may_lead)
     assert place.calls.count("register") == 4
-    assert caplog.text.count("this broker serves nothing until its metadata store is back: the store is empty") == 1
+    assert caplog.text.count("this broker serves no requests until its metadata store is back: the store is empty") == 1

@@ -217,7 +217,7 @@ async def test_s76_a_member_gives_no_ids_where_the_block_cannot_be_read_and_says
         with pytest.raises(KafkaError) as raised:
             await manager.generate()
         assert raised.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert len([line for line in caplog.records if "no new producer ids can be given out" in line.message]) == 1
+    assert len([line for line in caplog.records if "no new producer ids can be allocated" in line.message]) == 1
     await embedded_store.delete(paths.LATEST_PRODUCER_ID_BLOCK)
     assert await manager.generate() == 41 + UNKNOWN_IDS + 1
 

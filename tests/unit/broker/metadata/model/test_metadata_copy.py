@@ -107,7 +107,7 @@ def test_a_copy_that_was_cut_anywhere_is_not_read(tmp_path, caplog) -> None:
     for size in range(0, len(data) - 1, 7):
         (tmp_path / FILE).write_bytes(data[:size])
         assert read_copy(RealDisk(), str(tmp_path)) is None, size
-    assert "not a whole copy" in caplog.text
+    assert "not a complete copy" in caplog.text
 
 
 @pytest.mark.parametrize(

@@ -154,4 +154,4 @@ async def test_a_full_disk_while_a_log_is_begun_fails_one_write(path: Path, monk
 
 def test_an_empty_file_is_no_store_and_stays_empty(path: Path) -> None:
     path.write_bytes(b"")
-    assert "is not a readable metadata store: it is empty" in refusal(path)
+    assert "is not a readable metadata store: the file is empty" in refusal(path)

@@ -126,7 +126,7 @@ async def test_no_request_is_forwarded_without_a_controller(brokers: Brokers) ->
 @pytest.mark.parametrize(
     ("failure", "code", "words"),
     [
-        (PeerUnavailable(CONTROLLER, "gone"), ErrorCode.REQUEST_TIMED_OUT, "Whether this was done is not known"),
+        (PeerUnavailable(CONTROLLER, "gone"), ErrorCode.REQUEST_TIMED_OUT, "It is unknown whether the change was made"),
         (PeerUnavailable(CONTROLLER, "no way", may_be_sent=False), ErrorCode.NOT_CONTROLLER, "cannot be reached"),
     ],
 )

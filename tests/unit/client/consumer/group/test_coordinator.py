@@ -381,7 +381,7 @@ async def test_an_invalid_generation_is_an_error_and_the_member_rejoins(
     listener = Listener()
     async with consumer_of(fake_broker, fast) as consumer:
         consumer.subscribe(["topic"], listener=listener)
-        with pytest.raises(KafkaError, match="joined, but no generation"):
+        with pytest.raises(KafkaError, match="joined without a generation"):
             await consumer.poll(10_000)
         await poll_until(consumer, listener, "assigned 2")
 

@@ -162,7 +162,7 @@ async def test_nodes_from_before_that_anybody_may_change_are_named(open_with, se
     await store.create(paths.USER_CONFIGS, make_parents=True)
     assert "anybody may change" not in caplog.text
     await open_with()
-    (record,) = [record for record in caplog.records if "anybody may change these nodes" in record.message]
+    (record,) = [record for record in caplog.records if "anybody may change them" in record.message]
     assert record.paths.split() == [f"/{chroot}", f"/{chroot}/config", f"/{chroot}/config/users"]
 
 
@@ -181,7 +181,7 @@ async def test_nodes_made_on_demand_are_protected_too(monkeypatch, caplog, path)
 
     monkeypatch.setattr(store, "_ask", ask)
     await store._warn_of_open_nodes()
-    (record,) = [record for record in caplog.records if "anybody may change these nodes" in record.message]
+    (record,) = [record for record in caplog.records if "anybody may change them" in record.message]
     assert record.paths == path
 
 
