@@ -157,7 +157,7 @@ GROUP_KEYS: Final[Mapping[str, GroupKey]] = {
                 CONSUMER_MIN_ASSIGNMENT_INTERVAL_MS,
                 CONSUMER_MAX_ASSIGNMENT_INTERVAL_MS,
             ),
-            "The least time between two assignments of this group.",
+            "The shortest time between two assignments of this group.",
             minimum=0,
         ),
         _of_broker(
@@ -173,7 +173,7 @@ GROUP_KEYS: Final[Mapping[str, GroupKey]] = {
         _of_broker(
             "share.assignment.interval.ms",
             GroupBounds(*share_keys.ASSIGNMENT_INTERVAL),
-            "The least time between two assignments of this share group.",
+            "The shortest time between two assignments of this share group.",
             minimum=0,
         ),
         _of_broker(
@@ -204,7 +204,7 @@ GROUP_KEYS: Final[Mapping[str, GroupKey]] = {
         _of_broker(
             "streams.assignment.interval.ms",
             GroupBounds(*streams_keys.ASSIGNMENT_INTERVAL),
-            "The least time between two assignments of this streams group.",
+            "The shortest time between two assignments of this streams group.",
             minimum=0,
         ),
         _of_broker(
