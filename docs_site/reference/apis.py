@@ -18,8 +18,8 @@ NOT_SERVED: Final = """\
 ## Not served
 
 No oncelog broker serves or advertises these APIs of Kafka 4.3. A client that requires one of them fails with an error;
-other clients work without them. Streams groups (KIP-1071) are not supported; consumer groups of both protocols and
-share groups (KIP-932) are supported.
+other clients work without them. Consumer groups of both protocols, share groups (KIP-932) and streams groups
+(KIP-1071) are supported.
 """
 
 

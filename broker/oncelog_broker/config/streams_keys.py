@@ -15,7 +15,7 @@ SESSION_TIMEOUT: Final = bounded(
     45_000,
     45_000,
     60_000,
-    "How long a member of a streams group may be silent before it is removed. The client has no say.",
+    "The time without a heartbeat after which a member of a streams group is removed. Clients cannot set it.",
 )
 HEARTBEAT_INTERVAL: Final = bounded(
     "streams",
@@ -23,8 +23,8 @@ HEARTBEAT_INTERVAL: Final = bounded(
     5_000,
     5_000,
     15_000,
-    "How often members of streams groups send heartbeats. While an assignment is under way, or internal topics are "
-    "being created, they are asked to send them more often.",
+    "How often members of streams groups send heartbeats. During an assignment, or while internal topics are "
+    "created, the coordinator requests more frequent heartbeats.",
 )
 ASSIGNMENT_INTERVAL: Final = bounded(
     "streams",
@@ -46,15 +46,15 @@ STREAMS_MAX_SIZE = ConfigKey[int](
     "group.streams.max.size",
     INT,
     1_000,
-    "The largest number of members of one streams group: one for each thread of each instance. Kafka's default is no "
-    "limit.",
+    "The largest number of members of a streams group: each thread of each instance is a member. Kafka's "
+    "default is no limit.",
     at_least(1),
 )
 STREAMS_NUM_STANDBY_REPLICAS = ConfigKey[int](
     "group.streams.num.standby.replicas",
     INT,
     0,
-    "How many standby tasks, which keep copies of the state, each stateful task of a streams group has.",
+    "The number of standby tasks, which keep copies of the state, of each stateful task of a streams group.",
     at_least(0),
 )
 STREAMS_MAX_STANDBY_REPLICAS = ConfigKey[int](
@@ -68,6 +68,6 @@ STREAMS_INITIAL_REBALANCE_DELAY_MS = ConfigKey[int](
     "group.streams.initial.rebalance.delay.ms",
     INT,
     3_000,
-    "How long the first member of an empty streams group waits for others before tasks are assigned.",
+    "How long an empty streams group waits for more members after its first member, before tasks are assigned.",
     at_least(0),
 )

@@ -152,7 +152,7 @@ async def test_a_slow_preparation_is_repeated_or_aborted_by_close(coordinator: F
         coordinator.script[ProduceRequest] = [hold]
         producer.begin_transaction()
         await producer.send("topic", b"v")
-        with pytest.raises(RequestTimedOut, match="prepare it again"), impatient(producer):
+        with pytest.raises(RequestTimedOut, match="call prepare_transaction again"), impatient(producer):
             await producer.prepare_transaction()
         again = asyncio.ensure_future(producer.prepare_transaction())
         await turns()

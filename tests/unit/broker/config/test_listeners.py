@@ -101,7 +101,7 @@ def test_a_broken_protocol_map_is_refused():
 
 def test_a_repeated_listener_name_or_port_is_refused():
     protocols = "A:PLAINTEXT,B:PLAINTEXT"
-    with pytest.raises(InvalidConfig, match="name of its own"):
+    with pytest.raises(InvalidConfig, match="two listeners have the same name"):
         listeners(config("A://a:1,A://a:2", protocols=protocols))
     with pytest.raises(InvalidConfig, match="same host and port"):
         listeners(config("A://a:1,B://a:1", protocols=protocols))

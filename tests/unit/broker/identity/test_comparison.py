@@ -217,7 +217,7 @@ REFUSED: list[Any] = [
     ),
     pytest.param(
         store(ZOOKEEPER, registration=-1, nonce=""), [MEMBER], {}, [Kind.OLDER_STORE], {"is_unsure": True},
-        "it knows 0 registrations", id="ZooKeeper knows nothing of this broker",
+        "the store has 0 registrations", id="ZooKeeper knows nothing of this broker",
     ),
     pytest.param(
         store(ZOOKEEPER, store_id="other", nonce="q"), [MEMBER], {}, [Kind.OTHER_STORE], {"is_unsure": True},

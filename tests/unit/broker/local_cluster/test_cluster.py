@@ -50,7 +50,7 @@ def test_a_cluster_may_grow() -> None:
     ("wanted", "message"),
     [
         (Wanted(brokers=1), "has 2 brokers, and cannot shrink"),
-        (Wanted(port=9001), "ports begin at 9000"),
+        (Wanted(port=9001), "first port of this cluster is 9000"),
         (Wanted(zookeepers=3), "has 1 ZooKeeper servers, and their number cannot be changed"),
     ],
 )

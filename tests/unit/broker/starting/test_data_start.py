@@ -177,7 +177,7 @@ async def test_s71_a_store_that_was_put_back_is_older_by_its_last_write(tmp_path
     (tmp_path / "metadata.db").write_bytes(backup)
     run = await Run(tmp_path).begin()
     assert run.start.verdict.adopts_unknown
-    assert "it knows 1 registrations of this broker" in run.start.verdict.errors[0]
+    assert "the store has 1 registrations of this broker" in run.start.verdict.errors[0]
     assert await run.topics() == ["orders"]
     await run.end()
     assert not (await once(tmp_path)).verdict.adopts_unknown

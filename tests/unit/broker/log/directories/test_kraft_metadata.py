@@ -91,4 +91,4 @@ def test_reading_the_metadata_log_ends_at_an_unreadable_record(
 ) -> None:
     (directory / LOG).write_bytes(batch(0, config("a", "retention.ms", "1")) + end)
     assert read(directory) == {"a": {"retention.ms": "1"}}
-    assert "cannot be read" in caplog.text
+    assert "ends at an unreadable record" in caplog.text

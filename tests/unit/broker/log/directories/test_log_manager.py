@@ -590,8 +590,8 @@ class TestMissing:
         assert caught.value.code is ErrorCode.KAFKA_STORAGE_ERROR
         for key in (("orders", 1), ("new", 0)):
             assert make_log(manager, *key, TOPIC_ID, SMALL).log_end_offset == 0
-        assert caplog.text.count("new, empty logs are made") == 1, "a broker with an empty disk says it once for all"
-        assert "a log of 2 partitions of this broker" in caplog.text
+        assert caplog.text.count("new, empty logs are created") == 1, "a broker with an empty disk says it once for all"
+        assert "no logs of 2 partitions of this broker" in caplog.text
         assert "orders-1 new-0" in caplog.text
         manager.close()
         # Every start reports the missing log until an operator decides.

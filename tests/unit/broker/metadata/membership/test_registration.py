@@ -251,7 +251,7 @@ async def test_s74_a_broker_that_runs_never_founds_its_cluster_anew(open_store):
     assert await store.exists(paths.CLUSTER_ID) is None
     other = before._replace(store_id="another")
     await store.create(paths.CLUSTER_ID, encode_cluster_id(before.cluster_id))
-    with pytest.raises(WrongStore, match="another one now"):
+    with pytest.raises(WrongStore, match="the store now belongs to cluster"):
         await register_broker(store, 1, REGISTRATION, before=other)
     assert (await register_broker(store, 1, REGISTRATION, before=before)).incarnation == before.incarnation + 1
 
@@ -416,7 +416,7 @@ async def test_s74_a_running_process_accepts_no_other_store_and_no_earlier_state
     with pytest.raises(WrongStore, match="the store is empty"):
         await check_store(another, 1, early)
     await register_broker(another, 2, of_broker(2), lambda: FoundLogs(early.cluster_id))
-    with pytest.raises(WrongStore, match="another one now"):
+    with pytest.raises(WrongStore, match="the store now belongs to cluster"):
         await check_store(another, 1, early)
     first.expire()
     again = mine.connect()

@@ -51,7 +51,7 @@ def test_the_remaining_lease_after_the_last_answer_is_reported(answered):
         lease.answered(last)
     left = (lease.until - last) / T
     assert left == pytest.approx(LEASE_SHARE - HEARTBEAT_SHARE)
-    assert f"{left:.2f} of the session timeout after ZooKeeper's last answer" in BROKER_SESSION_LEASE.doc
+    assert f"{left:.2f} of the session timeout after ZooKeeper's last response" in BROKER_SESSION_LEASE.doc
 
 
 def test_an_old_answer_does_not_shorten_the_lease():

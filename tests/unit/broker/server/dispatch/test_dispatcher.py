@@ -114,7 +114,7 @@ def test_a_request_without_records_is_not_copied_whatever_its_size(caplog: pytes
         with pytest.raises(MalformedMessage, match="no records"):
             dispatcher.handle(WaitingConnection(), memoryview(frame))  # type: ignore[arg-type]
     (line,) = caplog.records
-    assert "ask in several" in line.message
+    assert "split the request" in line.message
     assert line.client == "10.0.0.1"  # type: ignore[attr-defined]
 
 

@@ -118,7 +118,7 @@ async def test_no_request_is_forwarded_without_a_controller(brokers: Brokers) ->
     brokers.forget_controller()
     answer = await brokers.ask(OTHER, ApiKey.CREATE_TOPICS, 7, create("a"))
     assert codes(answer) == [ErrorCode.NOT_CONTROLLER]
-    assert "has none yet" in answer.topics[0].error_message
+    assert "has no controller until" in answer.topics[0].error_message
     assert (await listed(brokers)).error_code == ErrorCode.NOT_CONTROLLER
     assert brokers.passed_on == []
 
