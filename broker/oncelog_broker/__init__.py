@@ -9,5 +9,6 @@ knows the cluster; `identity/` records what a data directory belongs to, and `st
 a start finds. `security/` authenticates clients and authorizes requests. `upkeep/` cleans and flushes between requests.
 `config/` has Kafka's keys; `runtime/` is time, disk, network and tasks, `observability/` the broker's own log and its
 counters, `metrics/` the metrics for Prometheus, `web/` the HTTP listener for metrics and health. `local_cluster/` runs
-several brokers and their ZooKeeper on one machine, `fail_control/` lets a test cause faults.
+several brokers and their ZooKeeper on one machine, `workers/` runs the brokers of `oncelog serve --workers`,
+`fail_control/` lets a test cause faults.
 """

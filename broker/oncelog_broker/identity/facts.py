@@ -74,7 +74,7 @@ class Past(Enum):
     ALONE = auto()
     """A broker with an embedded store."""
     MEMBER = auto()
-    """A member of a cluster with ZooKeeper."""
+    """A member of a cluster with ZooKeeper, or one of several workers."""
     UNKNOWN = auto()
     """The directories have no notes: they belong to Apache Kafka, or to an earlier release."""
 

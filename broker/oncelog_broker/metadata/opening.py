@@ -1,4 +1,5 @@
-"""Which metadata store a broker has: ZooKeeper's where `zookeeper.connect` is set, else a file of its own.
+"""Which metadata store a broker has: ZooKeeper's where `zookeeper.connect` is set, its supervisor's if it is one of
+several workers, else a file of its own.
 
 A broker alone pays nothing for the other: kazoo is imported where it is used.
 """
@@ -7,8 +8,9 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from oncelog_broker.config import zookeeper_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
@@ -18,6 +20,9 @@ from oncelog_broker.metadata.stores.embedded import EmbeddedStore
 from oncelog_broker.metadata.stores.store import MetadataStore
 from oncelog_broker.metadata.stores.zookeeper.access import MakeContext, ZooKeeperAccess, configured_access
 from oncelog_broker.runtime.clock import Clock
+
+if TYPE_CHECKING:
+    import socket
 
 METADATA_FILE: Final = "metadata.db"
 """The embedded store, in the first log directory unless it lies in another one. The name is not a topic-partition, so
@@ -51,6 +56,27 @@ class EmbeddedOpening:
 
     async def open(self, home: str, clock: Clock) -> MetadataStore:
         return EmbeddedStore.open(Path(self.place(home)))
+
+
+class SupervisedOpening:
+    """Begins a session in the store that the supervisor of this worker serves."""
+
+    kind = StoreKind.SUPERVISED
+
+    def __init__(self, connection: socket.socket, place: str, on_gone: Callable[[], None]) -> None:
+        """`connection`: to the supervisor. `place`: the path of its store, for messages. `on_gone`: called when the
+        supervisor has ended."""
+        self._connection = connection
+        self._place = place
+        self._on_gone = on_gone
+
+    def place(self, home: str) -> str:
+        return self._place
+
+    async def open(self, home: str, clock: Clock) -> MetadataStore:
+        from oncelog_broker.metadata.stores.supervised.supervised_store import SupervisedStore
+
+        return await SupervisedStore.open(self._connection, clock, self._on_gone)
 
 
 class ZooKeeperOpening:

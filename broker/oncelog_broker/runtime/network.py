@@ -37,10 +37,12 @@ class Network(Protocol):
         *,
         backlog: int,
         pace: Pace | None = None,
+        is_shared: bool = False,
     ) -> Listening:
         """Bind without accepting yet; host None or "" is every interface. Raises OSError if the address is in use.
 
-        `pace` limits the rate of accepted connections; None: unlimited.
+        `pace` limits the rate of accepted connections; None: unlimited. `is_shared`: other processes may listen on the
+        same port.
         """
 
     async def connect(
@@ -62,8 +64,9 @@ class RealNetwork:
         *,
         backlog: int,
         pace: Pace | None = None,
+        is_shared: bool = False,
     ) -> Listening:
-        return await ListeningSockets.bind(host, port, factory, pace, backlog)
+        return await ListeningSockets.bind(host, port, factory, pace, backlog, is_shared=is_shared)
 
     async def connect(
         self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int, **tls: Any

@@ -42,8 +42,9 @@ class Listeners:
         self.connections = connections
         self._listening: list[Listening] = []
 
-    async def listen(self, listener: Listener, security: ListenerSecurity) -> int:
-        """Bind `listener`; the real port. Raises OSError with a message that says what to do."""
+    async def listen(self, listener: Listener, security: ListenerSecurity, *, is_shared: bool = False) -> int:
+        """Bind `listener`; the real port. `is_shared`: other workers of this machine may listen on the same port.
+        Raises OSError with a message that says what to do."""
 
         def connection(principal: Principal = ANONYMOUS) -> BrokerConnection:
             assert self._dispatcher is not None, "nothing is accepted before start"
@@ -68,7 +69,9 @@ class Listeners:
         try:
             rates = self.connections.rates
             pace = None if rates is None else rates.pace(listener.name)
-            listening = await self._network.listen(listener.host, listener.port, factory, backlog=BACKLOG, pace=pace)
+            listening = await self._network.listen(
+                listener.host, listener.port, factory, backlog=BACKLOG, pace=pace, is_shared=is_shared
+            )
         except OSError as error:
             raise _cannot_listen(listener, error) from error
         self._listening.append(listening)
