@@ -1,9 +1,9 @@
-"""What several workers cost beside a broker alone: CPU for a record, idle CPU, memory, and the time until a killed worker
-is back.
+"""What several workers cost beside a broker alone: CPU for a record, idle CPU, memory, and the time until a killed
+worker is back.
 
-Both run at the same time, and get the same load in turns. The load is one record of 100 B on each of many connections at
-a time, over partitions of all workers. The CPU is that of all processes, the supervisor included. The rate by the clock is
-what the machine has left beside the client that makes the load: on two cores the client takes a part of one.
+Both run at the same time, and get the same load in turns. The load is one record of 100 B on each of many connections
+at a time, over partitions of all workers. The CPU is that of all processes, the supervisor included. The rate by the
+clock is what the machine has left beside the client that makes the load: on two cores the client takes a part of one.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`oncelog serve --workers`: clients of one port, transactions over partitions of several workers, and killed workers."""
+"""`oncelog serve --workers`: clients of one port, transactions over partitions of all workers, and killed workers."""
 
 from __future__ import annotations
 
@@ -124,9 +124,11 @@ def test_transactions_span_partitions_of_all_workers(
     cluster.create_topic("orders")
     assert set(cluster.leaders("orders").values()) == BROKERS
     places = [Place("orders", index) for index in range(PARTITIONS)]
-    with PRODUCERS[library](workers.address, history, "anna", "anna") as producer:
-        with Transactions(producer, places) as transactions:
-            transactions.until_more(3)
+    with (
+        PRODUCERS[library](workers.address, history, "anna", "anna") as producer,
+        Transactions(producer, places) as transactions,
+    ):
+        transactions.until_more(3)
     history.read("orders")
     history.check()
 
@@ -137,13 +139,15 @@ def test_a_killed_worker_loses_nothing_and_doubles_nothing(
 ) -> None:
     cluster.create_topic("orders")
     places = [Place("orders", index) for index in range(PARTITIONS)]
-    with PRODUCERS[library](workers.address, history, "anna", "anna") as producer:
-        with Transactions(producer, places) as transactions:
-            for broker in (2, 1):
-                transactions.until_more(3)
-                killed = workers.kill_worker(broker)
-                workers.until_started_again(broker, killed)
+    with (
+        PRODUCERS[library](workers.address, history, "anna", "anna") as producer,
+        Transactions(producer, places) as transactions,
+    ):
+        for broker in (2, 1):
             transactions.until_more(3)
+            killed = workers.kill_worker(broker)
+            workers.until_started_again(broker, killed)
+        transactions.until_more(3)
     history.read("orders")
     history.check()
     assert set(cluster.leaders("orders").values()) == BROKERS

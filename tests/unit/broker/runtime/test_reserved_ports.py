@@ -53,5 +53,5 @@ async def test_a_port_that_anybody_listens_on_is_refused(is_shared: bool) -> Non
 def test_one_number_is_reserved_at_every_interface() -> None:
     port = reserve_port("", 0)
     with socket.socket() as other, pytest.raises(OSError, match="in use"):
-        other.bind(("0.0.0.0", port.number))  # noqa: S104
+        other.bind(("0.0.0.0", port.number))
     port.close()

@@ -1,5 +1,5 @@
-"""The division of data directories among workers: the move of a single broker's data, cut short at each step, and what is
-refused."""
+"""The division of data directories among workers: the move of a single broker's data, cut short at each step, and
+refusals."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ def test_the_data_of_a_single_broker_beside_that_of_a_worker_is_refused(tmp_path
 
 def test_fewer_workers_than_have_partitions_are_refused(tmp_path: Path) -> None:
     data = written(tmp_path / "data", {f"worker{number}/orders-{number}/x": "r" for number in (1, 2, 4)})
-    with pytest.raises(DirectoriesRefused, match="partitions in worker2, worker4, which 1 worker does not open.*rs 4"):
+    with pytest.raises(DirectoriesRefused, match="partitions in worker2, worker4, which 1 worker does not open"):
         divide(RealDisk(), [data], 1)
     divide(RealDisk(), [data], 4)
 
