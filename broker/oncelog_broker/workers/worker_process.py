@@ -12,7 +12,8 @@ from typing import Final, NamedTuple
 
 from oncelog_broker.workers.worker_role import WorkerRole
 
-COMMAND: Final = (sys.executable, "-m", "oncelog", "serve")
+COMMAND: Final = (sys.executable, "-P", "-m", "oncelog", "serve")
+"""-P: no file in the current directory is imported in place of a module."""
 READY: Final = b" ready on "
 """Part of the line with which a broker says that it serves."""
 STEADY_SECONDS: Final = 10.0

@@ -19,7 +19,7 @@ import asyncio
 import json
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from oncelog_broker.metadata.stores.store import (
     BadVersion,
@@ -86,8 +86,7 @@ class Frames(asyncio.Protocol):
     # --- called by the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one, but does not derive from it
 
     def data_received(self, data: bytes) -> None:
         received, at = self._received, 0

@@ -12,6 +12,8 @@ import socket
 import sys
 from pathlib import Path
 
+import uvloop
+
 from oncelog_broker.metadata.stores.embedded import EmbeddedStore
 from oncelog_broker.metadata.stores.store import SessionState
 from oncelog_broker.metadata.stores.supervised.store_server import StoreServer
@@ -43,4 +45,7 @@ async def _supervisor(connection: socket.socket, file: str, seconds: str) -> Non
 if __name__ == "__main__":
     role, descriptor, *arguments = sys.argv[1:]
     end = socket.socket(fileno=int(descriptor))
-    asyncio.run(_worker(end, *arguments) if role == "worker" else _supervisor(end, *arguments))
+    if role == "worker":
+        uvloop.run(_worker(end, *arguments))  # as in the product: a worker is a broker
+    else:
+        asyncio.run(_supervisor(end, *arguments))
