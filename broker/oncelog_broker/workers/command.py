@@ -42,7 +42,7 @@ REFUSALS: Final = (
 class Workers(NamedTuple):
     """The workers that a command asks for."""
 
-    count: int
+    number: int
     arguments: Sequence[str]
     """The arguments of `oncelog serve` that each worker gets too."""
 
@@ -62,8 +62,8 @@ async def serve_workers(config: BrokerConfig, asked: Workers, startup_options: S
     disk = RealDisk()
     try:
         with ExitStack() as undo:
-            needed = ports_needed(config, asked.count)
-            directories = WorkerDirectories.open(disk, config.log_dirs, asked.count)
+            needed = ports_needed(config, asked.number)
+            directories = WorkerDirectories.open(disk, config.log_dirs, asked.number)
             undo.callback(directories.close)
             await wait_for_left_over(disk, directories.lock_files())
             ports = _reserve(needed, undo)
