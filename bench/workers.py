@@ -42,7 +42,7 @@ class Subject:
         self.name = name
         self.process = process
         client = RawClient(process.port)
-        cost.recycled_topic(client, TOPIC, PARTITIONS)
+        cost.ask_for_topic(client, TOPIC, PARTITIONS, **cost.RECYCLED)
         self._ports = leader_ports(client)
         client.close()
 
