@@ -168,6 +168,8 @@ def _asked_workers(config: BrokerConfig, text: str | None) -> int | None:
             refuse_single_broker(RealDisk(), config.log_dirs)
             return None
         count = worker_count(text, usable_cores())
+        if count > 1 and not hasattr(os, "pidfd_open"):
+            raise Failure("cannot start: --workers needs Linux")
         return None if count == 1 and not has_workers(RealDisk(), config.log_dirs) else count
     except (DirectoriesRefused, ValueError, OSError) as error:
         raise Failure(f"cannot start: {error}") from None

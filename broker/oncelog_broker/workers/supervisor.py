@@ -18,6 +18,7 @@ from oncelog_broker.metadata.stores.embedded import EmbeddedStore
 from oncelog_broker.metadata.stores.store import SessionState
 from oncelog_broker.metadata.stores.supervised.store_server import StoreServer
 from oncelog_broker.runtime.disk import Disk, LockHeld
+from oncelog_broker.workers.forked_worker import Template
 from oncelog_broker.workers.worker_process import WorkerFailed, WorkerPlan, WorkerProcess
 
 LEFT_OVER_SECONDS: Final = 15.0
@@ -51,7 +52,9 @@ class Supervisor:
                 server = StoreServer(store)
                 undo.callback(server.close)
                 connect = server.connect
-            workers = [WorkerProcess(plan, connect) for plan in self._plans]
+            template = Template()
+            undo.push_async_callback(template.close)
+            workers = [WorkerProcess(plan, template, connect) for plan in self._plans]
             running = [asyncio.create_task(worker.run()) for worker in workers]
             undo.push_async_callback(_stop_in_order, workers, running, stop_at_once)
             serving = asyncio.create_task(_all_ready(workers))

@@ -6,14 +6,12 @@ import asyncio
 import logging
 import signal
 import socket
-import sys
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, NamedTuple
 
+from oncelog_broker.workers.forked_worker import ForkedWorker, Template
 from oncelog_broker.workers.worker_role import WorkerRole
 
-COMMAND: Final = (sys.executable, "-P", "-m", "oncelog", "serve")
-"""-P: no file in the current directory is imported in place of a module."""
 READY: Final = b" ready on "
 """Part of the line with which a broker says that it serves."""
 STEADY_SECONDS: Final = 10.0
@@ -44,19 +42,17 @@ class WorkerPlan(NamedTuple):
 class WorkerProcess:
     """One worker. `run` keeps it running; `stop` ends it."""
 
-    def __init__(self, plan: WorkerPlan, connect: Callable[[], Awaitable[socket.socket]] | None) -> None:
+    def __init__(
+        self, plan: WorkerPlan, template: Template, connect: Callable[[], Awaitable[socket.socket]] | None
+    ) -> None:
         """`connect` makes the worker's end of a connection to the supervisor's store; None with ZooKeeper."""
         self.plan = plan
+        self._template = template
         self._connect = connect
-        self._process: asyncio.subprocess.Process | None = None
+        self._process: ForkedWorker | None = None
         self._stopping = asyncio.Event()
         self.ready = asyncio.Event()
         """Set when the worker has served for the first time."""
-
-    @property
-    def pid(self) -> int | None:
-        """The process id; None while no process runs."""
-        return None if self._process is None else self._process.pid
 
     async def run(self) -> None:
         """Start the process, and start it again whenever it ends, until `stop`. WorkerFailed, OSError."""
@@ -96,22 +92,14 @@ class WorkerProcess:
         self._signal(signal.SIGKILL)
 
     def _signal(self, number: signal.Signals) -> None:
-        if self._process is not None and self._process.returncode is None:
+        if self._process is not None:
             self._process.send_signal(number)
 
-    async def _start(self) -> asyncio.subprocess.Process:
-        role, connection = self.plan.role, None
-        if self._connect is not None:
-            connection = await self._connect()
-            role = role._replace(store_descriptor=connection.fileno())
+    async def _start(self) -> ForkedWorker:
+        connection = None if self._connect is None else await self._connect()
         try:
-            process = await asyncio.create_subprocess_exec(
-                *COMMAND, *self.plan.arguments, "--stop-at-eof", "--worker", role.text,
-                stdin=asyncio.subprocess.PIPE,  # its end is the end of this process
-                stdout=asyncio.subprocess.PIPE,
-                pass_fds=() if connection is None else (connection.fileno(),),
-                start_new_session=True,  # Ctrl-C in a terminal reaches the supervisor only, which stops the workers
-            )  # fmt: skip
+            arguments = ["serve", *self.plan.arguments, "--stop-at-eof"]
+            process = await self._template.fork(self.plan.number, arguments, self.plan.role, connection)
         finally:
             if connection is not None:
                 connection.close()
@@ -119,9 +107,8 @@ class WorkerProcess:
             process.send_signal(signal.SIGTERM)
         return process
 
-    async def _read_output(self, process: asyncio.subprocess.Process) -> None:
+    async def _read_output(self, process: ForkedWorker) -> None:
         """Read its standard output to the end, for the line that says that it serves."""
-        assert process.stdout is not None
         async for line in process.stdout:
             if READY in line:
                 self.ready.set()
@@ -133,8 +120,10 @@ def restart_delay(deaths: int) -> float:
     return 0.0 if deaths <= 1 else min(FIRST_DELAY_SECONDS * 2.0 ** min(deaths - 2, 10), MAX_DELAY_SECONDS)
 
 
-def described_end(code: int) -> str:
+def described_end(code: int | None) -> str:
     """Describe the end of a process: "was killed by SIGKILL", "ended with exit code 1"."""
+    if code is None:
+        return "ended"
     if code >= 0:
         return f"ended with exit code {code}"
     try:

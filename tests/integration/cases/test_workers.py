@@ -311,7 +311,7 @@ def test_two_supervisors_do_not_share_a_port(workers: WorkerProcesses, tmp_path:
 
 def test_a_worker_that_cannot_start_ends_the_command(tmp_path: Path) -> None:
     (tmp_path / "data" / "worker2").mkdir(parents=True)
-    (tmp_path / "data" / "worker2" / "meta.properties").write_text("version=1\nbroker.id=9\ncluster.id=x\n")
+    (tmp_path / "data" / "worker2" / "meta.properties").write_text("version=1\nnode.id=9\ncluster.id=x\n")
     refused = refusal("--data", str(tmp_path / "data"), "--workers", "2")
     assert "worker 2 ended with exit code 1 before it served" in refused
     assert "worker2 belongs to" in refused, "the message of the worker itself"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import select
 import signal
 import time
@@ -16,7 +15,8 @@ from oncelog_broker.local_cluster.ports import own_ports
 
 PATIENCE_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.01
-NODE_ID: Final = re.compile(rb"node\.id=(\d+)\0")
+NAME: Final = "oncelog-"
+"""Followed by the number of a worker: the name of its process."""
 
 
 class WorkerProcesses(BrokerProcess):
@@ -35,17 +35,17 @@ class WorkerProcesses(BrokerProcess):
         return [*super()._arguments(), "--workers", str(self.workers)]
 
     def pids(self) -> dict[int, int]:
-        """Broker id -> process id of the workers that run now."""
+        """Number -> process id of the workers that run now."""
         assert self.process is not None
-        children = Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split()
         found = {}
-        for pid in map(int, children):
-            try:
-                match = NODE_ID.findall(Path(f"/proc/{pid}/cmdline").read_bytes())
-            except OSError:
-                continue  # it has just ended
-            if match:
-                found[int(match[-1])] = pid
+        for template in children(self.process.pid):
+            for pid in children(template):
+                try:
+                    name = Path(f"/proc/{pid}/comm").read_text().strip()
+                except OSError:
+                    continue  # it has just ended
+                if name.startswith(NAME):
+                    found[int(name.removeprefix(NAME))] = pid
         return found
 
     def kill_worker(self, broker: int) -> int:
@@ -63,6 +63,14 @@ class WorkerProcesses(BrokerProcess):
             assert time.monotonic() < deadline, f"worker {broker} is not started again"
             time.sleep(POLL_SECONDS)
         return self.pids()[broker]
+
+
+def children(pid: int) -> list[int]:
+    """The processes that a process has started, and that it has not waited for."""
+    try:
+        return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
+    except OSError:
+        return []
 
 
 def ended(descriptor: int) -> None:
