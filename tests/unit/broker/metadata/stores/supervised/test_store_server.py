@@ -1,6 +1,6 @@
 """The store that a supervisor serves to workers: the ends of sessions, leases, and processes that are killed or paused.
 
-`test_store_contract.py` has what it shares with the other stores."""
+`../test_store_contract.py` has what it shares with the other stores."""
 
 from __future__ import annotations
 
