@@ -70,8 +70,6 @@ PAGE: Final[Mapping[str, list[Line]]] = {
             for what, row in (
                 ("one record, 50 connections, CPU", "50 connections, 1 record of 100 B each"),
                 ("one record, 500 connections, CPU", "500 connections, 1 record of 100 B each"),
-                ("one record, 50 connections, by the clock", "50 connections, by the clock"),
-                ("one record, 500 connections, by the clock", "500 connections, by the clock"),
             )
         ),
         *(

@@ -10,7 +10,7 @@ import logging
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
 from oncelog_broker.config import zookeeper_keys as keys
 from oncelog_broker.config.broker_config import BrokerConfig
@@ -20,9 +20,6 @@ from oncelog_broker.metadata.stores.embedded import EmbeddedStore
 from oncelog_broker.metadata.stores.store import MetadataStore
 from oncelog_broker.metadata.stores.zookeeper.access import MakeContext, ZooKeeperAccess, configured_access
 from oncelog_broker.runtime.clock import Clock
-
-if TYPE_CHECKING:
-    import socket
 
 METADATA_FILE: Final = "metadata.db"
 """The embedded store, in the first log directory unless it lies in another one. The name is not a topic-partition, so
@@ -63,10 +60,10 @@ class SupervisedOpening:
 
     kind = StoreKind.SUPERVISED
 
-    def __init__(self, connection: socket.socket, place: str, on_gone: Callable[[], None]) -> None:
-        """`connection`: to the supervisor. `place`: the path of its store, for messages. `on_gone`: called when the
+    def __init__(self, descriptor: int, place: str, on_gone: Callable[[], None]) -> None:
+        """`descriptor`: the file descriptor of the connection to the supervisor. `place`: the path of its store, for messages. `on_gone`: called when the
         supervisor has ended."""
-        self._connection = connection
+        self._descriptor = descriptor
         self._place = place
         self._on_gone = on_gone
 
@@ -74,9 +71,11 @@ class SupervisedOpening:
         return self._place
 
     async def open(self, home: str, clock: Clock) -> MetadataStore:
+        import socket
+
         from oncelog_broker.metadata.stores.supervised.supervised_store import SupervisedStore
 
-        return await SupervisedStore.open(self._connection, clock, self._on_gone)
+        return await SupervisedStore.open(socket.socket(fileno=self._descriptor), clock, self._on_gone)
 
 
 class ZooKeeperOpening:

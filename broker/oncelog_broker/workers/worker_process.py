@@ -55,31 +55,39 @@ class WorkerProcess:
         """Set when the worker has served for the first time."""
 
     async def run(self) -> None:
-        """Start the process, and start it again whenever it ends, until `stop`. WorkerFailed, OSError."""
+        """Start the process, and start it again whenever it ends, until `stop`. WorkerFailed, OSError: only before it
+        has served for the first time."""
         loop, deaths = asyncio.get_running_loop(), 0
         while not self._stopping.is_set():
             started = loop.time()
-            process = self._process = await self._start()
-            await self._read_output(process)
-            code = await process.wait()
-            self._process = None
+            end = await self._run_once()
             if self._stopping.is_set():
                 return
             if not self.ready.is_set():
-                raise WorkerFailed(f"worker {self.plan.number} {described_end(code)} before it served")
+                raise WorkerFailed(f"worker {self.plan.number} {end} before it served")
             deaths = 1 if loop.time() - started >= STEADY_SECONDS else deaths + 1
             seconds = restart_delay(deaths)
             logger.error(
                 "a worker ended and is started again",
-                extra={
-                    "worker": self.plan.number, "broker": self.plan.node_id, "pid": process.pid,
-                    "end": described_end(code), "seconds": seconds,
-                },
-            )  # fmt: skip
+                extra={"worker": self.plan.number, "broker": self.plan.node_id, "end": end, "seconds": seconds},
+            )
             try:
                 await asyncio.wait_for(self._stopping.wait(), seconds)
             except TimeoutError:
                 pass
+
+    async def _run_once(self) -> str:
+        """Start a process and wait for its end. Returns how it ended, in words."""
+        try:
+            process = self._process = await self._start()
+        except OSError as error:  # no process or no descriptor is left, perhaps for a moment
+            if not self.ready.is_set():
+                raise
+            return f"could not be started: {error}"
+        await self._read_output(process)
+        code = await process.wait()
+        self._process = None
+        return described_end(code)
 
     def stop(self) -> None:
         """Have the process stop in an orderly way, and start no other one. A second call stops it at once."""

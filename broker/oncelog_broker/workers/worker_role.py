@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -42,4 +41,4 @@ class WorkerRole(NamedTuple):
         supervisor has ended."""
         if not self.store_place:
             return None
-        return SupervisedOpening(socket.socket(fileno=self.store_descriptor), self.store_place, on_gone)
+        return SupervisedOpening(self.store_descriptor, self.store_place, on_gone)

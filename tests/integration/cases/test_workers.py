@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -23,6 +24,7 @@ from oncelog.admin import NewTopic
 from oncelog_testing.application import ApplicationHistory
 from oncelog_testing.history.events import Place
 
+pytestmark = pytest.mark.usefixtures("in_a_file")
 LIBRARIES = pytest.mark.parametrize("library", PRODUCERS)
 PARTITIONS = 6
 BROKERS = {1, 2}
@@ -51,6 +53,21 @@ class Cluster:
             return {partition.index: partition.leader for partition in described.partitions.values()}
 
         return self._loop.run(describe())
+
+    def until_leaders(self, topic: str, leaders: set[int], *, other_than: int | None) -> None:
+        """Wait until the partitions have exactly these leaders (-1: none), as the other workers than one see it."""
+        ports = [self._workers.port + each for each in BROKERS if each != other_than]
+        servers = ",".join(f"127.0.0.1:{port}" for port in ports)
+
+        async def wait() -> None:
+            async with oncelog.admin.Admin(servers) as admin, asyncio.timeout(PATIENCE_SECONDS):
+                while True:
+                    described = (await admin.describe_topics([topic]))[topic]
+                    if {partition.leader for partition in described.partitions.values()} == leaders:
+                        return
+                    await asyncio.sleep(0.05)
+
+        self._loop.run(wait(), PATIENCE_SECONDS)
 
     def brokers(self) -> dict[int, tuple[int, str | None]]:
         """Broker -> port and rack."""
@@ -195,6 +212,30 @@ def test_the_other_worker_serves_while_one_is_paused(
         finally:
             os.kill(paused, signal.SIGCONT)
         assert producer.acknowledged == 2
+
+
+def test_a_worker_that_was_paused_for_longer_than_its_session_comes_back(
+    workers: WorkerProcesses, cluster: Cluster, history: ApplicationHistory
+) -> None:
+    """It is replaced as controller meanwhile, and registers again when it continues."""
+    cluster.create_topic("orders")
+    places = [Place("orders", index) for index in range(PARTITIONS)]
+    with PRODUCERS["oncelog"](workers.address, history, "anna") as producer:
+        for broker, pid in workers.pids().items():  # one of them is the controller
+            for place in places:
+                producer.send(place)
+            producer.flush()
+            os.kill(pid, signal.SIGSTOP)
+            try:
+                cluster.until_leaders("orders", BROKERS - {broker} | {-1}, other_than=broker)
+            finally:
+                os.kill(pid, signal.SIGCONT)
+            cluster.until_leaders("orders", BROKERS, other_than=None)
+        for place in places:
+            producer.send(place)
+        producer.flush()
+    history.read("orders")
+    history.check()
 
 
 def test_workers_end_with_their_supervisor_and_the_next_one_takes_over(

@@ -72,9 +72,14 @@ class Frames(asyncio.Protocol):
         self._received = bytearray()
         self._transport: asyncio.Transport | None = None
 
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection was made, and neither end has closed it."""
+        return self._transport is not None and not self._transport.is_closing()
+
     def send(self, message: Sequence[object]) -> None:
         """Send a message; does nothing on a closed connection."""
-        if self._transport is not None and not self._transport.is_closing():
+        if self._transport is not None and self.is_connected:
             body = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode()
             self._transport.write(_LENGTH.pack(len(body)) + body)
 

@@ -90,8 +90,13 @@ class SupervisedStore:
         """Begin a session on a connection that the supervisor made (`StoreServer.connect`). `on_gone`: called when the
         supervisor has ended. SessionExpired if it ends before the session has begun."""
         store = cls(clock, on_gone)
-        await asyncio.get_running_loop().create_unix_connection(lambda: store._frames, sock=connection)
-        await store._begin()
+        try:
+            await asyncio.get_running_loop().create_unix_connection(lambda: store._frames, sock=connection)
+            await store._begin()
+        except BaseException:  # the start of the worker was cut short, perhaps
+            await store.close()
+            connection.close()
+            raise
         return store
 
     # --- the session
@@ -128,7 +133,7 @@ class SupervisedStore:
         self._is_closed = True
         if self._writes:
             await asyncio.wait(tuple(self._writes))
-        ended = None if self._is_gone else self._request("end")
+        ended = None if self._is_gone or not self._frames.is_connected else self._request("end")
         self._lose_session()
         if ended is not None:
             await asyncio.wait([ended])

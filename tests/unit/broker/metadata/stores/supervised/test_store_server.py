@@ -240,6 +240,17 @@ async def test_a_longer_frame_than_any_request_closes_the_connection(server: Sto
         await lost.wait()
 
 
+async def test_an_opening_that_is_cut_short_leaves_no_connection(server: StoreServer) -> None:
+    connection = await server.connect()
+    opening = asyncio.ensure_future(SupervisedStore.open(connection, SystemClock()))
+    for _ in range(3):  # the connection is made, and the session has not begun
+        await asyncio.sleep(0)
+    opening.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await opening
+    assert connection.fileno() == -1
+
+
 async def test_writes_survive_the_supervisor(tmp_path: Path) -> None:
     file = tmp_path / "metadata.db"
     ours, theirs = socket.socketpair()
