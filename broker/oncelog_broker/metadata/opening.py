@@ -61,8 +61,8 @@ class SupervisedOpening:
     kind = StoreKind.SUPERVISED
 
     def __init__(self, descriptor: int, place: str, on_gone: Callable[[], None]) -> None:
-        """`descriptor`: the file descriptor of the connection to the supervisor. `place`: the path of its store, for messages. `on_gone`: called when the
-        supervisor has ended."""
+        """`descriptor`: the file descriptor of the connection to the supervisor. `place`: the path of its store, for
+        messages. `on_gone`: called when the supervisor has ended."""
         self._descriptor = descriptor
         self._place = place
         self._on_gone = on_gone
