@@ -109,7 +109,12 @@ def serve(
     from oncelog_broker.config.declared import InvalidConfig
     from oncelog_broker.config.load import load_broker_config
 
-    set_up_logging(log_level, log_format)
+    worker = None
+    if role is not None:
+        from oncelog_broker.workers.worker_role import WorkerRole
+
+        worker = WorkerRole.parse(role)
+    set_up_logging(log_level, log_format, None if worker is None else worker.number)
     if data is not None:
         assignments = (*assignments, f"log.dirs={data}")
     if accepted:
@@ -121,14 +126,14 @@ def serve(
     except (InvalidConfig, OSError) as error:
         raise Failure(f"cannot start: {error}") from None
 
-    count = 1 if role is not None else _asked_workers(config, workers)
-    if count is not None and role is None and fail_control is not None:
+    count = None if worker is not None else _asked_workers(config, workers)
+    if count is not None and fail_control is not None:
         raise Failure("cannot start: --fail-control controls one process: use it without --workers")
 
     from oncelog_broker.fail_control.startup import StartupOptions
 
     startup_options = StartupOptions(stops_at_eof=stop_at_eof, fail_control=fail_control)
-    if role is None and count is not None:
+    if count is not None:
         from oncelog_broker.workers.command import Workers, serve_workers
 
         arguments = [] if config_file is None else ["--config", str(config_file)]
@@ -141,14 +146,11 @@ def serve(
 
     from oncelog_broker.broker import Broker
 
-    if role is None:
+    if worker is None:
         broker = Broker(config)
     else:
-        from oncelog_broker.workers.worker_role import WorkerRole
-
-        parsed = WorkerRole.parse(role)
-        opening = parsed.opening(lambda: broker.failed.set())
-        broker = Broker(config, store=opening, shared_listeners=parsed.listeners(config))
+        opening = worker.opening(lambda: broker.failed.set())
+        broker = Broker(config, store=opening, shared_listeners=worker.listeners(config))
     sys.exit(uvloop.run(_run(broker, startup_options)))
 
 

@@ -68,11 +68,12 @@ async def serve_workers(config: BrokerConfig, asked: Workers, startup_options: S
             await wait_for_left_over(disk, directories.lock_files())
             ports = _reserve(needed, undo)
             store_file = directories.store_file() if config[ZOOKEEPER_CONNECT] is None else None
-            role = WorkerRole(tuple(map(str, ports.shared)), store_file or "")
+            shared = tuple(map(str, ports.shared))
             plans = []
             for worker, own in enumerate(ports.own, 1):
                 settings = worker_settings(config, worker, directories.of(worker), own, machine)
-                plans.append(WorkerPlan(worker, config.node_id + worker - 1, _arguments(asked, settings), role))
+                role = WorkerRole(worker, shared, store_file or "")
+                plans.append(WorkerPlan(config.node_id + worker - 1, _arguments(asked, settings), role))
             directories.divide()
             supervisor = Supervisor(plans, store_file)
             return await supervisor.run(_announcement(config, ports, machine), stop, stop_at_once)

@@ -73,16 +73,14 @@ class Template:
         self._codes: dict[int, asyncio.Future[int | None]] = {}
         """By process id: the exit codes of the workers that have not ended."""
 
-    async def fork(
-        self, number: int, arguments: Sequence[str], role: WorkerRole, store: socket.socket | None
-    ) -> ForkedWorker:
+    async def fork(self, arguments: Sequence[str], role: WorkerRole, store: socket.socket | None) -> ForkedWorker:
         """Fork a worker with these arguments of `oncelog`. `store`: its end of the connection to the store. OSError."""
         control = await self._started()
         loop = asyncio.get_running_loop()
         its_input, stdin = os.pipe()
         output, its_output = os.pipe()
         try:
-            message = json.dumps({"number": number, "arguments": [*arguments], "role": role.text}).encode()
+            message = json.dumps({"arguments": [*arguments], "role": role.text}).encode()
             if len(message) > MAX_MESSAGE_BYTES:
                 raise OSError(f"the settings of a worker have {len(message)} bytes, of at most {MAX_MESSAGE_BYTES}")
             attached = [its_input, its_output, *([] if store is None else [store.fileno()])]

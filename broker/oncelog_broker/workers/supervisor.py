@@ -122,4 +122,4 @@ async def _stop_in_order(
     for worker, task in zip(workers, running, strict=True):
         error = task.exception()
         if error is not None and not isinstance(error, WorkerFailed):
-            logger.error("a worker could not be run", extra={"worker": worker.plan.number}, exc_info=error)
+            logger.error("a worker could not be run", extra={"worker": worker.plan.role.number}, exc_info=error)

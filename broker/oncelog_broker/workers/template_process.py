@@ -3,12 +3,12 @@
 Most of the start of a broker is imports. A forked worker begins when they are done, so that a killed worker is back
 sooner, and the workers share the memory of the modules.
 
-    supervisor   {"number", "arguments", "role"}   fork worker `number` with these arguments of `oncelog`, its role
-                                                   (`WorkerRole`), and attached: standard input, standard output,
-                                                   and the connection to the store if there is one
-    template     {"pid"}                           its answer, with a pidfd of the worker attached
-                 {"error"}                         or why it cannot fork now
-                 {"ended", "code"}                 a worker has ended, with this exit code (minus a signal's number)
+    supervisor   {"arguments", "role"}   fork a worker with these arguments of `oncelog`, its role (`WorkerRole`), and
+                                         attached: standard input, standard output, and the connection to the store if
+                                         there is one
+    template     {"pid"}                 its answer, with a pidfd of the worker attached
+                 {"error"}               or why it cannot fork now
+                 {"ended", "code"}       a worker has ended, with this exit code (minus a signal's number)
 
 Invariants: the process has no threads and no event loop. It ignores signals, and ends when the supervisor closes the
 connection, at the latest with the supervisor; the workers that it has forked are not affected.
@@ -49,7 +49,6 @@ IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 class Wanted(NamedTuple):
     """The worker to fork."""
 
-    number: int
     arguments: list[str]
     role: WorkerRole
     descriptors: list[int]
@@ -108,7 +107,7 @@ class TemplateProcess:
 
 def _wanted(message: bytes, descriptors: list[int]) -> Wanted:
     fields: dict[str, Any] = json.loads(message)
-    return Wanted(fields["number"], fields["arguments"], WorkerRole.parse(fields["role"]), descriptors)
+    return Wanted(fields["arguments"], WorkerRole.parse(fields["role"]), descriptors)
 
 
 def become(wanted: Wanted) -> None:
@@ -121,7 +120,7 @@ def become(wanted: Wanted) -> None:
     role = wanted.role
     if len(wanted.descriptors) > STREAMS:
         role = role._replace(store_descriptor=wanted.descriptors[STREAMS])
-    Path("/proc/self/comm").write_text(f"oncelog-{wanted.number}")  # in ps and top, all have the same command line
+    Path("/proc/self/comm").write_text(f"oncelog-{role.number}")  # in ps and top, all have the same command line
     sys.argv = ["oncelog", *wanted.arguments, "--worker", role.text]
 
 

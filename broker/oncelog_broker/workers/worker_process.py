@@ -30,8 +30,6 @@ class WorkerFailed(Exception):
 class WorkerPlan(NamedTuple):
     """How to start one worker."""
 
-    number: int
-    """From 1."""
     node_id: int
     arguments: Sequence[str]
     """The arguments of `oncelog serve`, without `--worker`."""
@@ -64,12 +62,12 @@ class WorkerProcess:
             if self._stopping.is_set():
                 return
             if not self.ready.is_set():
-                raise WorkerFailed(f"worker {self.plan.number} {end} before it served")
+                raise WorkerFailed(f"worker {self.plan.role.number} {end} before it served")
             deaths = 1 if loop.time() - started >= STEADY_SECONDS else deaths + 1
             seconds = restart_delay(deaths)
             logger.error(
                 "a worker ended and is started again",
-                extra={"worker": self.plan.number, "broker": self.plan.node_id, "end": end, "seconds": seconds},
+                extra={"worker": self.plan.role.number, "broker": self.plan.node_id, "end": end, "seconds": seconds},
             )
             try:
                 await asyncio.wait_for(self._stopping.wait(), seconds)
@@ -107,7 +105,7 @@ class WorkerProcess:
         connection = None if self._connect is None else await self._connect()
         try:
             arguments = ["serve", *self.plan.arguments, "--stop-at-eof"]
-            process = await self._template.fork(self.plan.number, arguments, self.plan.role, connection)
+            process = await self._template.fork(arguments, self.plan.role, connection)
         finally:
             if connection is not None:
                 connection.close()

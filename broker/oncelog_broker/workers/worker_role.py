@@ -14,6 +14,8 @@ from oncelog_broker.metadata.opening import StoreOpening, SupervisedOpening
 class WorkerRole(NamedTuple):
     """The role of one process as a worker."""
 
+    number: int
+    """From 1."""
     shared_listeners: tuple[str, ...]
     """The addresses on which all workers listen."""
     store_place: str = ""
@@ -30,7 +32,8 @@ class WorkerRole(NamedTuple):
     def parse(cls, text: str) -> WorkerRole:
         """The role in the value of the option, as `text` wrote it."""
         fields = json.loads(text)
-        return cls(tuple(fields["shared_listeners"]), fields["store_place"], fields["store_descriptor"])
+        shared = tuple(fields["shared_listeners"])
+        return cls(fields["number"], shared, fields["store_place"], fields["store_descriptor"])
 
     def listeners(self, config: BrokerConfig) -> tuple[Listener, ...]:
         """The addresses on which all workers listen. InvalidConfig."""

@@ -15,7 +15,7 @@ from oncelog_broker.workers.forked_worker import ForkedWorker, Template
 from oncelog_broker.workers.worker_role import WorkerRole
 
 SECONDS = 60.0
-NOBODY = WorkerRole(())
+ROLE = WorkerRole(7, ())
 BROKER = ("serve", "--set", "listeners=PLAINTEXT://127.0.0.1:0", "--stop-at-eof")
 
 
@@ -30,7 +30,7 @@ async def template() -> AsyncIterator[Template]:
 async def serving(template: Template, data: Path) -> ForkedWorker:
     """A forked broker, when it has said that it serves."""
     async with asyncio.timeout(SECONDS):
-        worker = await template.fork(7, [*BROKER, "--data", str(data)], NOBODY, None)
+        worker = await template.fork([*BROKER, "--data", str(data)], ROLE, None)
         assert b" ready on " in await worker.stdout.readline()
     return worker
 
@@ -50,7 +50,7 @@ async def test_a_worker_has_its_name_and_ends_with_a_code(template: Template, tm
 
 
 async def test_the_ends_of_several_workers_are_told_apart(template: Template, tmp_path: Path) -> None:
-    refused = await template.fork(1, ["serve", "--no-such-option"], NOBODY, None)
+    refused = await template.fork(["serve", "--no-such-option"], ROLE, None)
     killed = await serving(template, tmp_path)
     assert await ended(refused) == 2
     killed.send_signal(signal.SIGKILL)
@@ -79,7 +79,7 @@ async def test_workers_end_with_their_input(template: Template, tmp_path: Path) 
 
 async def test_more_arguments_than_a_message_holds_are_refused(template: Template) -> None:
     with pytest.raises(OSError, match="the settings of a worker have"):
-        await template.fork(1, ["x" * template_process.MAX_MESSAGE_BYTES], NOBODY, None)
+        await template.fork(["x" * template_process.MAX_MESSAGE_BYTES], ROLE, None)
 
 
 async def test_the_template_process_has_no_threads(template: Template, tmp_path: Path) -> None:
