@@ -37,6 +37,13 @@ LIST_OFFSETS_VERSION = 7
 LEADER_SECONDS = 20.0
 SEGMENT_BYTES = 32 << 20
 RETENTION_BYTES = 32 << 20
+RECYCLED = {
+    "segment.bytes": str(SEGMENT_BYTES),
+    "retention.bytes": str(RETENTION_BYTES),
+    "file.delete.delay.ms": "0",
+    "max.message.bytes": str(4 << 20),
+}
+"""Settings of a topic whose log stays within RETENTION_BYTES, plus at most a segment."""
 
 
 @dataclass(slots=True)
@@ -100,6 +107,12 @@ def measured(pid: int, work: Callable[[], tuple[int, int]]) -> Cost:
 
 
 def create_topic(client: RawClient, name: str, partitions: int = 1, **configs: str) -> None:
+    ask_for_topic(client, name, partitions, **configs)
+    wait_for_leader(client, name)
+
+
+def ask_for_topic(client: RawClient, name: str, partitions: int = 1, **configs: str) -> None:
+    """Create a topic, and do not wait until this broker leads it: others may."""
     topic = CreateTopicsRequest.CreatableTopic(
         name=name,
         num_partitions=partitions,
@@ -113,7 +126,6 @@ def create_topic(client: RawClient, name: str, partitions: int = 1, **configs: s
     response = client.call(CreateTopicsRequest(topics=[topic]), ApiKey.CREATE_TOPICS, CREATE_TOPICS_VERSION)
     if response.topics[0].error_code:
         raise RuntimeError(f"cannot create {name}: error {response.topics[0].error_code}")
-    wait_for_leader(client, name)
 
 
 def delete_topic(client: RawClient, name: str) -> None:
@@ -139,17 +151,7 @@ def wait_for_leader(client: RawClient, topic: str) -> None:
 
 def recycled_topic(client: RawClient, name: str, partitions: int = 1) -> None:
     """Create a topic whose log is kept within RETENTION_BYTES plus at most one segment."""
-    create_topic(
-        client,
-        name,
-        partitions,
-        **{
-            "segment.bytes": str(SEGMENT_BYTES),
-            "retention.bytes": str(RETENTION_BYTES),
-            "file.delete.delay.ms": "0",
-            "max.message.bytes": str(4 << 20),
-        },
-    )
+    create_topic(client, name, partitions, **RECYCLED)
 
 
 def batch(size: int, record_bytes: int, compression: Compression = Compression.NONE) -> bytes:

@@ -64,6 +64,20 @@ PAGE: Final[Mapping[str, list[Line]]] = {
         Line("memory of a group", "2000 groups of one member: memory for each"),
         Line("memory of 100,000 producer ids", "memory of 100,000 producer ids with full windows"),
     ],
+    "Several workers": [
+        *(
+            Line(what, f"{row}: 2 workers", "a broker alone", f"{row}: a broker alone")
+            for what, row in (
+                ("one record, 50 connections, CPU", "50 connections, 1 record of 100 B each"),
+                ("one record, 500 connections, CPU", "500 connections, 1 record of 100 B each"),
+            )
+        ),
+        *(
+            Line(what, f"{row}, 2 workers", "a broker alone", f"{row}, a broker alone")
+            for what, row in (("memory of all processes", "memory after that"), ("idle CPU", "idle CPU"))
+        ),
+        Line("kill -9 of a worker to the next record", "kill -9 of a worker to its next acknowledged record"),
+    ],
     "Three brokers and ZooKeeper on one machine, three replicas (seconds by the wall)": [
         Line(
             "one record, acks=all, p50 (beside acks=1)",

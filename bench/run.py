@@ -42,6 +42,7 @@ import spark_sink  # noqa: E402
 import spark_source  # noqa: E402
 import tls_cost  # noqa: E402
 import transactions  # noqa: E402
+import workers  # noqa: E402
 from broker_process import BrokerProcess  # noqa: E402
 from consumer_groups import consumer_groups_cost, longest_turn_ms  # noqa: E402
 from groups import groups_cost  # noqa: E402
@@ -247,6 +248,7 @@ ALONE: Final[dict[str, Callable[[Table, int], None]]] = {
     "authorizer": lambda table, scale: authorizer.measure(table.add, scale),
     "tls": lambda table, scale: tls_cost.measure(table.add, scale),
     "consumer-groups": consumer_groups,
+    "workers": lambda table, scale: workers.measure(table.add, scale),
     "cluster": lambda table, scale: cluster.measure(table.add, scale),
     "spark": lambda table, scale: spark.measure(table.add, scale),
     "latency": lambda table, scale: spark_latency.measure(table.add, scale),

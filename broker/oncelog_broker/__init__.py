@@ -10,5 +10,6 @@ store of a data directory, and `starting/` compares this record with the facts a
 clients and authorizes requests. `upkeep/` cleans and flushes logs between requests. `config/` has the settings with
 Kafka's keys. `runtime/` provides time, disk, network and tasks. `observability/` has the broker's log output and
 counters, `metrics/` the metrics for Prometheus, `web/` the HTTP listener for metrics and health. `local_cluster/` runs
-several brokers and their ZooKeeper on one machine, and `fail_control/` lets a test cause faults.
+several brokers and their ZooKeeper on one machine, `workers/` runs the brokers of `oncelog serve --workers`, and
+`fail_control/` lets a test cause faults.
 """

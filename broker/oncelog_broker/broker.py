@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
 
@@ -66,12 +67,15 @@ class Broker:
         disk: Disk | None = None,
         network: Network | None = None,
         store: StoreOpening | None = None,
+        shared_listeners: Sequence[Listener] = (),
     ) -> None:
         """`clock`, `disk`, `network`: None means those of the operating system. `store`: opens the metadata store; None
-        means the store that the configuration names. Several brokers of one process may share a `MemoryTree`."""
+        means the store that the configuration names. Several brokers of one process may share a `MemoryTree`.
+        `shared_listeners`: addresses on which all workers of this machine listen, if this broker is one of several."""
         self._host = Host.of(clock, disk, network)
         self._settings = Settings(config, self._host.clock)
         self._opening = store
+        self._shared_listeners = shared_listeners
         self._undo = AsyncExitStack()
         """The steps that `stop` runs, in reverse order of the start."""
         self._parts: Parts | None = None
@@ -114,7 +118,7 @@ class Broker:
         settings, host, undo, says = self._settings, self._host, self._undo, self.http_service.report_doing
         config = settings.current()
         opening = self._opening or configured_opening(config, tls_to_zookeeper(config))
-        sockets = SocketServer(settings, host, is_clustered=opening.kind.is_shared)
+        sockets = SocketServer(settings, host, is_clustered=opening.kind.is_shared, shared=self._shared_listeners)
         http = config[HTTP_LISTENER]
         if http is not None:
             await self.http_service.listen(http, settings.node_id, host)

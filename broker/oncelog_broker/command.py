@@ -22,6 +22,7 @@ from oncelog_broker.observability.logs import FORMATS, LEVELS, flush_logs, set_u
 
 if TYPE_CHECKING:
     from oncelog_broker.broker import Broker
+    from oncelog_broker.config.broker_config import BrokerConfig
     from oncelog_broker.fail_control.startup import StartupOptions
 
 logger = logging.getLogger(__name__)
@@ -57,6 +58,13 @@ logger = logging.getLogger(__name__)
     "http.listener=...",
 )
 @click.option(
+    "--workers",
+    metavar="COUNT|auto",
+    help="Run so many broker processes behind the configured port, to use as many cores; auto: one for each core. "
+    "Default: one broker in this process. docs/guides/workers.md",
+)
+@click.option("--worker", "role", hidden=True)
+@click.option(
     "--log-level",
     type=click.Choice(LEVELS),
     default="warning",
@@ -84,6 +92,8 @@ def serve(
     assignments: tuple[str, ...],
     accepted: tuple[str, ...],
     http: str | None,
+    workers: str | None,
+    role: str | None,
     log_level: str,
     log_format: str,
     stop_at_eof: bool,
@@ -102,7 +112,12 @@ def serve(
     from oncelog_broker.config.declared import InvalidConfig
     from oncelog_broker.config.load import load_broker_config
 
-    set_up_logging(log_level, log_format)
+    worker = None
+    if role is not None:
+        from oncelog_broker.workers.worker_role import WorkerRole
+
+        worker = WorkerRole.parse(role)
+    set_up_logging(log_level, log_format, None if worker is None else worker.number)
     if data is not None:
         assignments = (*assignments, f"log.dirs={data}")
     if accepted:
@@ -114,14 +129,55 @@ def serve(
     except (InvalidConfig, OSError) as error:
         raise Failure(f"cannot start: {error}") from None
 
+    count = None if worker is not None else _asked_workers(config, workers)
+    if count is not None and fail_control is not None:
+        raise Failure("cannot start: --fail-control controls one process: use it without --workers")
+
     from oncelog_broker.fail_control.startup import StartupOptions
 
     startup_options = StartupOptions(stops_at_eof=stop_at_eof, fail_control=fail_control)
+    if count is not None:
+        from oncelog_broker.workers.command import Workers, serve_workers
+
+        arguments = [] if config_file is None else ["--config", str(config_file)]
+        for assignment in assignments:
+            arguments += ["--set", assignment]
+        arguments += ["--log-level", log_level, "--log-format", log_format]
+        sys.exit(asyncio.run(serve_workers(config, Workers(count, arguments), startup_options)))
+
     import uvloop
 
     from oncelog_broker.broker import Broker
 
-    sys.exit(uvloop.run(_run(Broker(config), startup_options)))
+    if worker is None:
+        broker = Broker(config)
+    else:
+        opening = worker.opening(lambda: broker.failed.set())
+        broker = Broker(config, store=opening, shared_listeners=worker.listeners(config))
+    sys.exit(uvloop.run(_run(broker, startup_options)))
+
+
+def _asked_workers(config: BrokerConfig, text: str | None) -> int | None:
+    """How many workers to run; None for one broker in this process. Raises Failure."""
+    from oncelog_broker.runtime.cores import usable_cores
+    from oncelog_broker.runtime.disk import RealDisk
+    from oncelog_broker.workers.worker_directories import (
+        DirectoriesRefused,
+        has_workers,
+        refuse_single_broker,
+    )
+    from oncelog_broker.workers.worker_settings import worker_count
+
+    try:
+        if text is None:
+            refuse_single_broker(RealDisk(), config.log_dirs)
+            return None
+        count = worker_count(text, usable_cores())
+        if count > 1 and not hasattr(os, "pidfd_open"):
+            raise Failure("cannot start: --workers needs Linux")
+        return None if count == 1 and not has_workers(RealDisk(), config.log_dirs) else count
+    except (DirectoriesRefused, ValueError, OSError) as error:
+        raise Failure(f"cannot start: {error}") from None
 
 
 async def _run(broker: object, startup_options: StartupOptions) -> int:

@@ -282,7 +282,9 @@ class HostNetwork:
         *,
         backlog: int,
         pace: Pace | None = None,
+        is_shared: bool = False,
     ) -> SimulatedListening:
+        assert not is_shared, "a simulated process has its ports for itself"
         process = self._fabric.loop.current
         process.check_alive()
         return self._fabric.bind(process, port, factory)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import socket
+from collections.abc import Sequence
 from functools import partial
 
 from oncelog_broker.assembly.settings import Settings
@@ -44,8 +45,9 @@ class SocketServer:
     """The listening sockets of one broker. Created before all other parts, so that invalid settings are refused before
     anything is changed."""
 
-    def __init__(self, settings: Settings, host: Host, *, is_clustered: bool) -> None:
-        """Raises InvalidConfig. Divides the file descriptors of the process, before the first log is opened."""
+    def __init__(self, settings: Settings, host: Host, *, is_clustered: bool, shared: Sequence[Listener] = ()) -> None:
+        """Raises InvalidConfig. Divides the file descriptors of the process, before the first log is opened. `shared`:
+        the addresses on which all workers of this machine listen; empty for a broker that is not one of several."""
         config = settings.current()
         self._config = config
         self._host = host
@@ -58,12 +60,17 @@ class SocketServer:
             ConnectionRates(config, host.clock),
         )
         self._listeners = Listeners(host, self.connections)
+        self._shared = shared
 
     async def bind(self) -> tuple[Listener, ...]:
         """Bind all sockets. Returns the listeners to register. Raises OSError, whose message says what to do."""
-        bound = {}
+        bound, is_worker = {}, bool(self._shared)
         for listener in listeners(self._config):
-            bound[listener.name] = await self._listeners.listen(listener, self.securities[listener.name])
+            security = self.securities[listener.name]
+            # The supervisor of workers has each of their ports bound, so that they keep it over restarts.
+            bound[listener.name] = await self._listeners.listen(listener, security, is_shared=is_worker)
+        for listener in self._shared:
+            await self._listeners.listen(listener, self.securities[listener.name], is_shared=True)
         return with_bound_ports(self._advertised, bound)
 
     async def learn_users(self, store: MetadataStore, member: ClusterMember, metadata: ImageView) -> None:

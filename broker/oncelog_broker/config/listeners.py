@@ -67,6 +67,11 @@ def listeners(config: BrokerConfig) -> tuple[Listener, ...]:
     return parsed
 
 
+def parsed_listeners(config: BrokerConfig, texts: Iterable[str]) -> tuple[Listener, ...]:
+    """Further addresses to bind, with the security protocols of `config`. Raises InvalidConfig."""
+    return _parse_all(LISTENERS.name, texts, _protocols(config))
+
+
 def advertised_listeners(config: BrokerConfig, local_hostname: str) -> tuple[Listener, ...]:
     """The addresses that metadata responses contain, one for each advertised listener; `local_hostname` replaces the
     wildcard address.

@@ -227,8 +227,19 @@ def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -
 
 def _refuse_to_found_anew(facts: StartFacts, found: _Findings) -> None:
     store, where = facts.store, _noted_place(facts)
-    if store.kind is StoreKind.EMBEDDED:
+    was_worker = _noted_kind(facts) is StoreKind.SUPERVISED
+    if store.kind is StoreKind.EMBEDDED or (store.kind is StoreKind.SUPERVISED and not was_worker):
         _refuse_to_be_alone(facts, found)
+        return
+    if was_worker:
+        _refuse(
+            found, facts, Kind.NEW_STORE,
+            f"{_owners(facts)}, one of several workers with metadata in {where}, but the metadata store at "
+            f"{store.place} is empty",
+            "Put metadata.db (with its -wal file) back" if store.kind is StoreKind.SUPERVISED
+            else "Remove zookeeper.connect",
+            f"a new cluster is founded; {FROM_COPY.format(copied=facts.copied) if facts.copied else RECORDS_AGAIN}",
+        )  # fmt: skip
         return
     _refuse(
         found, facts, Kind.NEW_STORE,
@@ -242,6 +253,15 @@ def _refuse_to_found_anew(facts: StartFacts, found: _Findings) -> None:
 
 def _refuse_to_be_alone(facts: StartFacts, found: _Findings) -> None:
     where = _noted_place(facts)
+    if _noted_kind(facts) is StoreKind.SUPERVISED:
+        _refuse(
+            found, facts, Kind.ALONE,
+            f"{_owners(facts)}, one of several workers with metadata in {where}: alone, the broker would accept writes "
+            "that the other workers never see",
+            "Start all of them with oncelog serve --workers, in the directory above this one",
+            f"the broker is a cluster of its own from now on; {RECORDS_AGAIN}",
+        )  # fmt: skip
+        return
     _refuse(
         found, facts, Kind.ALONE,
         f"{_owners(facts)}, a cluster with metadata in ZooKeeper{f' at {where}' if where else ''}, but "
@@ -327,7 +347,8 @@ def _judge_older_store(facts: StartFacts, newer: list[str], found: _Findings) ->
         return
     _refuse(
         found, facts, Kind.OLDER_STORE, differs,
-        "Restore the newest state of ZooKeeper, or connect to the right ZooKeeper",
+        "Put the newest metadata.db (with its -wal file) back" if store.kind is StoreKind.SUPERVISED
+        else "Restore the newest state of ZooKeeper, or connect to the right ZooKeeper",
         "the decisions of the cluster since then (topics, leaders, settings) are lost; the broker's logs count as "
         "unsure, so that the replicas with the most records lead",
     )  # fmt: skip
@@ -468,6 +489,11 @@ def _owners(facts: StartFacts) -> str:
     return (
         f"{_listed([each.path for each in owned])} {belong} to broker {facts.node_id} of cluster {owned[0].cluster_id}"
     )
+
+
+def _noted_kind(facts: StartFacts) -> StoreKind | None:
+    """Return the kind of the store at the broker's last registration; None if no note says it."""
+    return next((note.store_kind for note in _notes(facts) if note.store_kind is not None), None)
 
 
 def _noted_place(facts: StartFacts) -> str:

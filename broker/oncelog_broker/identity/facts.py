@@ -81,7 +81,7 @@ class Past(Enum):
     ALONE = auto()
     """A broker with an embedded store used the directories."""
     MEMBER = auto()
-    """A broker of a cluster with ZooKeeper used the directories."""
+    """A broker of a cluster with ZooKeeper, or one of several workers, used the directories."""
     UNKNOWN = auto()
     """The directories have no notes, so Apache Kafka or an earlier release has used the directories."""
 

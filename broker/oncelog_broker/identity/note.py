@@ -41,6 +41,8 @@ class StoreKind(Enum):
     """The metadata store is a file of the broker itself, which is a cluster of one broker."""
     ZOOKEEPER = "zookeeper"
     """The metadata store is ZooKeeper; the broker is a member of a cluster."""
+    SUPERVISED = "supervised"
+    """The metadata store is a file that the supervisor of several workers serves to them; each worker is a broker."""
     MEMORY = "memory"
     """The metadata store is in memory and shared by all brokers of one process; it behaves like ZooKeeper and is for
     tests."""

@@ -1,4 +1,5 @@
-"""Opens a broker's metadata store: ZooKeeper if `zookeeper.connect` is set, otherwise a local file.
+"""Opens a broker's metadata store: ZooKeeper if `zookeeper.connect` is set, the store of its supervisor if the broker
+is one of several workers, otherwise a local file.
 
 A broker without ZooKeeper need not load the ZooKeeper client: kazoo is imported only where it is used.
 """
@@ -7,6 +8,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -53,6 +55,29 @@ class EmbeddedOpening:
 
     async def open(self, home: str, clock: Clock) -> MetadataStore:
         return EmbeddedStore.open(Path(self.place(home)))
+
+
+class SupervisedOpening:
+    """Begins a session in the store that the supervisor of this worker serves."""
+
+    kind = StoreKind.SUPERVISED
+
+    def __init__(self, descriptor: int, place: str, on_gone: Callable[[], None]) -> None:
+        """`descriptor`: the file descriptor of the connection to the supervisor. `place`: the path of its store, for
+        messages. `on_gone`: called when the supervisor has ended."""
+        self._descriptor = descriptor
+        self._place = place
+        self._on_gone = on_gone
+
+    def place(self, home: str) -> str:
+        return self._place
+
+    async def open(self, home: str, clock: Clock) -> MetadataStore:
+        import socket
+
+        from oncelog_broker.metadata.stores.supervised.supervised_store import SupervisedStore
+
+        return await SupervisedStore.open(socket.socket(fileno=self._descriptor), clock, self._on_gone)
 
 
 class ZooKeeperOpening:

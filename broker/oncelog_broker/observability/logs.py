@@ -69,9 +69,24 @@ def flush_logs() -> None:
         handler.flush()
 
 
-def set_up_logging(level: str, log_format: str) -> None:
-    """Log records of `level` and above to standard error in `log_format` (see LEVELS, FORMATS)."""
+class OfWorker(logging.Filter):
+    """Adds the number of the worker to each record that names no other worker."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__()
+        self._number = number
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        record.__dict__.setdefault("worker", self._number)
+        return True
+
+
+def set_up_logging(level: str, log_format: str, worker: int | None = None) -> None:
+    """Log records of `level` and above to standard error in `log_format` (see LEVELS, FORMATS). `worker`: the number of
+    this process among the workers of one supervisor, whose standard error they share; each line has it as a field."""
     handler = QueuedHandler(sys.stderr.fileno(), JsonFormatter() if log_format == "json" else TextFormatter())
+    if worker is not None:
+        handler.addFilter(OfWorker(worker))
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level.upper())

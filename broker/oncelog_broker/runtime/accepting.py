@@ -53,9 +53,12 @@ class ListeningSockets:
         factory: Callable[[], asyncio.BufferedProtocol],
         pace: Pace | None,
         backlog: int,
+        *,
+        is_shared: bool = False,
     ) -> ListeningSockets:
         """Bind all addresses of `host`. Address families that the system does not support are skipped, as in the event
-        loop's own servers. Raises OSError.
+        loop's own servers. `is_shared`: other processes of this user may listen on the same port, and the kernel
+        distributes the connections (SO_REUSEPORT). Raises OSError.
         """
         found = await asyncio.get_running_loop().getaddrinfo(
             host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -74,6 +77,8 @@ class ListeningSockets:
                 sockets.append(listening)
                 listening.setblocking(False)
                 listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                if is_shared:
+                    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
                 if family == socket.AF_INET6:
                     listening.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
                 listening.bind(address)

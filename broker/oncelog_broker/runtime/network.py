@@ -37,11 +37,13 @@ class Network(Protocol):
         *,
         backlog: int,
         pace: Pace | None = None,
+        is_shared: bool = False,
     ) -> Listening:
         """Bind an address without accepting connections yet; a `host` of None or "" means every interface. Raises
         OSError if the address is in use.
 
-        `pace` limits the rate of accepted connections; None means no limit.
+        `pace` limits the rate of accepted connections; None means no limit. `is_shared`: other processes may listen on
+        the same port.
         """
 
     async def connect(
@@ -65,8 +67,9 @@ class RealNetwork:
         *,
         backlog: int,
         pace: Pace | None = None,
+        is_shared: bool = False,
     ) -> Listening:
-        return await ListeningSockets.bind(host, port, factory, pace, backlog)
+        return await ListeningSockets.bind(host, port, factory, pace, backlog, is_shared=is_shared)
 
     async def connect(
         self, factory: Callable[[], asyncio.BufferedProtocol], host: str, port: int, **tls: Any

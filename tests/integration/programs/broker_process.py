@@ -105,9 +105,7 @@ class BrokerProcess:
         return self._own_ports[-1].number
 
     def _started(self, fail_points: str) -> subprocess.Popen[str] | WarmProcess:
-        arguments = ["serve", "--data", str(self.data), "--log-level", self.log_level]
-        for key, value in self.settings.items():
-            arguments += ["--set", f"{key}={value}"]
+        arguments = self._arguments()
         environment = {**os.environ, "PYTHONWARNINGS": "error", "ONCELOG_FAIL_POINTS": fail_points}
         self.started.add(self)
         with self.log.open("a") as log:
@@ -131,6 +129,12 @@ class BrokerProcess:
             )
             self.output = process.stdout
             return process
+
+    def _arguments(self) -> list[str]:
+        arguments = ["serve", "--data", str(self.data), "--log-level", self.log_level]
+        for key, value in self.settings.items():
+            arguments += ["--set", f"{key}={value}"]
+        return arguments
 
     def _chroot_of(self, data: Path) -> str:
         """Return the ZooKeeper path for a data directory, which belongs to one cluster, even if a later process of the

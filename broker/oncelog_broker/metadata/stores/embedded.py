@@ -1,11 +1,13 @@
-"""The metadata store of a cluster with a single broker: nodes in memory, made durable in one SQLite file.
+"""The metadata store of a single broker, or of the workers of one machine: nodes in memory, durable in one SQLite file.
 
 - Reads never touch the disk and never wait. Writes run in one worker thread, so that the event loop never waits for
 fsync.
 - Writes that arrive while another write is running are committed together after it, with one fsync for all of them
   (group commit); each write is still atomic.
-- Ephemeral nodes exist only in memory, since they end with this process. The id of the last write is durable even if
-  that write created only ephemeral nodes, so that a czxid, and therefore a broker epoch, is never used twice.
+- Ephemeral nodes exist only in memory, since no session outlives this process: the store itself has one session, and
+  the supervisor of several workers writes for the session of each worker (`supervised/`). The id of the last write is
+  durable even if that write created only ephemeral nodes, so that a czxid, and therefore a broker epoch, is never used
+  twice.
 - SQLite uses a write-ahead log and synchronous=FULL, and locks the file from open to close, so that a second process
   gets an error. The last writes are therefore in the -wal file, synced; neither `kill -9` nor a power cut removes them.
   If the -wal file is lost or truncated in another way, the store is older, and nothing in its file shows that: see
@@ -23,10 +25,11 @@ import os
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from oncelog_broker.metadata.stores.store import (
     ConnectionLost,
+    Delete,
     MetadataError,
     Operation,
     SessionExpired,
@@ -48,7 +51,7 @@ FORMAT_VERSION = 1
 """SQLite's user_version in the file; a file with another version is refused."""
 
 SESSION_ID = 1
-"""The id of the only session; its ephemeral nodes end with it."""
+"""The session of the process that has the file open: the owner of ephemeral nodes that this process creates itself."""
 
 _SCHEMA = """
 CREATE TABLE node(path TEXT PRIMARY KEY, data BLOB NOT NULL, version INTEGER NOT NULL, czxid INTEGER NOT NULL)
@@ -59,7 +62,15 @@ INSERT INTO last_write VALUES (0, NULL, NULL);
 _UPSERT = "INSERT OR REPLACE INTO node(path, data, version, czxid) VALUES (?, ?, ?, ?)"
 _DELETE = "DELETE FROM node WHERE path = ?"
 
-_Queued = tuple[tuple[Operation, ...], asyncio.Future[Outcome]]
+
+class _Queued(NamedTuple):
+    """A write that waits for its commit."""
+
+    operations: tuple[Operation, ...] | None
+    """None: delete the ephemeral nodes that the session has by then."""
+    session_id: int
+    """The owner of the ephemeral nodes that the write creates."""
+    outcome: asyncio.Future[Outcome]
 
 
 class StoreFileError(Exception):
@@ -157,13 +168,27 @@ class EmbeddedStore(TreeStore):
         if self._session is SessionState.LOST:
             raise SessionExpired("", "the metadata store is closed")
 
-    def _submit(self, operations: tuple[Operation, ...]) -> asyncio.Future[Outcome]:
+    def write_for(self, session_id: int, operations: tuple[Operation, ...]) -> asyncio.Future[Outcome]:
+        """Begin a write that another process asked for; its session owns the ephemeral nodes that the write creates.
+        StoreUnavailable, ValueError at once; MetadataError from the future."""
         self._require_session()
         for operation in operations:
             check_operation(operation)
+        return self._enqueue(operations, session_id)
+
+    def end_session_of(self, session_id: int) -> asyncio.Future[Outcome]:
+        """Begin to delete the ephemeral nodes of another process's session, after its writes that were begun before.
+        StoreUnavailable at once or from the future."""
+        self._require_session()
+        return self._enqueue(None, session_id)
+
+    def _submit(self, operations: tuple[Operation, ...]) -> asyncio.Future[Outcome]:
+        return self.write_for(SESSION_ID, operations)
+
+    def _enqueue(self, operations: tuple[Operation, ...] | None, session_id: int) -> asyncio.Future[Outcome]:
         loop = asyncio.get_running_loop()
         outcome: asyncio.Future[Outcome] = loop.create_future()
-        self._queue.append((operations, outcome))
+        self._queue.append(_Queued(operations, session_id, outcome))
         if self._writer is None:
             self._writer = loop.create_task(self._write_queued())
         return outcome
@@ -188,8 +213,11 @@ class EmbeddedStore(TreeStore):
         staged = Transaction(self._tree.node, self._zxid)
         zxid = self._zxid
         outcomes: list[Outcome | MetadataError] = []
-        for operations, _ in batch:
-            transaction = Transaction(staged.node, zxid + 1, SESSION_ID)
+        for queued in batch:
+            transaction = Transaction(staged.node, zxid + 1, queued.session_id)
+            operations = queued.operations
+            if operations is None:
+                operations = self._deletes_of_session(queued.session_id, staged)
             try:
                 outcomes.append([transaction.apply(operation) for operation in operations])
             except MetadataError as error:
@@ -207,6 +235,13 @@ class EmbeddedStore(TreeStore):
             else:  # outcomes may depend on changes that were not written
                 outcomes = [failure] * len(batch)
         _settle(batch, outcomes)
+
+    def _deletes_of_session(self, session_id: int, staged: Transaction) -> tuple[Operation, ...]:
+        """Deletes for all ephemeral nodes of a session, those that `staged` has created included."""
+        candidates = {path for path, node in self._tree.nodes() if node.ephemeral_owner == session_id}
+        candidates |= staged.changes.keys()
+        nodes = ((path, staged.node(path)) for path in sorted(candidates))
+        return tuple(Delete(path) for path, node in nodes if node is not None and node.ephemeral_owner == session_id)
 
     def _must_store(self, path: str, node: TreeNode | None) -> bool:
         return node is None or not node.same_content(self._tree.node(path))
@@ -242,13 +277,13 @@ class EmbeddedStore(TreeStore):
 
 
 def _settle(batch: Sequence[_Queued], outcomes: Sequence[Outcome | MetadataError]) -> None:
-    for (_, future), outcome in zip(batch, outcomes, strict=True):
-        if future.done():  # the caller of this write was cancelled
+    for queued, outcome in zip(batch, outcomes, strict=True):
+        if queued.outcome.done():  # the caller of this write was cancelled
             continue
         if isinstance(outcome, MetadataError):
-            future.set_exception(outcome)
+            queued.outcome.set_exception(outcome)
         else:
-            future.set_result(outcome)
+            queued.outcome.set_result(outcome)
 
 
 def _create_file(path: Path) -> None:

@@ -1,9 +1,9 @@
 """The interface of the coordination service that a cluster depends on: a small tree of versioned nodes, with
 ZooKeeper's semantics.
 
-Implementations: `embedded.py` (one broker, one local file), `zookeeper/` (a cluster) and `in_memory.py` (a cluster in
-one process, for tests). The same tests run against all stores
-(`tests/unit/broker/metadata/stores/test_store_contract.py`), so a caller may rely on these rules:
+Implementations: `embedded.py` (one broker, one local file), `supervised/` (the workers of one machine, whose supervisor
+has that file), `zookeeper/` (a cluster) and `in_memory.py` (a cluster in one process, for tests). The same tests run
+against all stores (`tests/unit/broker/metadata/stores/test_store_contract.py`), so a caller may rely on these rules:
 
 - A node has data, a `version` (0 at creation, increased by one with every set) and a `czxid`. The czxid is the id of
   the write that created the node; it increases forever, even across restarts. A broker epoch is the czxid of the
@@ -35,6 +35,8 @@ MAX_REQUEST_BYTES = 900_000
 """Maximum bytes of one write: paths, data and overhead. A ZooKeeper server closes the connection if a request exceeds 1
 MiB
 (jute.maxbuffer)."""
+OVERHEAD_BYTES = 80
+"""Bytes of one operation of a multi, with its ACL, in addition to path and data."""
 
 
 class MetadataError(Exception):
@@ -43,6 +45,7 @@ class MetadataError(Exception):
     def __init__(self, path: str, message: str) -> None:
         super().__init__(f"{path}: {message}" if path else message)
         self.path = path
+        self.message = message
 
 
 class NoNode(MetadataError):
@@ -67,6 +70,8 @@ class BadVersion(MetadataError):
     def __init__(self, path: str, expected: int, actual: int | None = None) -> None:
         found = "another one" if actual is None else f"{actual}"
         super().__init__(path, f"expected version {expected}, but it is {found}")
+        self.expected = expected
+        self.actual = actual
 
 
 class NotEmpty(MetadataError):
@@ -296,6 +301,27 @@ def check_operation(operation: Operation) -> None:
         raise ValueError("the root is not to be written")
 
 
+def size_of(operation: Operation) -> int:
+    """Bytes that an operation contributes to a write, at most: path, data, and overhead."""
+    data = operation.data if isinstance(operation, Create | Set) else b""
+    return len(operation.path.encode()) + len(data) + OVERHEAD_BYTES
+
+
+def check_size(operations: Sequence[Operation], sizes: Sequence[int]) -> None:
+    """Raise RequestTooLarge if a write has more than MAX_REQUEST_BYTES. `sizes`: the size of each operation."""
+    if sum(sizes) > MAX_REQUEST_BYTES:
+        largest = operations[sizes.index(max(sizes))]
+        raise RequestTooLarge(largest.path, f"a write of {sum(sizes)} bytes, of at most {MAX_REQUEST_BYTES}")
+
+
 def parent_of(path: str) -> str:
     """Return the path of the parent node; "/" is its own parent."""
     return path.rpartition("/")[0] or "/"
+
+
+def ancestors_of(path: str) -> list[str]:
+    """The paths of all nodes above, the root first."""
+    ancestors = [parent_of(path)]
+    while ancestors[-1] != "/":
+        ancestors.append(parent_of(ancestors[-1]))
+    return ancestors[::-1]

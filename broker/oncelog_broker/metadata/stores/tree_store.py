@@ -66,22 +66,23 @@ class TreeStore(ABC):
         self._require_session()
 
     async def get(self, path: str) -> tuple[bytes, Stat]:
-        node = self._node(path)
+        node = self.node(path)
         if node is None:
             raise NoNode(path)
         return node.data, node.stat
 
     async def get_many(self, paths: Sequence[str]) -> list[tuple[bytes, Stat] | None]:
-        return [None if (node := self._node(path)) is None else (node.data, node.stat) for path in paths]
+        return [None if (node := self.node(path)) is None else (node.data, node.stat) for path in paths]
 
     async def exists(self, path: str) -> Stat | None:
-        node = self._node(path)
+        node = self.node(path)
         return None if node is None else node.stat
 
     async def children(self, path: str) -> list[str]:
-        if self._node(path) is None:
+        names = self.names_below(path)
+        if names is None:
             raise NoNode(path)
-        return self._tree.children(path)
+        return names
 
     async def set(self, path: str, data: bytes, version: int = ANY_VERSION) -> Stat:
         return _last(await self._submit((Set(path, data, version),)))
@@ -110,10 +111,15 @@ class TreeStore(ABC):
     def watch_session(self, callback: SessionCallback) -> Unsubscribe:
         return self._session_watches.add(callback)
 
-    def _node(self, path: str) -> TreeNode | None:
+    def node(self, path: str) -> TreeNode | None:
+        """The node; None if it does not exist. StoreUnavailable; ValueError for an illegal path."""
         check_path(path)
         self._require_session()
         return self._tree.node(path)
+
+    def names_below(self, path: str) -> list[str] | None:
+        """The sorted names of a node's children; None if the node does not exist. Raises what `node` raises."""
+        return None if self.node(path) is None else self._tree.children(path)
 
     def _missing_ancestors(self, path: str) -> list[Operation]:
         missing: list[Operation] = []

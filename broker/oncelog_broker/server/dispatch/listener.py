@@ -42,9 +42,9 @@ class Listeners:
         self.connections = connections
         self._listening: list[Listening] = []
 
-    async def listen(self, listener: Listener, security: ListenerSecurity) -> int:
-        """Bind `listener`; returns the port that the system assigned. Raises OSError with a message that says what to
-        do.
+    async def listen(self, listener: Listener, security: ListenerSecurity, *, is_shared: bool = False) -> int:
+        """Bind `listener`; returns the port that the system assigned. `is_shared`: other workers of this machine may
+        listen on the same port. Raises OSError with a message that says what to do.
         """
 
         def connection(principal: Principal = ANONYMOUS) -> BrokerConnection:
@@ -70,7 +70,9 @@ class Listeners:
         try:
             rates = self.connections.rates
             pace = None if rates is None else rates.pace(listener.name)
-            listening = await self._network.listen(listener.host, listener.port, factory, backlog=BACKLOG, pace=pace)
+            listening = await self._network.listen(
+                listener.host, listener.port, factory, backlog=BACKLOG, pace=pace, is_shared=is_shared
+            )
         except OSError as error:
             raise _cannot_listen(listener, error) from error
         self._listening.append(listening)

@@ -390,3 +390,33 @@ def test_the_age_of_a_directory_is_found() -> None:
     assert age(noted, store(ZOOKEEPER, nonce="q", registration=6)) is Age.OLDER
     assert age(noted, store(ZOOKEEPER, nonce="q", registration=4)) is Age.STORE_OLDER
     assert age(noted, store(ZOOKEEPER, nonce="q")) is Age.OTHER_STORE
+
+
+SUPERVISED = StoreKind.SUPERVISED
+WORKER = directory(SUPERVISED, store_place="/data/metadata.db")
+
+
+@pytest.mark.parametrize("found", [WORKER, ALONE], ids=["a restart of a worker", "a broker alone became worker 1"])
+def test_a_worker_finds_the_store_of_its_supervisor(found: DirectoryFacts) -> None:
+    verdict = judge(store(SUPERVISED), found)
+    assert (verdict.refusals, verdict.warnings, verdict.is_unsure) == ((), (), False)
+
+
+@pytest.mark.parametrize(
+    ("found", "directories", "kind", "says"),
+    [
+        (empty(EMBEDDED), [WORKER], Kind.ALONE, "one of several workers with metadata in /data/metadata.db: alone"),
+        (store(EMBEDDED, registration=3), [WORKER], Kind.ALONE, "oncelog serve --workers, in the directory above"),
+        (empty(SUPERVISED), [WORKER], Kind.NEW_STORE, "Put metadata.db (with its -wal file) back"),
+        (empty(ZOOKEEPER), [WORKER], Kind.NEW_STORE, "Remove zookeeper.connect"),
+        (empty(SUPERVISED), [MEMBER], Kind.ALONE, "Set zookeeper.connect=zk:2181/kafka"),
+        (store(SUPERVISED, registration=3), [WORKER], Kind.OLDER_STORE, "Put the newest metadata.db"),
+    ],
+    ids=["alone", "alone, with a store", "lost store", "empty ZooKeeper", "of a cluster", "older store"],
+)
+def test_a_worker_is_refused_with_the_remedy_of_workers(
+    found: StoreFacts, directories: list[DirectoryFacts], kind: Kind, says: str
+) -> None:
+    (refusal,) = judge(found, *directories).refusals
+    assert refusal.kind is kind
+    assert says in refusal.sentence

@@ -11,6 +11,8 @@ from oncelog_broker.metadata.opening import configured_opening
 from oncelog_broker.metadata.stores.embedded import EmbeddedStore
 from oncelog_broker.metadata.stores.in_memory import MemoryTree
 from oncelog_broker.metadata.stores.store import MetadataStore
+from oncelog_broker.metadata.stores.supervised.store_server import StoreServer
+from oncelog_broker.metadata.stores.supervised.supervised_store import SupervisedStore
 from oncelog_broker.metadata.stores.zookeeper.zookeeper_store import ZooKeeperStore
 from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.security.zookeeper_tls import tls_to_zookeeper
@@ -28,6 +30,7 @@ NEEDS_JAVA = pytest.mark.zookeeper
         pytest.param("secured_zookeeper", marks=NEEDS_JAVA),
         "memory",
         "shared",
+        "supervised",
     ]
 )
 async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[OpenStore]:
@@ -59,15 +62,27 @@ async def open_store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIte
         opened.append(shared.connect())
         return opened[-1]
 
+    served: list[StoreServer] = []
+
+    async def open_supervised() -> MetadataStore:
+        if not served:
+            served.append(StoreServer(EmbeddedStore.open(tmp_path / "metadata.db")))
+        opened.append(await SupervisedStore.open(await served[0].connect(), SystemClock()))
+        return opened[-1]
+
     yield {
         "embedded": open_embedded,
         "zookeeper": open_zookeeper,
         "secured_zookeeper": open_secured_zookeeper,
         "memory": open_memory,
         "shared": open_shared,
+        "supervised": open_supervised,
     }[request.param]
     for store in opened:
         await store.close()
+    for server in served:
+        server.close()
+        await server.store.close()
 
 
 @pytest.fixture

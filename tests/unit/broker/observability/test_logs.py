@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from oncelog_broker.observability.logs import JsonFormatter, TextFormatter
+from oncelog_broker.observability.logs import JsonFormatter, OfWorker, TextFormatter
 
 HOSTILE = "esc\x1b[2J\x7f\x9b1m\u202etxt\nline"
 
@@ -44,3 +44,13 @@ def test_plain_text_is_logged_unchanged() -> None:
         .format(record("ready", group="billing", why="two words"))
         .endswith(' warning ready group=billing why="two words"')
     )
+
+
+def test_the_lines_of_a_worker_have_its_number() -> None:
+    """Its own extra fields come first, and win."""
+    ours = record("ready", group="billing")
+    assert OfWorker(2).filter(ours)
+    assert TextFormatter().format(ours).endswith(" warning ready group=billing worker=2")
+    about_another = record("a worker ended", worker=1)
+    assert OfWorker(2).filter(about_another)
+    assert TextFormatter().format(about_another).endswith(" worker=1")

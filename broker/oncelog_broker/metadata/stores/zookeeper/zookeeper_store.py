@@ -29,7 +29,6 @@ from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.stores.lease import HEARTBEAT_SHARE, SILENCE_SHARE, Lease
 from oncelog_broker.metadata.stores.store import (
     ANY_VERSION,
-    MAX_REQUEST_BYTES,
     AccessDenied,
     BadVersion,
     Check,
@@ -42,7 +41,6 @@ from oncelog_broker.metadata.stores.store import (
     NoNode,
     NotEmpty,
     Operation,
-    RequestTooLarge,
     SessionCallback,
     SessionExpired,
     SessionKey,
@@ -52,9 +50,12 @@ from oncelog_broker.metadata.stores.store import (
     StoreUnavailable,
     Unsubscribe,
     WatchCallback,
+    ancestors_of,
     check_operation,
     check_path,
+    check_size,
     parent_of,
+    size_of,
 )
 from oncelog_broker.metadata.stores.watches import Subscribers, Watches
 from oncelog_broker.metadata.stores.zookeeper import acls as zk_acls
@@ -70,8 +71,6 @@ REFUSED_SECONDS: Final = 1.0
 """Seconds until the next session is tried after a session that the servers ended before it had begun, or in which they
 refused a watch.
 """
-OVERHEAD_BYTES: Final = 80
-"""Bytes of one operation of a multi, with its ACL, in addition to the path and data."""
 
 _NOT_WATCHED: Final = None
 _log = logging.getLogger(__name__)
@@ -265,13 +264,7 @@ class ZooKeeperStore:
         if not operations:
             return []
         request = self._multi(operations)
-        sizes = [_size(operation) for operation in request.operations]
-        if sum(sizes) > MAX_REQUEST_BYTES:
-            largest = operations[sizes.index(max(sizes))]
-            raise RequestTooLarge(
-                largest.path,
-                f"a write of {sum(sizes)} bytes is too large: at most {MAX_REQUEST_BYTES} bytes are allowed",
-            )
+        check_size(operations, [size_of(operation) for operation in request.operations])
         results: list[Stat | Exception | None] = await self._ask(operations[0].path, request)
         for operation, result in zip(operations, results, strict=True):
             # The other operations of a failed multi report "rolled back" and "not tried".
@@ -523,12 +516,9 @@ class ZooKeeperStore:
             raise _translated(error, path) from error
 
     async def _missing_ancestors(self, path: str) -> list[Operation]:
-        ancestors = [parent_of(path)]
-        while ancestors[-1] != "/":
-            ancestors.append(parent_of(ancestors[-1]))
+        ancestors = ancestors_of(path)
         found = await self.get_many(ancestors)
-        pairs = list(zip(ancestors, found, strict=True))[::-1]
-        return [Create(ancestor) for ancestor, node in pairs if node is None]
+        return [Create(ancestor) for ancestor, node in zip(ancestors, found, strict=True) if node is None]
 
 
 def parse_connect(connect: str) -> tuple[str, str]:
@@ -602,8 +592,3 @@ def _written(results: Sequence[Stat | None]) -> Stat:
     stat = results[-1]
     assert stat is not None
     return stat
-
-
-def _size(operation: Operation) -> int:
-    data = operation.data if isinstance(operation, Create | Set) else b""
-    return len(operation.path.encode()) + len(data) + OVERHEAD_BYTES

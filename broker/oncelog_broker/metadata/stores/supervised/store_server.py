@@ -1,0 +1,245 @@
+"""The supervisor's side of the workers' metadata store: an embedded store, and a session for each connected worker.
+
+- A session is the connection of one process: when the process dies, the kernel closes the connection, and the session's
+  ephemeral nodes are deleted at once. ZooKeeper would wait for the session timeout.
+- A worker that hangs or is paused sends no heartbeat, and its session ends `SESSION_SECONDS` after its last message. It
+  may begin another one on the same connection. A supervisor that was paused itself gives the sessions that time again.
+- The requests of a connection are handled in order. Reads are answered at once from memory; writes when they are
+  durable. A message with the changed paths goes to every session before the write is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import os
+import secrets
+import socket
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+from oncelog_broker.metadata.stores.embedded import EmbeddedStore
+from oncelog_broker.metadata.stores.store import MetadataError, SessionExpired, SessionKey
+from oncelog_broker.metadata.stores.supervised.messages import (
+    MAX_REQUEST_FRAME,
+    NOTICE,
+    Frames,
+    as_text,
+    encode_error,
+    parse_operation,
+)
+from oncelog_broker.metadata.stores.tree_store import Outcome
+
+SESSION_SECONDS: Final = 6.0
+"""A worker that sends nothing for so long loses its session."""
+LATE_SECONDS: Final = 1.0
+"""A check of a session that runs so much later than planned shows that the supervisor was paused: messages of the
+worker may be waiting unread."""
+PASSWORD_BYTES: Final = 16
+
+_log = logging.getLogger(__name__)
+
+
+class StoreServer:
+    """Serves an open embedded store to workers. One event loop uses it."""
+
+    def __init__(self, store: EmbeddedStore, session_seconds: float = SESSION_SECONDS) -> None:
+        self.session_seconds = session_seconds
+        self.store = store
+        self._connections: set[WorkerConnection] = set()
+        self._changed: list[str] = []
+        """Changed paths that the sessions have not been told yet."""
+        self._unwatch = store.watch("/", self._on_changed)
+
+    async def connect(self) -> socket.socket:
+        """Return the worker's end of a new connection, which the caller gives to one process and then closes."""
+        ours, theirs = socket.socketpair()
+        try:
+            await self.attach(ours)
+        except BaseException:
+            ours.close()
+            theirs.close()
+            raise
+        return theirs
+
+    async def attach(self, connection: socket.socket) -> None:
+        """Serve the worker that has the other end of this connection."""
+        made = WorkerConnection(self)
+        await asyncio.get_running_loop().create_unix_connection(lambda: made.frames, sock=connection)
+        self._connections.add(made)
+
+    def close(self) -> None:
+        """Close all connections: workers that still run end."""
+        self._unwatch()
+        for connection in tuple(self._connections):
+            connection.frames.close()
+
+    # --- for the connections
+
+    def session(self, key: SessionKey) -> WorkerConnection | None:
+        """The connection whose session has this key; None if there is none."""
+        for connection in self._connections:
+            live = connection.key
+            if (
+                live is not None
+                and live.session_id == key.session_id
+                and hmac.compare_digest(live.password, key.password)
+            ):
+                return connection
+        return None
+
+    def forget(self, connection: WorkerConnection) -> None:
+        """A connection was closed."""
+        self._connections.discard(connection)
+
+    def tell_changes(self) -> None:
+        """Send the changed paths to all sessions."""
+        if self._changed:
+            changed, self._changed = self._changed, []
+            for connection in self._connections:
+                if connection.key is not None:
+                    connection.frames.send([NOTICE, self.store.last_zxid, "changed", *changed])
+
+    def _on_changed(self, path: str) -> None:
+        if not self._changed:
+            asyncio.get_running_loop().call_soon(self.tell_changes)
+        self._changed.append(path)
+
+
+class WorkerConnection:
+    """The connection of one worker, and its session."""
+
+    def __init__(self, server: StoreServer) -> None:
+        self._server = server
+        self._store = server.store
+        self.frames = Frames(self._on_message, self._on_lost, MAX_REQUEST_FRAME)
+        self.key: SessionKey | None = None
+        """The key of the session; None before it has begun, and when it is over."""
+        self._heard = 0.0
+        """When the last message was received, by the clock of the loop."""
+        self._check: asyncio.TimerHandle | None = None
+        self._requests: dict[str, Callable[..., object]] = {
+            "begin": self._begin,
+            "beat": lambda: None,
+            "get": self._get,
+            "exists": self._exists,
+            "children": self._children,
+            "write": self._write,
+            "end": self.end,
+            "end_session": self._end_session,
+        }
+
+    def end(self) -> asyncio.Future[Outcome] | None:
+        """End the session. Returns the future of the write that deletes its ephemeral nodes; None without a session."""
+        if self.key is None:
+            return None
+        session_id, self.key = self.key.session_id, None
+        if self._check is not None:
+            self._check.cancel()
+        try:
+            return self._store.end_session_of(session_id)
+        except SessionExpired:  # the store was closed: its ephemeral nodes are gone
+            return None
+
+    # --- called by the frames
+
+    def _on_message(self, message: list[Any]) -> None:
+        self._heard = asyncio.get_running_loop().time()
+        number, name, *arguments = message
+        try:
+            if self.key is None and name not in ("begin", "end"):
+                raise SessionExpired("", "the session is over")
+            value = self._requests[name](*arguments)
+        except MetadataError as error:
+            self._fail(number, error)
+            return
+        if isinstance(value, asyncio.Future):
+            value.add_done_callback(partial(self._on_written, number))
+        else:
+            self._answer(number, value)
+
+    def _on_lost(self) -> None:
+        self._server.forget(self)
+        ended = self.end()
+        if ended is not None:
+            ended.add_done_callback(_log_failure)
+
+    def _on_written(self, number: int, outcome: asyncio.Future[Outcome]) -> None:
+        error = outcome.exception()
+        if isinstance(error, MetadataError):
+            self._fail(number, error)
+        elif error is not None:
+            raise error
+        else:
+            self._answer(number, outcome.result())
+
+    def _answer(self, number: int, value: object) -> None:
+        self._server.tell_changes()
+        self.frames.send([number, self._store.last_zxid, "done", value])
+
+    def _fail(self, number: int, error: MetadataError) -> None:
+        self._server.tell_changes()
+        self.frames.send([number, self._store.last_zxid, "failed", *encode_error(error)])
+
+    # --- requests
+
+    def _begin(self) -> list[object]:
+        self.end()
+        # Above the range of the store's own session, and never the id of a session before a restart of the supervisor.
+        self.key = SessionKey(secrets.randbits(62) + 2, os.urandom(PASSWORD_BYTES))
+        self._plan_check(self._server.session_seconds)
+        return [self.key.session_id, as_text(self.key.password), self._server.session_seconds]
+
+    def _get(self, paths: list[str]) -> list[object]:
+        found: list[object] = []
+        for path in paths:
+            node = self._store.node(path)
+            found.append(None if node is None else [as_text(node.data), node.stat])
+        return found
+
+    def _exists(self, path: str) -> object:
+        node = self._store.node(path)
+        return None if node is None else node.stat
+
+    def _children(self, path: str) -> list[str] | None:
+        return self._store.names_below(path)
+
+    def _write(self, operations: list[list[Any]]) -> asyncio.Future[Outcome]:
+        assert self.key is not None
+        return self._store.write_for(self.key.session_id, tuple(map(parse_operation, operations)))
+
+    def _end_session(self, session_id: int, password: str) -> asyncio.Future[Outcome] | None:
+        found = self._server.session(SessionKey(session_id, password.encode("latin-1")))
+        return None if found is None else found.expire()
+
+    # --- the end of a session whose process still has the connection
+
+    def expire(self) -> asyncio.Future[Outcome] | None:
+        """End the session, and notify the worker, which may begin another one. Returns what `end` returns."""
+        ended = self.end()
+        self.frames.send([NOTICE, self._store.last_zxid, "over"])
+        return ended
+
+    def _plan_check(self, seconds: float) -> None:
+        loop = asyncio.get_running_loop()
+        self._check = loop.call_later(seconds, self._check_silence, loop.time() + seconds)
+
+    def _check_silence(self, planned: float) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - planned > LATE_SECONDS:
+            self._heard = now
+        remaining = self._heard + self._server.session_seconds - now
+        if remaining > 0:
+            self._plan_check(remaining)
+            return
+        _log.warning("a worker has sent nothing for %g s: its session ends", self._server.session_seconds)
+        ended = self.expire()
+        if ended is not None:
+            ended.add_done_callback(_log_failure)
+
+
+def _log_failure(ended: asyncio.Future[Outcome]) -> None:
+    if ended.exception() is not None:
+        _log.error("the ephemeral nodes of a session could not be deleted: %s", ended.exception())

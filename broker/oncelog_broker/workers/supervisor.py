@@ -1,0 +1,125 @@
+"""The supervisor of workers: starts them, serves their metadata store, and stops them one after the other.
+
+The order of a start: lock the data directories -> wait until the workers of an earlier supervisor have ended ->
+reserve the ports -> open the metadata store -> start all workers. The order of a stop: the workers, the last one first,
+each with a controlled shutdown -> the store -> the ports -> the directories.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Final
+
+from oncelog_broker.metadata.stores.embedded import EmbeddedStore
+from oncelog_broker.metadata.stores.store import SessionState
+from oncelog_broker.metadata.stores.supervised.store_server import StoreServer
+from oncelog_broker.runtime.disk import Disk, LockHeld
+from oncelog_broker.workers.forked_worker import Template
+from oncelog_broker.workers.worker_process import WorkerFailed, WorkerPlan, WorkerProcess
+
+LEFT_OVER_SECONDS: Final = 15.0
+"""How long a start waits for the workers of an earlier supervisor, which kill themselves ten seconds after it ended."""
+LEFT_OVER_TICK_SECONDS: Final = 0.1
+KILL_SECONDS: Final = 10.0
+"""Seconds between the second signal of a stop and SIGKILL."""
+
+logger = logging.getLogger(__name__)
+
+
+class Supervisor:
+    """Runs workers. `await run()`."""
+
+    def __init__(self, plans: Sequence[WorkerPlan], store_file: str | None) -> None:
+        """`store_file`: the metadata store to serve; None if the workers use ZooKeeper."""
+        self._plans = plans
+        self._store_file = store_file
+        self._lost = asyncio.Event()
+        """Set when the metadata store can be used no more."""
+
+    async def run(self, on_ready: Callable[[], None], stop: asyncio.Event, stop_at_once: asyncio.Event) -> int:
+        """Run the workers until `stop`; `stop_at_once` ends a stop that takes long. Calls `on_ready` when all serve.
+        Returns the exit code. StoreFileError, WorkerFailed, OSError: the workers that ran have ended."""
+        async with AsyncExitStack() as undo:
+            connect = None
+            if self._store_file is not None:
+                store = EmbeddedStore.open(Path(self._store_file))
+                undo.push_async_callback(store.close)
+                undo.callback(store.watch_session(self._on_session))
+                server = StoreServer(store)
+                undo.callback(server.close)
+                connect = server.connect
+            template = Template()
+            undo.push_async_callback(template.close)
+            workers = [WorkerProcess(plan, template, connect) for plan in self._plans]
+            running = [asyncio.create_task(worker.run()) for worker in workers]
+            undo.push_async_callback(_stop_in_order, workers, running, stop_at_once)
+            serving = asyncio.create_task(_all_ready(workers))
+            stopping, lost = asyncio.create_task(stop.wait()), asyncio.create_task(self._lost.wait())
+            try:
+                await asyncio.wait((serving, stopping, lost, *running), return_when=asyncio.FIRST_COMPLETED)
+                if serving.done():
+                    on_ready()
+                    await asyncio.wait((stopping, lost, *running), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for each in (serving, stopping, lost):
+                    each.cancel()
+            for task in running:
+                if task.done():
+                    task.result()
+            return 1 if self._lost.is_set() else 0
+
+    def _on_session(self, state: SessionState) -> None:
+        if state is SessionState.LOST:
+            logger.error("the metadata store is lost: all workers stop")
+            self._lost.set()
+
+
+async def wait_for_left_over(disk: Disk, lock_files: Sequence[str]) -> None:
+    """Wait until no process of an earlier supervisor has a directory locked. Raises LockHeld if one still has after
+    LEFT_OVER_SECONDS; OSError."""
+    deadline = asyncio.get_running_loop().time() + LEFT_OVER_SECONDS
+    for path in lock_files:
+        while disk.exists(path):
+            try:
+                disk.lock(path).release()
+            except LockHeld:
+                if asyncio.get_running_loop().time() >= deadline:
+                    raise
+                await asyncio.sleep(LEFT_OVER_TICK_SECONDS)
+            else:
+                break
+
+
+async def _all_ready(workers: Sequence[WorkerProcess]) -> None:
+    for worker in workers:
+        await worker.ready.wait()
+
+
+async def _stop_in_order(
+    workers: Sequence[WorkerProcess], running: Sequence[asyncio.Task[None]], at_once: asyncio.Event
+) -> None:
+    """Stop the workers, the last one first, each when the one before it has ended; `at_once`: all of them now."""
+    hurried = asyncio.create_task(at_once.wait())
+    try:
+        for worker, task in zip(reversed(workers), reversed(running), strict=True):
+            if not hurried.done():
+                worker.stop()
+                await asyncio.wait((task, hurried), return_when=asyncio.FIRST_COMPLETED)
+        if hurried.done():
+            for worker in workers:
+                worker.stop()
+                worker.stop()
+            await asyncio.wait(running, timeout=KILL_SECONDS)
+            for worker in workers:
+                worker.kill()
+        await asyncio.wait(running)
+    finally:
+        hurried.cancel()
+    for worker, task in zip(workers, running, strict=True):
+        error = task.exception()
+        if error is not None and not isinstance(error, WorkerFailed):
+            logger.error("a worker could not be run", extra={"worker": worker.plan.role.number}, exc_info=error)

@@ -1,0 +1,47 @@
+"""What a supervisor tells a worker on its command line, besides settings: the value of the hidden option `--worker`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import NamedTuple
+
+from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.listeners import Listener, parsed_listeners
+from oncelog_broker.metadata.opening import StoreOpening, SupervisedOpening
+
+
+class WorkerRole(NamedTuple):
+    """The role of one process as a worker."""
+
+    number: int
+    """From 1."""
+    shared_listeners: tuple[str, ...]
+    """The addresses on which all workers listen."""
+    store_place: str = ""
+    """The path of the supervisor's metadata store; "" if the workers use ZooKeeper."""
+    store_descriptor: int = -1
+    """The file descriptor of the connection to the supervisor's store."""
+
+    @property
+    def text(self) -> str:
+        """The value of the option."""
+        return json.dumps(self._asdict())
+
+    @classmethod
+    def parse(cls, text: str) -> WorkerRole:
+        """The role in the value of the option, as `text` wrote it."""
+        fields = json.loads(text)
+        shared = tuple(fields["shared_listeners"])
+        return cls(fields["number"], shared, fields["store_place"], fields["store_descriptor"])
+
+    def listeners(self, config: BrokerConfig) -> tuple[Listener, ...]:
+        """The addresses on which all workers listen. InvalidConfig."""
+        return parsed_listeners(config, self.shared_listeners)
+
+    def opening(self, on_gone: Callable[[], None]) -> StoreOpening | None:
+        """The opening of the supervisor's store; None if the workers use ZooKeeper. `on_gone`: called when the
+        supervisor has ended."""
+        if not self.store_place:
+            return None
+        return SupervisedOpening(self.store_descriptor, self.store_place, on_gone)

@@ -1,0 +1,95 @@
+"""Workers are forked by a template process: their streams, their ends, and a template process that is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from oncelog_broker.workers import forked_worker, template_process
+from oncelog_broker.workers.forked_worker import ForkedWorker, Template
+from oncelog_broker.workers.worker_role import WorkerRole
+
+SECONDS = 60.0
+ROLE = WorkerRole(7, ())
+BROKER = ("serve", "--set", "listeners=PLAINTEXT://127.0.0.1:0", "--stop-at-eof")
+
+
+@pytest.fixture
+async def template() -> AsyncIterator[Template]:
+    made = Template()
+    yield made
+    async with asyncio.timeout(SECONDS):
+        await made.close()
+
+
+async def serving(template: Template, data: Path) -> ForkedWorker:
+    """A forked broker, when it has said that it serves."""
+    async with asyncio.timeout(SECONDS):
+        worker = await template.fork([*BROKER, "--data", str(data)], ROLE, None)
+        assert b" ready on " in await worker.stdout.readline()
+    return worker
+
+
+async def ended(worker: ForkedWorker) -> int | None:
+    async with asyncio.timeout(SECONDS):
+        return await worker.wait()
+
+
+async def test_a_worker_has_its_name_and_ends_with_a_code(template: Template, tmp_path: Path) -> None:
+    worker = await serving(template, tmp_path)
+    assert Path(f"/proc/{worker.pid}/comm").read_text() == "oncelog-7\n"
+    worker.send_signal(signal.SIGTERM)
+    assert await ended(worker) == 0
+    worker.send_signal(signal.SIGTERM)  # it has ended: does nothing
+    assert (tmp_path / ".kafka_cleanshutdown").exists()
+
+
+async def test_the_ends_of_several_workers_are_told_apart(template: Template, tmp_path: Path) -> None:
+    refused = await template.fork(["serve", "--no-such-option"], ROLE, None)
+    killed = await serving(template, tmp_path)
+    assert await ended(refused) == 2
+    killed.send_signal(signal.SIGKILL)
+    assert await ended(killed) == -signal.SIGKILL
+
+
+async def test_a_killed_template_process_leaves_workers_alone_and_is_replaced(
+    template: Template, tmp_path: Path
+) -> None:
+    first = await serving(template, tmp_path / "first")
+    assert template._process is not None
+    template._process.kill()
+    await template._process.wait()
+    second = await serving(template, tmp_path / "second")
+    assert first.pid != second.pid
+    for worker, code in ((first, None), (second, 0)):
+        worker.send_signal(signal.SIGTERM)
+        assert await ended(worker) == code, "only the template process that forked a worker knows its exit code"
+
+
+async def test_workers_end_with_their_input(template: Template, tmp_path: Path) -> None:
+    worker = await serving(template, tmp_path)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), worker._stdin)  # as if this process had ended
+    assert await ended(worker) == 0
+
+
+async def test_more_arguments_than_a_message_holds_are_refused(template: Template) -> None:
+    with pytest.raises(OSError, match="the settings of a worker have"):
+        await template.fork(["x" * template_process.MAX_MESSAGE_BYTES], ROLE, None)
+
+
+async def test_the_template_process_has_no_threads(template: Template, tmp_path: Path) -> None:
+    """A fork of a process with threads may leave locks held for ever."""
+    worker = await serving(template, tmp_path)
+    assert template._process is not None
+    assert len(os.listdir(f"/proc/{template._process.pid}/task")) == 1
+    worker.send_signal(signal.SIGTERM)
+    await ended(worker)
+
+
+def test_the_command_imports_nothing_from_the_current_directory() -> None:
+    assert "-P" in forked_worker.COMMAND
