@@ -1,4 +1,4 @@
-"""Configuration keys of brokers that a group may override between two bounds, which are keys of brokers, too."""
+"""Declares broker keys that a group may override, within a minimum and a maximum that are broker keys, too."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from oncelog_broker.config.declared import ConfigKey, ConfigType, at_least
 
 
 class Bounded(NamedTuple):
-    """A key of brokers, with the least and the most that a group may set for itself."""
+    """A broker key, with the broker keys for the minimum and maximum of a group's override."""
 
     key: ConfigKey[int]
     least: ConfigKey[int]
@@ -16,8 +16,8 @@ class Bounded(NamedTuple):
 
 
 def bounded(protocol: str, name: str, default: int, least: int, most: int, doc: str, minimum: int = 1) -> Bounded:
-    """The keys `group.PROTOCOL.NAME`, `group.PROTOCOL.min.NAME` and `group.PROTOCOL.max.NAME`, with these defaults.
-    `minimum`: the lowest value that any of them may have."""
+    """Declare the keys `group.PROTOCOL.NAME`, `group.PROTOCOL.min.NAME` and `group.PROTOCOL.max.NAME` with these
+    defaults. `minimum` is the lowest valid value of all three keys."""
 
     def key(prefix: str, value: int, text: str) -> ConfigKey[int]:
         return ConfigKey[int](f"group.{protocol}.{prefix}{name}", ConfigType.INT, value, text, at_least(minimum))

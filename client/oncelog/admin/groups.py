@@ -148,13 +148,14 @@ class GroupAdmin:
         return await self._coordinators.each(group_ids, ask)
 
     async def _of_newer_protocol(self, group_id: str, node_id: int) -> DescribedGroup | None:
-        """A group of the consumer or the streams protocol; None where the broker knows no such group. Raises
-        KafkaError."""
+        """Return the group if it uses the consumer or the streams protocol; None if the broker does not know such a
+        group. Raises KafkaError."""
         found = await self._of_consumer_protocol(group_id, node_id)
         return found or await self._of_streams_protocol(group_id, node_id)
 
     async def _of_streams_protocol(self, group_id: str, node_id: int) -> DescribedGroup | None:
-        """None where the broker knows no such group, or no such protocol. Raises KafkaError."""
+        """Return the group as the streams protocol describes it; None if the broker does not know the group or the
+        protocol. Raises KafkaError."""
         from oncelog.admin import streams_groups
 
         found = await streams_groups.ask(self._calls, group_id, node_id)

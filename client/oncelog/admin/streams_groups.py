@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from oncelog_protocol.messages.streams_group_describe import StreamsGroupDescribeResponse
 
 Sources = Mapping[str, list[tuple[str, int]]]
-"""Subtopology -> the topics that its tasks read, with the number of partitions of each."""
+"""Maps subtopologies to the topics that their tasks read, with the number of partitions of each topic."""
 
 
 async def ask(
     calls: Calls, group_id: str, node_id: int
 ) -> tuple[StreamsGroupDescribeResponse.DescribedGroup, Sources] | None:
-    """The group as this coordinator describes it; None where the broker knows no such group, or no such protocol.
-    Raises KafkaError."""
+    """Ask a coordinator for the description of a group. Returns None if the broker does not know the group or the
+    protocol. Raises KafkaError."""
     from oncelog_protocol.messages.streams_group_describe import StreamsGroupDescribeRequest
 
     request = StreamsGroupDescribeRequest(group_ids=[group_id], include_authorized_operations=False)
@@ -38,7 +38,7 @@ async def ask(
 
 
 async def _sources(calls: Calls, group: StreamsGroupDescribeResponse.DescribedGroup) -> Sources:
-    """The topics that the tasks read. Topics that do not exist are left out."""
+    """Return the topics that the tasks read. Topics that do not exist are left out."""
     subtopologies = [] if group.topology is None else group.topology.subtopologies or []
     topics = (await calls.described(None)).topics if subtopologies else {}
     return {
@@ -52,7 +52,7 @@ async def _sources(calls: Calls, group: StreamsGroupDescribeResponse.DescribedGr
 
 
 def partitions_of(tasks: Iterable[Any], sources: Sources) -> tuple[TopicPartition, ...]:
-    """The partitions that these tasks read."""
+    """Return the partitions that these tasks read."""
     return tuple(
         TopicPartition(topic, index)
         for task in tasks
@@ -63,5 +63,5 @@ def partitions_of(tasks: Iterable[Any], sources: Sources) -> tuple[TopicPartitio
 
 
 def names_of(tasks: Iterable[Any]) -> tuple[str, ...]:
-    """The tasks as Kafka Streams names them: `0_3` is the task of subtopology 0 for partition 3."""
+    """Return the names of the tasks in Kafka Streams: `0_3` is the task of subtopology 0 for partition 3."""
     return tuple(f"{task.subtopology_id}_{index}" for task in tasks for index in task.partitions)

@@ -24,14 +24,14 @@ from oncelog_protocol.schema import (
 
 
 class StatusCode(IntEnum):
-    """What a member must know about its group beside its tasks."""
+    """A condition of the group that members must know."""
 
     STALE_TOPOLOGY = 0
     """The member's topology is older than the group's."""
     MISSING_SOURCE_TOPICS = 1
     INCORRECTLY_PARTITIONED_TOPICS = 2
     MISSING_INTERNAL_TOPICS = 3
-    """The broker creates them; the detail says why, if it cannot."""
+    """The broker is creating topics; the detail has the errors of creations that failed."""
     SHUTDOWN_APPLICATION = 4
     """A member asked all members to stop."""
     ASSIGNMENT_DELAYED = 5
@@ -45,7 +45,7 @@ class KeyValue:
 
 @struct
 class TopicInfo:
-    """An internal topic: one that the application needs, and that the broker creates."""
+    """An internal topic, which the application needs and the broker creates."""
 
     name: str = string()
     partitions: int = int32()  # 0: the broker decides; always 0 for changelog topics
@@ -55,7 +55,7 @@ class TopicInfo:
 
 @struct
 class Endpoint:
-    """Where a member serves interactive queries."""
+    """The address at which a member serves interactive queries."""
 
     host: str = string()
     port: int = uint16()
@@ -71,7 +71,7 @@ class TaskIds:
 
 @struct
 class TaskOffset:
-    """How much of a task's changelog topics a member has read, or how long they are."""
+    """The sum of a member's offsets in the changelog topics of a task, or the sum of their end offsets."""
 
     subtopology_id: str = string()
     partition: int = int32()
@@ -89,7 +89,7 @@ class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"]):
     endpoint_information_epoch: int = int32()  # the epoch of the endpoint information that the client has
     instance_id: str | None = string(nullable="0+", default=None)
     rack_id: str | None = string(nullable="0+", default=None)
-    rebalance_timeout_ms: int = int32(default=-1)  # -1: as before
+    rebalance_timeout_ms: int = int32(default=-1)  # -1: unchanged
     topology: Topology | None = nested(nullable="0+", default=None)  # given by members that join
     active_tasks: list[TaskIds] | None = array(nullable="0+", default=None)
     standby_tasks: list[TaskIds] | None = array(nullable="0+", default=None)
@@ -128,7 +128,7 @@ class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"]):
 
 @message(api_key=88, versions="0", flexible="0+")
 class StreamsGroupHeartbeatResponse:
-    """The member's epoch, the state of its group and, where they have changed, its tasks.
+    """The epoch of the member, the conditions of its group, and the tasks of the member if they have changed.
 
     Errors: GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, CLUSTER_AUTHORIZATION_FAILED, NOT_COORDINATOR,
     COORDINATOR_NOT_AVAILABLE, COORDINATOR_LOAD_IN_PROGRESS, INVALID_REQUEST, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH,
@@ -145,7 +145,7 @@ class StreamsGroupHeartbeatResponse:
     acceptable_recovery_lag: int = int32(default=0)
     task_offset_interval_ms: int = int32(default=0)
     status: list[Status] | None = array(nullable="0+")
-    active_tasks: list[TaskIds] | None = array(nullable="0+", default=None)  # None: as before
+    active_tasks: list[TaskIds] | None = array(nullable="0+", default=None)  # None: unchanged
     standby_tasks: list[TaskIds] | None = array(nullable="0+", default=None)
     warmup_tasks: list[TaskIds] | None = array(nullable="0+", default=None)
     endpoint_information_epoch: int = int32(default=0)

@@ -1,4 +1,4 @@
-"""What a machine asks of the groups of each protocol other than the classic and the consumer protocol. Pure."""
+"""The functions that share groups and streams groups offer to a machine. Pure."""
 
 from __future__ import annotations
 
@@ -9,22 +9,23 @@ from oncelog_broker.coordinator.group.step import GroupTimer
 
 
 class OtherGroups(Protocol):
-    """All groups of one protocol, in one machine. Each function gets one of them, or one of its records."""
+    """All groups of one protocol in one machine. Each function gets one of these groups, or one record of this
+    protocol."""
 
     def has(self, record: object) -> bool:
-        """Whether the record is one of this protocol."""
+        """Whether the record belongs to this protocol."""
 
     def replay(self, record: Any) -> None:
         """Apply a logged record."""
 
     def on_loaded(self, group: Any, effects: Effects) -> None:
-        """The group was loaded from the log: start its timers."""
+        """Start the timers of a group that was loaded from the log."""
 
     def on_timer(self, group: Any, timer: GroupTimer, effects: Effects) -> None:
-        """A timer of the group has ended."""
+        """Handle an expired timer of the group."""
 
     def on_job(self, group: Any, result: object) -> Effects:
-        """A job of the group has a result."""
+        """Handle the result of a job of the group."""
 
     def on_failed(self, group: Any, effects: Effects) -> None:
-        """The records of a step could not be appended."""
+        """Reset the soft state of the group after the records of a step could not be appended."""

@@ -49,8 +49,8 @@ class StreamsTargetEpochRecord(NamedTuple):
 
 
 class StreamsTargetRecord(NamedTuple):
-    """The target assignment of a member, or None. `encoded`: its bytes, where they were made ahead of the step that
-    logs it."""
+    """The target assignment of a member, or None. `encoded` has the bytes of the record if they were computed before
+    the step that logs the record."""
 
     group_id: str
     member_id: str
@@ -138,7 +138,7 @@ KINDS: Final = Kinds(
 
 
 def encode(record: StreamsGroupRecord) -> Encoded:
-    """The bytes of a record. Raises UnencodableMessage for values that do not fit."""
+    """Return the bytes of a record. Raises UnencodableMessage for values that do not fit."""
     if isinstance(record, StreamsTargetRecord) and record.encoded is not None:
         return record.encoded
     return KINDS.encode(record)

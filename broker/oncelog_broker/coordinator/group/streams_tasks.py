@@ -1,8 +1,8 @@
 """Tasks of streams groups: values, and their forms on the wire and in the log. Pure.
 
-A task is a subtopology and a partition number. A member has tasks in three roles: an *active* task processes records, a
-*standby* task keeps a copy of the state of an active one, a *warm-up* task makes a copy for a member that is to become
-active. All values are immutable by convention."""
+A task is a pair of subtopology and partition number. A member has tasks in three roles: an *active* task processes
+records, a *standby* task keeps a copy of the state of an active task, and a *warm-up* task builds such a copy for a
+member that will get the active task. All values are immutable by convention."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ EMPTY: Final[frozenset[int]] = frozenset()
 
 
 class Role(Enum):
+    """The role in which a member has a task."""
+
     ACTIVE = "active"
     STANDBY = "standby"
     WARMUP = "warm-up"
 
 
 class TaskSet(NamedTuple):
-    """The tasks of one member in each role, without epochs: its target, or the tasks that it says it owns."""
+    """The tasks of one member in each role, without epochs. Targets and claims of members have this type."""
 
     active: Tasks = NO_TASKS
     standby: Tasks = NO_TASKS
@@ -36,7 +38,7 @@ class TaskSet(NamedTuple):
 
 
 class CurrentTasks(NamedTuple):
-    """The tasks that one member has in each role. Only active tasks have epochs: only they commit offsets."""
+    """The current tasks of one member in each role. Only active tasks have epochs, to check offset commits."""
 
     active: EpochTasks = MappingProxyType({})
     standby: Tasks = NO_TASKS
@@ -73,16 +75,17 @@ M = TypeVar("M")
 
 
 def without_epochs(tasks: EpochTasks) -> Tasks:
+    """Return the tasks without their epochs."""
     return {subtopology: frozenset(epochs) for subtopology, epochs in tasks.items()}
 
 
 def tasks_of(listed: Iterable[TaskIdsMessage]) -> Tasks:
-    """The tasks that a message lists."""
+    """Return the tasks of a message."""
     return {ids.subtopology_id: frozenset(ids.partitions) for ids in listed if ids.partitions}
 
 
 def epoch_tasks_of(listed: Iterable[CurrentTaskIdsMessage], member_epoch: int) -> EpochTasks:
-    """The active tasks that a record lists. Tasks without an epoch of their own were given in `member_epoch`."""
+    """Return the active tasks of a record. For tasks without an epoch of their own, `member_epoch` is their epoch."""
     return {
         ids.subtopology_id: dict(
             zip(ids.partitions, ids.assignment_epochs, strict=False)
@@ -95,7 +98,7 @@ def epoch_tasks_of(listed: Iterable[CurrentTaskIdsMessage], member_epoch: int) -
 
 
 def listed(tasks: Tasks | EpochTasks, make: Callable[[str, list[int]], M]) -> list[M]:
-    """The form of tasks in a message, sorted; `make` makes the entry of one subtopology."""
+    """Return the sorted tasks in the form of a message. `make` creates the entry of one subtopology."""
     return [make(subtopology, sorted(tasks[subtopology])) for subtopology in sorted(tasks)]
 
 
@@ -104,14 +107,14 @@ def owned_of(
     standby: Sequence[TaskIdsMessage] | None,
     warmup: Sequence[TaskIdsMessage] | None,
 ) -> TaskSet | None:
-    """The tasks that a heartbeat claims for its member; None if it makes no claim."""
+    """Return the tasks that a heartbeat claims for its member; None if the heartbeat makes no claim."""
     if active is None or standby is None or warmup is None:
         return None
     return TaskSet(tasks_of(active), tasks_of(standby), tasks_of(warmup))
 
 
 def owns_any(owned: TaskSet | None, tasks: CurrentTasks) -> bool:
-    """Whether the member still owns any of these tasks in the same role, as far as known."""
+    """Whether the member may still own any of these tasks in the same role. True without a claim."""
     if owned is None:
         return True
     return any(
@@ -122,7 +125,7 @@ def owns_any(owned: TaskSet | None, tasks: CurrentTasks) -> bool:
 
 
 def is_within(owned: TaskSet | None, tasks: CurrentTasks) -> bool:
-    """Whether a member claims tasks, and has all of them in the claimed role."""
+    """Whether the member makes a claim, and all claimed tasks are among `tasks` in the same role."""
     if owned is None:
         return False
     return all(

@@ -1,8 +1,8 @@
 """Creates the internal topics of streams groups (KIP-1071): repartition and changelog topics that members need.
 
-A heartbeat does not wait for its topics: it is answered at once with the status MISSING_INTERNAL_TOPICS, and the next
-heartbeats see the topics, or why they could not be created. Each topic is created once at a time, and not again while
-its last error is told.
+A heartbeat does not wait for its topics: the response has the status MISSING_INTERNAL_TOPICS, and later responses have
+the tasks, or the error of the creation. At most one creation of a topic runs at a time. After an error the next
+creation waits until the error has expired.
 
 Source: Kafka 4.3's AutoTopicCreationManager.createStreamsInternalTopics.
 """
@@ -23,22 +23,24 @@ from oncelog_protocol.errors import KafkaError
 logger = logging.getLogger(__name__)
 
 MAX_ERRORS: Final = 1_000
-"""The newest errors are told: any client can cause them."""
+"""Maximum number of stored errors, since any client can cause errors; the oldest error is dropped."""
 MAX_UNDER_WAY: Final = 1_000
-"""Topics that are being created at a time; a later heartbeat asks for the others."""
+"""Maximum number of simultaneous creations; a later heartbeat asks for the remaining topics."""
 
 Create = Callable[[WantedTopic], Awaitable[None]]
 """Creates a topic and waits until it can be used; an existing topic is no error. Raises KafkaError."""
 
 
 class _Failed(NamedTuple):
+    """The error of a creation, which expires at `until`."""
+
     reason: str
     until: float
     """Monotonic, in seconds."""
 
 
 class InternalTopicCreations:
-    """The creations of one broker."""
+    """The creations of internal topics by one broker."""
 
     def __init__(self, create: Create, clock: Clock, tasks: Tasks) -> None:
         self._create = create
@@ -46,16 +48,17 @@ class InternalTopicCreations:
         self._tasks = tasks
         self._under_way: set[str] = set()
         self._failed: OrderedDict[str, _Failed] = OrderedDict()
-        """Topic -> its last error; the newest one is last."""
+        """Maps topics to their last errors, the newest error last."""
 
     def wanted(self, topics: Collection[WantedTopic]) -> list[WantedTopic]:
-        """Those of the topics that `begin` would create now."""
+        """Return the topics whose creation may begin now."""
         now = self._clock.monotonic()
         new = [topic for topic in topics if topic.name not in self._under_way and self._error(topic.name, now) is None]
         return new[: MAX_UNDER_WAY - len(self._under_way)]
 
     def begin(self, topics: Collection[WantedTopic], keep_errors_seconds: float) -> asyncio.Task[None]:
-        """Create these topics, which are `wanted`, in the background; keep errors for that long. Returns the task."""
+        """Create topics that `wanted` has returned, in a background task. Errors expire after `keep_errors_seconds`.
+        Returns the task."""
         self._under_way.update(topic.name for topic in topics)
         return self._tasks.spawn("internal topics of a streams group", self._create_each(topics, keep_errors_seconds))
 
@@ -80,7 +83,7 @@ class InternalTopicCreations:
         self._under_way.discard(topic.name)
 
     def errors_of(self, topics: Collection[WantedTopic]) -> dict[str, str]:
-        """Why some of these topics could not be created, by topic, as long as that is told."""
+        """Return the errors of these topics that have not expired, by topic."""
         now = self._clock.monotonic()
         errors = {topic.name: self._error(topic.name, now) for topic in topics}
         return {name: error for name, error in errors.items() if error is not None}

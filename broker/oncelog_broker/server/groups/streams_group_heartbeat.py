@@ -1,8 +1,8 @@
 """StreamsGroupHeartbeat (88), v0: a member of a streams group joins, stays or leaves (KIP-1071).
 
-Behaviour: refused as a whole where the topology names a topic that may not be described, or that no application may
-use. Missing internal topics are created with the rights of the member; where it may not create one of them, none is
-created and the status says so."""
+Behaviour: a request is refused if its topology names a topic that the sender may not describe, or a topic of the
+brokers. The broker creates missing internal topics with the rights of the sender. If the sender may not create one of
+these topics, the broker creates none of them, and the status names that topic."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from oncelog_protocol.messages.streams_group_heartbeat import (
 
 Topology = StreamsGroupHeartbeatRequest.Topology
 ERRORS_IN_STATUS: Final = 3
-"""How many errors of creations a status tells."""
+"""Maximum number of creation errors in one status."""
 
 
 def handle(request: StreamsGroupHeartbeatRequest, context: GroupContext) -> Answer[StreamsGroupHeartbeatResponse]:
@@ -42,7 +42,7 @@ def handle(request: StreamsGroupHeartbeatRequest, context: GroupContext) -> Answ
 
 
 def _refused_topics(topology: Topology, context: GroupContext) -> Steps[KafkaError | None]:
-    """Why the topics of a topology may not be used; None: they may."""
+    """Return the error if the sender may not use all topics of a topology; otherwise None."""
     names = named_topics(topology)
     yield None
     prohibited = [name for name in names if is_internal(name)]
@@ -84,7 +84,7 @@ def _with_topics(answer: StreamsAnswer, context: GroupContext) -> Answer[Streams
 
 
 def _create_topics(answer: StreamsAnswer, context: GroupContext) -> Steps[StreamsGroupHeartbeatResponse]:
-    """Begin to create the missing topics, and tell why they could not be created before."""
+    """Begin to create the missing topics, and add the errors of earlier creations to the status."""
     denied = yield from _not_to_be_created(answer.topics, context)
     if denied:
         _tell(answer.response, f"Unauthorized to CREATE on topics {', '.join(denied)}.")
@@ -103,7 +103,7 @@ def _create_topics(answer: StreamsAnswer, context: GroupContext) -> Steps[Stream
 
 
 def _not_to_be_created(topics: tuple[WantedTopic, ...], context: GroupContext) -> Steps[list[str]]:
-    """The names of the topics that the sender may not create."""
+    """Return the names of the topics that the sender may not create."""
     if context.may(rules.STREAMS_CREATE_ANY_TOPIC):
         return []
     denied = []
@@ -116,7 +116,7 @@ def _not_to_be_created(topics: tuple[WantedTopic, ...], context: GroupContext) -
 
 
 def _tell(response: StreamsGroupHeartbeatResponse, what: str) -> None:
-    """Add to the detail of the status of missing topics, which a response with topics to create has."""
+    """Add a text to the detail of the status MISSING_INTERNAL_TOPICS."""
     for status in response.status or ():
         if status.status_code == StatusCode.MISSING_INTERNAL_TOPICS:
             status.status_detail += f"; {what}"

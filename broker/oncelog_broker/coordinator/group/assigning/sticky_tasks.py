@@ -1,15 +1,16 @@
-"""The assignor of streams groups, `sticky`: members keep the tasks that they have, as far as that is balanced.
+"""The assignor `sticky` of streams groups: members keep their tasks, as far as the assignment stays balanced.
 
-Source: Kafka 4.3's StickyTaskAssignor, without its dependence on the order of hash maps.
+Source: Kafka 4.3's StickyTaskAssignor. Kafka's result depends on the order of hash maps; this result does not.
 
-1. Active tasks, each to one member, at most ceil(tasks / members) each: to its previous member, else to a previous
-   standby, which has the state already, else to the member with the fewest tasks.
-2. Standby tasks of stateful subtopologies, at most ceil(all tasks / members) each as far as possible: to the previous
-   active member, else to a previous standby, else to the member with the fewest tasks. Never to a process that has the
-   task already: its members share a state directory. Where too few processes are there, a task has fewer standbys.
+1. Each active task gets one member, and each member at most ceil(tasks / members) active tasks. A task stays at its
+   previous member. Otherwise the task goes to a member with a standby task, which has the state already, or to the
+   member with the fewest tasks.
+2. Each task of a stateful subtopology gets standby tasks, at the previous active member, at members with a standby
+   task, or at the members with the fewest tasks. Members of one process share a state directory, so a process never
+   gets the same task twice. If there are too few processes, a task gets fewer standby tasks.
 
-Both quotas fall as members fill, so that the numbers of tasks differ by one at most. There are no warm-up tasks in
-Kafka 4.3. Pure, and total: every input has an assignment.
+The quotas fall as members reach them, so that the numbers of active tasks differ by at most one. Kafka 4.3 assigns no
+warm-up tasks. Pure. The assignor returns an assignment for every input.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ STICKY: Final = "sticky"
 
 
 class TaskMember(NamedTuple):
-    """A member: `target` is its previous target assignment."""
+    """A member with its previous target assignment."""
 
     member_id: str
     process_id: str
@@ -34,8 +35,8 @@ class TaskMember(NamedTuple):
 
 
 class TaskGroup(NamedTuple):
-    """`subtopologies`: the number of tasks of each, and whether it is stateful. `standbys`: how many standby tasks each
-    stateful task is to have. `members` are in the order of their ids."""
+    """The input of the assignor. `subtopologies` has the number of tasks of each subtopology, and whether it is
+    stateful. `standbys` is the wanted number of standby tasks of each stateful task. `members` are sorted by id."""
 
     members: Sequence[TaskMember]
     subtopologies: Mapping[str, tuple[int, bool]]
@@ -43,7 +44,7 @@ class TaskGroup(NamedTuple):
 
 
 def assign_sticky(group: TaskGroup) -> Steps[dict[str, TaskSet]]:
-    """The target of each member."""
+    """Return the target of each member."""
     state = _State(group)
     yield from state.note_previous()
     if group.members:
@@ -58,7 +59,7 @@ def assign_sticky(group: TaskGroup) -> Steps[dict[str, TaskSet]]:
 
 
 class _Quota:
-    """How many of `tasks` each of `members` may have. It falls when members are full."""
+    """The number of tasks that each member may have. The number falls as members reach it."""
 
     __slots__ = ("_members", "_tasks", "value")
 
@@ -70,7 +71,7 @@ class _Quota:
         return -(-self._tasks // self._members) if self._members else 0
 
     def note(self, count: int) -> None:
-        """A member has got a task, its `count`-th one."""
+        """Note that a member has received its `count`-th task."""
         if count == self.value and self._members:
             self._members -= 1
             self._tasks -= count
@@ -78,7 +79,7 @@ class _Quota:
 
 
 class _Holder:
-    """A member in the making of an assignment. `rank` orders members with the same number of tasks."""
+    """A member with the tasks that it has received so far. `rank` orders members with equal numbers of tasks."""
 
     __slots__ = ("active", "count", "process_tasks", "rank", "standby")
 
@@ -87,18 +88,18 @@ class _Holder:
         self.standby: dict[str, set[int]] = {}
         self.count = 0
         self.process_tasks = process_tasks
-        """The tasks of all members of its process."""
+        """The tasks that the members of this member's process have received."""
         self.rank = 0
 
     def give(self, task: Task, tasks: dict[str, set[int]]) -> None:
-        """Add a task to `tasks`, one of the two above."""
+        """Add a task to `tasks`, which is `active` or `standby`."""
         tasks.setdefault(task[0], set()).add(task[1])
         self.process_tasks.add(task)
         self.count += 1
 
 
 class _State:
-    """An assignment in the making."""
+    """The state of an assignment while it is computed."""
 
     def __init__(self, group: TaskGroup) -> None:
         self._group = group
@@ -114,7 +115,7 @@ class _State:
         self._total_quota = _Quota(active + standby, len(group.members))
 
     def _set_ranks(self) -> None:
-        """Of members with the same number of tasks, each process is to get one before any gets two."""
+        """Rank members so that each process gets one of several equal tasks before any process gets two."""
         seen: dict[str, int] = {}
         rounds = []
         for member in self._group.members:
@@ -124,7 +125,7 @@ class _State:
             self._holders[member_id].rank = rank
 
     def note_previous(self) -> Steps[None]:
-        """Look at the previous targets."""
+        """Index the previous targets by task."""
         for member in self._group.members:
             holder = self._holders[member.member_id]
             self._was_active |= dict.fromkeys(_tasks(member.target.active), holder)
@@ -141,7 +142,7 @@ class _State:
     def assign_active(self) -> Steps[None]:
         left: list[Task] = []
         done = 0
-        # Tasks of the same partition belong to the same member, where topics are assigned as ranges: it keeps them all.
+        # By partition: the previous assignment has often given all tasks of one partition to one member.
         for task in self._by_partition(only_stateful=False):
             previous = self._was_active.get(task)
             if previous is None or previous.count >= self._active_quota.value:
@@ -195,7 +196,8 @@ class _State:
                 yield None
 
     def _previous_for_standby(self, task: Task) -> _Holder | None:
-        """The member with the state of the task that may have it as a standby task; None if there is none."""
+        """Return a member that has the state of the task and may get it as a standby task; None if there is no such
+        member."""
         active = self._was_active.get(task)
         if active is not None and self._has_room(active, task):
             return active
@@ -205,7 +207,8 @@ class _State:
         return task not in holder.process_tasks and holder.count < self._total_quota.value
 
     def _give_to_least_loaded(self, queue: list[_Entry], task: Task) -> None:
-        """Give a standby task to the member with the fewest tasks whose process does not have it, if any."""
+        """Give a standby task to the member with the fewest tasks among the processes without this task, if there is
+        one."""
         passed_over = []
         while queue:
             entry = heapq.heappop(queue)
@@ -225,7 +228,7 @@ class _State:
     # --- both
 
     def _by_partition(self, *, only_stateful: bool) -> Iterator[Task]:
-        """The tasks in the order of their partitions."""
+        """Yield the tasks, ordered by partition."""
         counts = [
             (name, count)
             for name, (count, is_stateful) in sorted(self._group.subtopologies.items())
@@ -237,20 +240,20 @@ class _State:
                     yield name, number
 
     def _by_subtopology(self) -> Iterator[Task]:
-        """The tasks in the order of their subtopologies."""
+        """Yield the tasks, ordered by subtopology."""
         for name, (count, _) in sorted(self._group.subtopologies.items()):
             for number in range(count):
                 yield name, number
 
     def _queue(self) -> list[_Entry]:
-        """A heap of all members; ranks differ, so members are never compared."""
+        """Return a heap of all members. Ranks differ, so holders are never compared."""
         queue = [(holder.count, holder.rank, holder) for holder in self._holders.values()]
         heapq.heapify(queue)
         return queue
 
 
 _Entry = tuple[int, int, _Holder]
-"""The number of tasks of a member, its rank, and the member."""
+"""An entry of the heap: number of tasks, rank, member."""
 
 
 def _least_loaded(holders: Iterable[_Holder]) -> _Holder | None:

@@ -1,10 +1,10 @@
 """Streams groups (KIP-1071): the broker knows the topology of a Kafka Streams application, creates its internal topics,
 and assigns its tasks. Pure.
 
-`streams_topology`, `configured_topology` and `streams_member` are values, `streams_group` is the state, which
-the log alone changes. `streams_step` is the context of one operation. A heartbeat goes through `heartbeat_request` (the
-request and its checks), `heartbeat` (the changes, in order), `streams_target` (when and how the group is assigned),
-`streams_reconcile` (how a member gets to its target) and `heartbeat_answer`; `endpoints` says which partitions the
-members serve. `streams_leaving` is how members go, `streams_epochs` which epochs commits may name. `streams_groups` has
-all streams groups of a machine, and is all that the machine knows of them.
+The values are `streams_topology`, `configured_topology` and `streams_member`; the state is `streams_group`, which only
+replayed records change. `streams_step` is the context of one operation. A heartbeat passes these modules:
+`heartbeat_request` (the request and its checks), `heartbeat` (the changes in their order), `streams_target` (the target
+assignment), `streams_reconcile` (the path of a member to its target) and `heartbeat_answer`. `endpoints` has the
+partitions that members serve to interactive queries. `streams_leaving` removes members, and `streams_epochs` checks the
+epochs of commits. `streams_groups` has all streams groups of a machine; the machine uses only this module.
 """

@@ -1,12 +1,13 @@
-"""A topology with the topics that exist: how many tasks each subtopology has, which internal topics are missing, and
-what is wrong. Pure.
+"""Compares a topology with the existing topics. The result has the number of tasks of each subtopology, the missing
+internal topics, and the reason why tasks cannot be assigned. Pure.
 
-Source: Kafka 4.3's InternalTopicManager. Unlike it, repartition topics with a number of their own must agree within
-their co-partition group, not in the whole topology.
+Source: Kafka 4.3's InternalTopicManager. In Kafka, all repartition topics with a fixed number of partitions must have
+the same number; here, only those of one co-partition group.
 
-A repartition topic has the number of partitions that the application says, else the most that any source topic of a
-subtopology has that writes to it, unless it is co-partitioned with other topics: then it has theirs. A changelog topic
-has as many as its subtopology has tasks.
+The application may fix the number of partitions of a repartition topic. Otherwise the number follows the topics with
+which the repartition topic is co-partitioned. Without such topics, the number is the maximum over the source topics of
+all subtopologies that write to the repartition topic. A changelog topic has one partition for each task of its
+subtopology.
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from oncelog_protocol.coordinator_records.streams_groups import TopicInfo
 from oncelog_protocol.messages.streams_group_heartbeat import StatusCode
 
 PartitionsOf = Callable[[str], int | None]
-"""The number of partitions of a topic by its name; None if the topic does not exist."""
+"""Returns the number of partitions of the named topic; None if the topic does not exist."""
 DEFAULT_REPLICATION_FACTOR: Final = -1
 MAX_TASKS: Final = 10_000
-"""Active tasks of a group: one member may get all of them in one step, in some milliseconds."""
+"""Maximum number of active tasks of a group: one member can get all of them in one step, which takes milliseconds."""
 NAMED_IN_STATUS: Final = 3
-"""How many topics the detail of a status names."""
+"""Maximum number of topics that the detail of a status names."""
 
 
 class WantedTopic(NamedTuple):
-    """An internal topic as the broker creates it. `replication_factor` -1: the broker's default."""
+    """An internal topic that the group needs. A `replication_factor` of -1 stands for the broker's default."""
 
     name: str
     partitions: int
@@ -38,7 +39,7 @@ class WantedTopic(NamedTuple):
 
 
 class ConfiguredSubtopology(NamedTuple):
-    """`tasks`: how many tasks it has. `sources`: the topics that they read."""
+    """A subtopology with its number of tasks, and the topics in `sources` that the tasks read."""
 
     tasks: int
     sources: tuple[str, ...]
@@ -51,14 +52,15 @@ class ConfiguredSubtopology(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """Why no tasks can be assigned."""
+    """The reason why tasks cannot be assigned."""
 
     code: StatusCode
     detail: str
 
 
 class ConfiguredTopology(NamedTuple):
-    """`subtopologies` is empty while `problem` is one of source topics. `missing`: the internal topics to create."""
+    """The result of a comparison. `missing` has the internal topics to create. After any other problem, `subtopologies`
+    is empty."""
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology]
@@ -77,7 +79,7 @@ class _Wrong(Exception):
 
 
 def configure(topology: StreamsTopology, partitions_of: PartitionsOf) -> ConfiguredTopology:
-    """The topology as the present topics allow it."""
+    """Compare a topology with the existing topics."""
     try:
         return _configured(topology, partitions_of)
     except _Wrong as wrong:
@@ -130,8 +132,8 @@ def _configured(topology: StreamsTopology, partitions_of: PartitionsOf) -> Confi
 
 
 def _repartition_counts(topology: StreamsTopology, partitions_of: PartitionsOf) -> dict[str, int]:
-    """How many partitions each repartition topic is to have, before co-partitioning. All source topics exist, and
-    `check_topology` has found that each number can be derived."""
+    """Return the number of partitions of each repartition topic, before co-partitioning. The caller has checked that
+    all source topics exist; `check_topology` has checked that each number can be derived."""
     counts = {
         topic.name: topic.partitions
         for each in topology.subtopologies.values()
@@ -152,7 +154,7 @@ def _repartition_counts(topology: StreamsTopology, partitions_of: PartitionsOf) 
 
 
 def _flexible(topology: StreamsTopology) -> Mapping[str, bool]:
-    """Every repartition topic, and whether its number of partitions may follow that of others."""
+    """Map every repartition topic to whether its number of partitions is open."""
     return {
         topic.name: topic.partitions == 0
         for each in topology.subtopologies.values()
@@ -170,7 +172,7 @@ def _copartitioned(subtopology: Subtopology) -> Iterable[list[str]]:
 def _agreed(
     names: list[str], flexible: Mapping[str, bool], decided: Mapping[str, int], count_of: Callable[[str], int]
 ) -> dict[str, int]:
-    """The number of partitions of each repartition topic of a co-partition group."""
+    """Return the number of partitions of each repartition topic of a co-partition group."""
     repartition = [name for name in names if name in flexible]
     others = {name: count_of(name) for name in names if name not in flexible}
     fixed = {name: decided[name] for name in repartition if not flexible[name]}
@@ -217,6 +219,6 @@ def _wanted(topic: TopicInfo, partitions: int) -> WantedTopic:
 
 
 def _some(names: list[str]) -> str:
-    """A few of the names, and how many more there are."""
+    """Join the first names, and tell the number of further names."""
     more = len(names) - NAMED_IN_STATUS
     return ", ".join(names[:NAMED_IN_STATUS]) + (f" and {more} additional topics" if more > 0 else "")

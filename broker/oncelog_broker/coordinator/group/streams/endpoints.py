@@ -1,4 +1,4 @@
-"""Which partitions the members with an endpoint serve, for interactive queries. Pure.
+"""The partitions that members serve to interactive queries at their endpoints. Pure.
 
 Source: Kafka 4.3's EndpointToPartitionsManager.
 """
@@ -18,7 +18,7 @@ TopicPartition = EndpointToPartitions.TopicPartition
 
 
 class _Made(NamedTuple):
-    """An entry with the values that it was made of."""
+    """An entry with the values from which it was computed."""
 
     assigned: CurrentTasks
     endpoint: tuple[str, int]
@@ -27,8 +27,8 @@ class _Made(NamedTuple):
 
 
 class EndpointPartitions:
-    """Makes the entries of members, and keeps the last one of each: most members do not change from one heartbeat to
-    the next."""
+    """Computes the entries of members and caches the last entry of each member, since most members do not change
+    between heartbeats."""
 
     __slots__ = ("_made",)
 
@@ -38,7 +38,7 @@ class EndpointPartitions:
     def of(
         self, members: Iterable[StreamsMember], configured: ConfiguredTopology, partitions_of: PartitionsOf
     ) -> list[EndpointToPartitions]:
-        """The entries of all members with an endpoint."""
+        """Return the entries of all members with an endpoint."""
         entries = []
         for member in members:
             if member.endpoint is None:
@@ -52,7 +52,7 @@ class EndpointPartitions:
         return entries
 
     def forget(self, member_id: str) -> None:
-        """The member is no longer in the group."""
+        """Drop the entry of a member that has left the group."""
         self._made.pop(member_id, None)
 
 
@@ -69,8 +69,8 @@ def _entry(
 def _partitions(
     tasks: Tasks | EpochTasks, configured: ConfiguredTopology, partitions_of: PartitionsOf
 ) -> list[TopicPartition]:
-    """The partitions of source topics that tasks read. A topic with fewer partitions than its subtopology has tasks
-    has none for the last ones."""
+    """Return the source partitions that tasks read. If a topic has fewer partitions than its subtopology has tasks, the
+    last tasks read no partition of this topic."""
     read: Mapping[str, list[int]] = {
         topic: [number for number in sorted(tasks[subtopology_id]) if number < (partitions_of(topic) or 0)]
         for subtopology_id in sorted(tasks)

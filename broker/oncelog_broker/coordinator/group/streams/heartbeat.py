@@ -4,8 +4,8 @@ durable state.
 A heartbeat that changes something logs, in one batch of records: the member's metadata, the topology that the first
 member brought, the group epoch, the target assignment, the member's current assignment.
 
-Source: Kafka 4.3's GroupMetadataManager.streamsGroupHeartbeat. Unlike it, members are asked for the next heartbeat soon
-while an assignment is under way, their tasks are still at others, or internal topics are being created.
+Source: Kafka 4.3's GroupMetadataManager.streamsGroupHeartbeat. Unlike Kafka's broker, this broker asks for the next
+heartbeat soon while a member waits for an assignment, for tasks of other members, or for internal topics.
 """
 
 from __future__ import annotations
@@ -73,13 +73,13 @@ def heartbeat(step: StreamsStep, asked: StreamsHeartbeat) -> None:
 
 
 def _current(member: StreamsMember) -> tuple[object, ...]:
-    """What the record of the current assignment says."""
+    """Return the fields that the record of the current assignment contains."""
     return (member.epoch, member.previous_epoch, member.state, member.assigned, member.pending_revocation)
 
 
 def _is_unchanged(step: StreamsStep, asked: StreamsHeartbeat) -> StreamsMember | None:
-    """The member, if it has all that it is to have and says nothing new, and there is nothing to look for: nearly every
-    heartbeat is one of these."""
+    """Return the member if neither the member nor the group has anything to change, as in nearly every heartbeat;
+    otherwise None."""
     request, group = asked.request, step.group
     member = group.members.get(request.member_id)
     if (
@@ -111,7 +111,8 @@ def _is_unchanged(step: StreamsStep, asked: StreamsHeartbeat) -> StreamsMember |
 
 
 def _known_or_new(step: StreamsStep, asked: StreamsHeartbeat) -> StreamsMember:
-    """Raises KafkaError GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
+    """Return the sender as the group knows it, or a new member. Raises KafkaError GROUP_MAX_SIZE_REACHED,
+    UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
     group, member_id = step.group, asked.request.member_id
     member = group.members.get(member_id)
     if member is None:
@@ -128,8 +129,8 @@ def _known_or_new(step: StreamsStep, asked: StreamsHeartbeat) -> StreamsMember:
 
 
 def _check_epoch(member: StreamsMember, asked: StreamsHeartbeat) -> None:
-    """The member's epoch, or the one before with no more tasks than it has: then the answer with the new epoch was
-    lost. Raises KafkaError FENCED_MEMBER_EPOCH."""
+    """Check the epoch of a heartbeat: valid are the member's epoch, and the previous epoch if the member claims only
+    assigned tasks, since then the answer with the new epoch was lost. Raises KafkaError FENCED_MEMBER_EPOCH."""
     epoch = asked.request.member_epoch
     if epoch in (JOINING_EPOCH, member.epoch):
         return
@@ -144,7 +145,7 @@ def _check_epoch(member: StreamsMember, asked: StreamsHeartbeat) -> None:
 
 
 def _said(member: StreamsMember, asked: StreamsHeartbeat) -> StreamsMember:
-    """The member with the fields that the request sets; the other fields stay."""
+    """Return the member with the fields of the request; fields that the request omits stay."""
     request = asked.request
     at, tags = request.user_endpoint, request.client_tags
     return member._replace(
@@ -164,7 +165,7 @@ def _said(member: StreamsMember, asked: StreamsHeartbeat) -> StreamsMember:
 def _check_bytes(
     step: StreamsStep, before: StreamsMember | None, member: StreamsMember, topology: StreamsTopology
 ) -> None:
-    """Check the limits on the metadata of members and groups, which are those of other groups. Raises KafkaError
+    """Check the limits on the metadata of members and groups, which hold for groups of all protocols. Raises KafkaError
     MESSAGE_TOO_LARGE, GROUP_MAX_SIZE_REACHED, COORDINATOR_NOT_AVAILABLE."""
     group, config = step.group, step.config
     sizes = [] if before is not None and before.said == member.said else [member.held_bytes]
@@ -189,10 +190,10 @@ def _check_bytes(
 
 
 def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsTopology:
-    """The topology of the group; the first member brings it. Raises KafkaError INVALID_REQUEST for another one that is
-    not an older one."""
+    """Return the topology of the group, which comes from its first member. Raises KafkaError INVALID_REQUEST if the
+    request has another topology, unless the requested topology is older."""
     if request.topology is None:
-        if group.topology is None:  # only its record is missing in the log
+        if group.topology is None:  # The log has lost the record of the topology.
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group.group_id} has no topology: join again.")
         return group.topology
     if group.topology is not None and group.topology.epoch > request.topology.epoch:
@@ -206,8 +207,8 @@ def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> Str
 
 
 def _configure(step: StreamsStep, topology: StreamsTopology) -> tuple[ConfiguredTopology, int]:
-    """The topology with the present topics, and their metadata hash. Topics are looked at when the cluster has changed
-    since the last time."""
+    """Return the topology with the existing topics, and their metadata hash. Both are computed again only after a
+    change of the cluster."""
     group = step.group
     if group.configured is not None and group.checked_topics is step.topics:
         return group.configured, group.metadata_hash
@@ -218,7 +219,7 @@ def _configure(step: StreamsStep, topology: StreamsTopology) -> tuple[Configured
 
 
 def _check_owned(configured: ConfiguredTopology, asked: StreamsHeartbeat) -> None:
-    """Raises KafkaError INVALID_REQUEST for an owned task that the topology does not have."""
+    """Check that the topology has all owned tasks. Raises KafkaError INVALID_REQUEST."""
     for tasks in asked.owned or ():
         for subtopology_id, numbers in tasks.items():
             subtopology = configured.subtopologies.get(subtopology_id)
@@ -240,8 +241,8 @@ def _raise_group_epoch(
     *,
     is_needed: bool,
 ) -> int:
-    """Raise the group epoch if a member has changed, or the topics, or whether they are complete, or the settings of
-    assignments. Returns the epoch."""
+    """Raise the group epoch if the member, the topics, their completeness, or the settings of assignments have changed.
+    Returns the epoch."""
     group, configs = step.group, step.assignment_configs
     validated = topology.epoch if configured.is_ready else NO_TOPOLOGY_VALIDATED
     logged: tuple[int, int, Configs] = (
@@ -256,8 +257,8 @@ def _raise_group_epoch(
 
 
 def _initial_delay(step: StreamsStep) -> int:
-    """When the initial rebalance delay of the group ends (wall time in ms); 0: there is none. The first member of an
-    empty group starts it."""
+    """Return the end of the group's initial rebalance delay (wall time in ms), or 0 without a delay. The first member
+    of an empty group starts the delay."""
     group, delay_ms = step.group, step.settings.initial_rebalance_delay_ms
     if group.delayed_until_ms or group.members or delay_ms == 0:
         return group.delayed_until_ms
@@ -268,7 +269,7 @@ def _initial_delay(step: StreamsStep) -> int:
 def _note_soft_state(
     step: StreamsStep, asked: StreamsHeartbeat, configured: ConfiguredTopology, delayed_until_ms: int
 ) -> None:
-    """Note, once the records are replayed, what is not logged."""
+    """Change the soft state of the group after the records have been replayed."""
     asks_for_shutdown = asked.request.shutdown_application
 
     def note() -> None:

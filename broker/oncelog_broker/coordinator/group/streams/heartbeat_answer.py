@@ -1,4 +1,4 @@
-"""The answer to a StreamsGroupHeartbeat: tasks, statuses, endpoints, and when the next one is expected. Pure."""
+"""The answer to a StreamsGroupHeartbeat: tasks, statuses, endpoints, and the time of the next heartbeat. Pure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.streams_group_heartbeat import StatusCode, StreamsGroupHeartbeatResponse, TaskIds
 
 SOON_MS: Final = 500
-"""The heartbeat interval of members that wait for tasks or for topics, at most."""
+"""Maximum heartbeat interval of members that wait for tasks or for topics."""
 MIN_INTERVAL_MS: Final = 100
-"""No member is asked for heartbeats more often."""
+"""Minimum heartbeat interval of all members."""
 
 Status = StreamsGroupHeartbeatResponse.Status
 
@@ -63,7 +63,7 @@ def interval_ms(
     assignment: Assignment,
     delayed_until_ms: int,
 ) -> int:
-    """When the member is to send its next heartbeat."""
+    """Return the time until the member's next heartbeat."""
     interval = step.settings.heartbeat_interval_ms
     if delayed_until_ms:
         return min(interval, SOON_MS, max(MIN_INTERVAL_MS, delayed_until_ms - step.now_ms))
@@ -84,7 +84,8 @@ def answer(
     shows_tasks: bool,
     configured: ConfiguredTopology | None = None,
 ) -> None:
-    """`configured` None: as noted in the group."""
+    """Reply to a heartbeat, and restart the member's session. With a `configured` of None, the topology that the group
+    has stored is used."""
     step.start_session(member.member_id)
     group = step.group
     configured = configured or group.configured

@@ -1,4 +1,4 @@
-"""The request of a StreamsGroupHeartbeat with its sender, its checks, and its answer. Pure."""
+"""The request of a StreamsGroupHeartbeat with its sender, the checks of the request, and the answer. Pure."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from oncelog_protocol.messages.streams_group_heartbeat import (
 
 STATIC_LEAVING_EPOCH: Final = -2
 NOT_SAID: Final = -1
-"""A rebalance timeout that says: as before."""
+"""The rebalance timeout in requests that do not change it."""
 
 
 class StreamsHeartbeat(NamedTuple):
-    """One request and who sent it."""
+    """One request with its sender."""
 
     request: StreamsGroupHeartbeatRequest
     client: Client
@@ -38,15 +38,15 @@ class StreamsHeartbeat(NamedTuple):
 
     @property
     def owned(self) -> TaskSet | None:
-        """The tasks that the member claims to own; a member that joins owns none."""
+        """The tasks that the member claims to own; none if the member joins. None if the request makes no claim."""
         request = self.request
         claimed = owned_of(request.active_tasks, request.standby_tasks, request.warmup_tasks)
         return NO_TARGET if claimed is None and self.joins else claimed
 
 
 class StreamsAnswer(NamedTuple):
-    """The response, and the internal topics that the sender's broker is to create with the sender's rights.
-    `keep_errors_ms`: how long the error of a creation is told to members."""
+    """The response, and the internal topics that this broker must create with the rights of the sender.
+    `keep_errors_ms` is the time in which later responses contain the error of a failed creation."""
 
     response: StreamsGroupHeartbeatResponse
     topics: tuple[WantedTopic, ...] = ()
@@ -54,7 +54,7 @@ class StreamsAnswer(NamedTuple):
 
 
 def check_request(request: StreamsGroupHeartbeatRequest) -> None:
-    """The checks of a request that do not need its group. Raises KafkaError INVALID_REQUEST,
+    """Check the parts of a request that are independent of the group. Raises KafkaError INVALID_REQUEST,
     STREAMS_INVALID_TOPOLOGY."""
     for is_given, what in (
         (request.instance_id is not None, "Static membership is not yet supported."),

@@ -1,4 +1,4 @@
-"""Which epoch a commit or a fetch of offsets may name in a streams group. Pure.
+"""Checks the epochs of offset commits and offset fetches in streams groups. Pure.
 
 Source: Kafka 4.3's StreamsGroup.validateOffsetCommit and validateOffsetFetch.
 """
@@ -12,11 +12,12 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 def check_commit(group: StreamsGroup, member_id: str, epoch: int, *, version: int | None) -> CheckPartition | None:
-    """Whether a member may commit offsets in this epoch; None: for any partition. An older epoch is valid for the
-    partitions of active tasks that the member was given in it or before, and still has or is to give up (KIP-1251).
+    """Check that a member may commit offsets in this epoch. Returns None if the epoch is valid for all partitions,
+    otherwise a check for single partitions. An older epoch is valid for the partitions of active tasks that the member
+    received in that epoch or earlier, and that are still assigned or pending revocation (KIP-1251).
 
-    `version`: of OffsetCommit; None for TxnOffsetCommit. Raises KafkaError UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION,
-    STALE_MEMBER_EPOCH.
+    `version` is the version of OffsetCommit, or None for TxnOffsetCommit. Raises KafkaError UNKNOWN_MEMBER_ID,
+    UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH.
     """
     member = _known(group, member_id)
     if version is not None and version < FIRST_MEMBER_EPOCH_VERSION:
@@ -42,7 +43,7 @@ def check_commit(group: StreamsGroup, member_id: str, epoch: int, *, version: in
 
 
 def check_fetch(group: StreamsGroup, member_id: str | None, epoch: int) -> None:
-    """Whether a member may fetch offsets in this epoch: its own and no other. Raises KafkaError UNKNOWN_MEMBER_ID,
+    """Check that a member fetches offsets in its current epoch. Raises KafkaError UNKNOWN_MEMBER_ID,
     STALE_MEMBER_EPOCH."""
     if member_id is None and epoch < 0:
         return
@@ -59,7 +60,8 @@ def _known(group: StreamsGroup, member_id: str) -> StreamsMember:
 
 
 def _given_in(member: StreamsMember, subtopology: str, partition: int) -> int | None:
-    """The epoch in which the member was given an active task that it has or is to give up; None for any other task."""
+    """Return the epoch in which the member received an active task that is assigned or pending revocation; None for
+    other tasks."""
     for tasks in (member.assigned, member.pending_revocation):
         since = tasks.active.get(subtopology, {}).get(partition)
         if since is not None:

@@ -1,12 +1,13 @@
-"""One streams group: its topology, members, epochs, targets, and who has each task. Pure.
+"""One streams group: its topology, members, epochs, targets, and the owners of each task. Pure.
 
-Epochs are those of the consumer protocol (`consumer_group`): the group's rises when something changes that the
-assignment depends on, the assignment's is the group epoch for which the target was made, a member's the assignment
-epoch that it was brought to.
+The epochs are the same as in the consumer protocol (`consumer_group`). The group epoch rises when a property changes on
+which the assignment depends. The assignment epoch is the group epoch for which the target was computed. The member
+epoch is the assignment epoch to which the member was reconciled.
 
-The logged state is changed by `replay` alone. Invariants: `active_owners` has each active task that a member has or is
-to give up, with that member; `copies` the same for standby and warm-up tasks, with all their members; `held_bytes` is
-the sum over topology and members, and part of `held` until the group is `let_go`.
+Only `replay` changes the logged state. Invariants:
+- `active_owners` maps each active task that is assigned or pending revocation to its member.
+- `copies` maps each standby or warm-up task that is assigned or pending revocation to its members.
+- `held_bytes` is the sum over topology and members, and is counted in `held` until `let_go` is called.
 """
 
 from __future__ import annotations
@@ -39,7 +40,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 STREAMS_PROTOCOL: Final = "streams"
 FIRST_EPOCH: Final = 1
-"""The epoch of a group that was never logged, and of its empty target; the first member makes it 2, as in Kafka 4.3."""
+"""The group epoch and assignment epoch of a group that was never logged. The first member raises the group epoch to 2,
+as in Kafka 4.3."""
 NO_TOPOLOGY_VALIDATED: Final = -1
 
 Configs = Mapping[str, str]
@@ -47,13 +49,13 @@ Configs = Mapping[str, str]
 
 
 class StreamsGroupState(Enum):
-    """The value is the name on the wire."""
+    """The state of a streams group; the value is the name in the protocol."""
 
     EMPTY = "Empty"
     NOT_READY = "NotReady"
     """Topics of the topology are missing or have the wrong number of partitions."""
     ASSIGNING = "Assigning"
-    """The target is of an older group epoch."""
+    """The target was computed for an older group epoch."""
     RECONCILING = "Reconciling"
     """Some member has not reached its target yet."""
     STABLE = "Stable"
@@ -61,11 +63,11 @@ class StreamsGroupState(Enum):
 
 
 class StreamsGroup:
-    """Fields that are not logged, and are lost when another broker becomes the coordinator: `configured` is the
-    topology with the topics of `checked_topics`, in which the group last compared its metadata hash (None: not since
-    loading). `shutdown_requested_by` is the member that asked all members to stop. `delayed_until_ms` is when the
-    initial rebalance delay ends (wall time; 0: there is none). `endpoint_epoch` rises when the tasks of a member with
-    an endpoint change."""
+    """A streams group. Some fields are not logged, so a new coordinator starts without them. `checked_topics` is the
+    view of the cluster's topics with which the group last compared its metadata hash, and `configured` is its topology
+    with these topics; both are None after loading. `shutdown_requested_by` is the member that asked all members to
+    stop. `delayed_until_ms` is the end of the initial rebalance delay (wall time), or 0. `endpoint_epoch` rises when
+    the tasks of a member with an endpoint change."""
 
     __slots__ = (
         "active_owners",
@@ -101,7 +103,7 @@ class StreamsGroup:
         self.topology: StreamsTopology | None = None
         self.assignment_epoch = FIRST_EPOCH
         self.assigned_at_ms = 0
-        """Wall time of the last assignment; 0: not known."""
+        """Wall time of the last assignment in ms; 0 if unknown."""
         self.members: dict[str, StreamsMember] = {}
         self.targets: dict[str, TaskSet] = {}
         self.active_owners: dict[Task, str] = {}
@@ -132,7 +134,7 @@ class StreamsGroup:
         return StreamsGroupState.RECONCILING
 
     def topics(self) -> frozenset[str]:
-        """The names of the topics that members read; none while the group has no members, so that its offsets
+        """The names of the topics that members read. A group without members reads no topics, so that its offsets
         expire."""
         return frozenset(self.topology.sources) if self.members and self.topology is not None else frozenset()
 
@@ -140,9 +142,8 @@ class StreamsGroup:
         return self.targets.get(member_id, NO_TARGET)
 
     def is_free(self, role: Role, subtopology: str, partition: int, member: StreamsMember) -> bool:
-        """Whether the member may have the task. Nobody else may have it as an active task, if the member is to have it
-        as one; no member of its process may have it in any role. Tasks that the member itself must give up count as
-        free."""
+        """Whether the member may get the task in this role. An active task must not have another owner. In any role,
+        no member of the same process may have the task. Tasks that the member itself must give up count as free."""
         task = (subtopology, partition)
         gives_up = member.pending_revocation
         owner = self.active_owners.get(task)
@@ -238,7 +239,7 @@ class StreamsGroup:
             self.checked_topics = self.configured = None
 
     def let_go(self) -> None:
-        """Give back the memory that the group holds: the group is deleted."""
+        """Stop counting the memory of this group, which is being deleted."""
         self._hold(-self.held_bytes)
 
     # --- inside
@@ -265,8 +266,8 @@ class StreamsGroup:
             self.shutdown_requested_by = None
 
     def _disown(self, member: StreamsMember) -> None:
-        """Remove a member's tasks from the owners, except active tasks that have a newer owner: the record of the new
-        owner may have been replayed before this one."""
+        """Remove the member from the owners of its tasks. An active task with another owner stays: the record of the
+        new owner may have been replayed first."""
         for tasks in (member.assigned, member.pending_revocation):
             self._disown_tasks(member.member_id, tasks)
 
@@ -294,6 +295,7 @@ def _each(tasks: Mapping[str, Mapping[int, int] | frozenset[int]]) -> Iterator[T
 
 
 def unknown_member(group: StreamsGroup, member_id: str) -> KafkaError:
+    """Return UNKNOWN_MEMBER_ID with a message."""
     return KafkaError(
         ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of streams group {group.group_id}."
     )

@@ -1,4 +1,4 @@
-"""All streams groups of one machine: what the machine asks of this protocol. Pure.
+"""The streams groups of one machine, with the functions that the machine uses. Pure.
 
 A group id belongs to one protocol at a time, so the groups of all protocols are in one dict, `groups`, which this class
 changes for streams groups alone.
@@ -7,7 +7,7 @@ changes for streams groups alone.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from oncelog_broker.coordinator.effects import Effects
 from oncelog_broker.coordinator.group.classic_group import ClassicGroup
@@ -28,11 +28,12 @@ from oncelog_broker.coordinator.group.streams_records import KINDS, StreamsGroup
 from oncelog_broker.coordinator.group.topic_view import TopicView
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
-MAX_ENDPOINT_EPOCH_START = 2**30
+MAX_ENDPOINT_EPOCH_START: Final = 2**30
+"""Upper limit of the endpoint epochs with which loaded groups start."""
 
 
 class StreamsGroups:
-    """`remove(group_id)` takes away a group of whatever protocol; the other parameters are those of the machine."""
+    """`remove(group_id)` removes a group of any protocol. The other parameters are the same as those of the machine."""
 
     def __init__(
         self,
@@ -52,10 +53,10 @@ class StreamsGroups:
         self._topics = topics
         self._overrides_of = overrides_of
 
-    # --- the machine's
+    # --- methods for the machine
 
     def has(self, record: object) -> bool:
-        """Whether the record is one of streams groups."""
+        """Whether the record belongs to streams groups."""
         return KINDS.has(record)
 
     def replay(self, record: StreamsGroupRecord) -> None:
@@ -72,12 +73,13 @@ class StreamsGroups:
             group.replay(record)
 
     def on_loaded(self, group: StreamsGroup, effects: Effects) -> None:
-        """Endpoint epochs are not logged: the group gets one that no member has seen from the broker before."""
+        """Start the timers of a loaded group. Endpoint epochs are not logged: the group gets an epoch that differs from
+        the epochs that members have received from the previous coordinator."""
         group.endpoint_epoch = self._now_ms() // 1000 % MAX_ENDPOINT_EPOCH_START
         self._step(group, effects).start_timers()
 
     def on_timer(self, group: StreamsGroup, timer: GroupTimer, effects: Effects) -> None:
-        """The time of a member is up, or the initial rebalance delay is over."""
+        """Handle the end of a session, of a rebalance timeout, or of the initial rebalance delay."""
         step = self._step(group, effects)
         if timer.kind == TimerKind.INITIAL_DELAY:
             on_initial_delay_over(step)
@@ -90,8 +92,8 @@ class StreamsGroups:
         return Effects()
 
     def on_failed(self, group: StreamsGroup, effects: Effects) -> None:
-        """The append of a step failed. Logged state is intact; only timers may be wrong. The initial rebalance delay
-        ends: its timer may have fired in vain."""
+        """Restart the timers after the append of a step has failed. The logged state is intact. The initial rebalance
+        delay ends, since its timer may have expired in the failed step."""
         group.checked_topics = None
         group.delayed_until_ms = 0
         self._step(group, effects).start_timers()
@@ -131,7 +133,7 @@ class StreamsGroups:
 
 
 def find_streams_group(group: object, group_id: str) -> StreamsGroup:
-    """Raises KafkaError GROUP_ID_NOT_FOUND."""
+    """Return `group` if it is a streams group. Raises KafkaError GROUP_ID_NOT_FOUND."""
     if not isinstance(group, StreamsGroup):
         what = "not found" if group is None else "is not a streams group"
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")

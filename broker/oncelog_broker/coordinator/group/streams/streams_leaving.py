@@ -1,4 +1,4 @@
-"""How members of a streams group go: they leave, or are fenced. Pure."""
+"""Removes members from streams groups, when they leave or are fenced. Pure."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def fence(step: StreamsStep, member_id: str) -> None:
     effects.records += group.tombstones_of(member_id)
     effects.append(group.next_epoch_record())
     if len(group.members) == 1:
-        # No member is left that tasks could be assigned to: otherwise an empty group would have a target that is behind
-        # for ever (KAFKA-20442).
+        # The group is empty now. Without this record its assignment epoch would stay behind the group epoch
+        # (KAFKA-20442).
         effects.append(group.target_epoch_record(group.epoch + 1, 0))
 
 
 def on_member_timer(step: StreamsStep, kind: str, member_id: str) -> None:
-    """The time of a member is up: to send a heartbeat, or to give tasks up."""
+    """Fence a member whose session or rebalance timeout has expired."""
     member = step.group.members.get(member_id)
     if member is None or (kind == TimerKind.REBALANCE and not member.is_revoking):
         return

@@ -31,11 +31,12 @@ CurrentIds = StreamsGroupCurrentMemberAssignmentValue.TaskIds
 
 
 class StreamsMemberState(IntEnum):
-    """How far a member is on the way to its target. The numbers are stored in the log; they are not those of consumer
+    """The progress of a member towards its target. The numbers are stored in the log, and differ from those of consumer
     groups.
 
-    STABLE: it has its target assignment of its epoch. UNREVOKED: it still has tasks that it is to give up. UNRELEASED:
-    some tasks of its target still belong to other members. UNKNOWN: of a later release.
+    STABLE: the member has the target assignment of its epoch. UNREVOKED: the member must still give up tasks.
+    UNRELEASED: some tasks of the target still belong to other members. UNKNOWN: the state was written by a later
+    release.
     """
 
     STABLE = 1
@@ -45,12 +46,11 @@ class StreamsMemberState(IntEnum):
 
 
 class StreamsMember(NamedTuple):
-    """`assigned` are the tasks that the member has, `pending_revocation` the tasks that it must give up and may still
-    have.
+    """A member. `assigned` has the current tasks, and `pending_revocation` the tasks that the member must give up.
 
-    `previous_epoch`: a member whose last response was lost may still send it. `process_id`: members of one process
-    share a state directory, so no two of them may have the same task. `endpoint`: where the member serves interactive
-    queries, host and port. `tags`: pairs of key and value, sorted.
+    A member whose last response was lost may still send `previous_epoch`. Members with the same `process_id` share a
+    state directory, so no two of them may have the same task. `endpoint` is the host and port at which the member
+    serves interactive queries. `tags` has sorted pairs of key and value.
     """
 
     member_id: str
@@ -74,7 +74,7 @@ class StreamsMember(NamedTuple):
     def moved_to(
         self, epoch: int, state: StreamsMemberState, assigned: CurrentTasks, pending: CurrentTasks
     ) -> StreamsMember:
-        """The member after a step of its reconciliation; `epoch` may be the same as before."""
+        """Return the member after a step of its reconciliation, in which the epoch may stay the same."""
         return self._replace(
             epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, pending_revocation=pending
         )
@@ -89,7 +89,7 @@ class StreamsMember(NamedTuple):
 
     @property
     def is_revoking(self) -> bool:
-        """Whether the member may still have tasks that it is to give up."""
+        """Whether the member must still give up tasks."""
         return self.state is StreamsMemberState.UNREVOKED
 
     @property
@@ -104,7 +104,7 @@ class StreamsMember(NamedTuple):
     # --- the log
 
     def metadata_record(self, group_id: str) -> StreamsMemberRecord:
-        """The record with the fields that the member reports about itself."""
+        """Return the record with the fields that the member reports about itself."""
         value = StreamsGroupMemberMetadataValue(
             instance_id=self.instance_id,
             rack_id=self.rack_id,
@@ -119,7 +119,7 @@ class StreamsMember(NamedTuple):
         return StreamsMemberRecord(group_id, self.member_id, value)
 
     def with_metadata(self, value: StreamsGroupMemberMetadataValue) -> StreamsMember:
-        """The member with these reported fields."""
+        """Return the member with the fields of a record."""
         at = value.user_endpoint
         return self._replace(
             instance_id=value.instance_id,
@@ -134,7 +134,7 @@ class StreamsMember(NamedTuple):
         )
 
     def current_record(self, group_id: str) -> StreamsCurrentRecord:
-        """The record of the member's current assignment."""
+        """Return the record of the member's current assignment."""
         assigned, pending = self.assigned, self.pending_revocation
         value = StreamsGroupCurrentMemberAssignmentValue(
             member_epoch=self.epoch,
@@ -150,7 +150,7 @@ class StreamsMember(NamedTuple):
         return StreamsCurrentRecord(group_id, self.member_id, value)
 
     def with_current(self, value: StreamsGroupCurrentMemberAssignmentValue) -> StreamsMember:
-        """The member with the current assignment of a record."""
+        """Return the member with the current assignment of a record."""
         try:
             state = StreamsMemberState(value.state)
         except ValueError:

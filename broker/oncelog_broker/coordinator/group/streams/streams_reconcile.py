@@ -1,10 +1,9 @@
-"""How a member of a streams group gets from the tasks that it has to its target, one heartbeat at a time. Pure.
+"""Reconciles a member of a streams group with its target, one step for each heartbeat. Pure.
 
-Source: Kafka 4.3's streams CurrentAssignmentBuilder. As in consumer groups, a member first gives up tasks, and only
-then gets new ones; an active task is given to a member only when no other member has it. Further, no two members of a
-process may have the same task in any role, since they share a state directory. Unlike Kafka, a member that has given
-its tasks up moves to the epoch of its target, not to the epoch after its own, which another member may have passed
-with the same tasks.
+Source: Kafka 4.3's streams CurrentAssignmentBuilder. As in consumer groups, a member first gives up tasks, and then
+gets new tasks. An active task must not have another owner. Members of one process share a state directory, so no two of
+them may have the same task in any role. In Kafka, a member that has given up its tasks moves to the epoch after its
+own, in which another member may have had the same tasks; here the member moves to the epoch of its target.
 """
 
 from __future__ import annotations
@@ -26,12 +25,12 @@ from oncelog_broker.coordinator.group.streams_tasks import (
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 IsFree = Callable[[Role, str, int, StreamsMember], bool]
-"""Whether a member may have a task in a role: (role, subtopology, partition, member). A task that the member itself
-must give up is free for it."""
+"""Whether a member may get a task in a role; the arguments are role, subtopology, partition and member. A task that the
+member itself must give up is free for this member."""
 
 
 class StreamsAim(NamedTuple):
-    """Where a member is to get: its `target` of `epoch`. `owned`: the tasks that it claims to own; None: unknown."""
+    """The `target` of a member with its `epoch`. `owned` has the tasks that the member claims to own, or None."""
 
     epoch: int
     target: TaskSet
@@ -40,8 +39,8 @@ class StreamsAim(NamedTuple):
 
 
 def reconcile(member: StreamsMember, aim: StreamsAim) -> StreamsMember:
-    """The member one step nearer to its target. Raises KafkaError FENCED_MEMBER_EPOCH for a member in a state of a
-    later release that may still own tasks."""
+    """Return the member after the next step towards its target. Raises KafkaError FENCED_MEMBER_EPOCH for a member in a
+    state of a later release that may still own tasks."""
     if member.state is StreamsMemberState.STABLE and member.epoch == aim.epoch:
         return member
     if member.state is StreamsMemberState.UNREVOKED and owns_any(aim.owned, member.pending_revocation):
@@ -57,7 +56,8 @@ def reconcile(member: StreamsMember, aim: StreamsAim) -> StreamsMember:
 
 
 class _Difference(NamedTuple):
-    """The tasks of one role that a member keeps, is to give up, and gets now."""
+    """The tasks of one role that a member keeps, must give up, and gets now. `is_unreleased`: other members still have
+    some tasks of the target."""
 
     kept: Tasks
     revoked: Tasks
@@ -66,7 +66,7 @@ class _Difference(NamedTuple):
 
 
 def _next(member: StreamsMember, epoch: int, aim: StreamsAim) -> StreamsMember:
-    """`epoch` is the one in which the member stays while it has tasks to give up."""
+    """Compute the next assignment. The member stays in `epoch` while it must give up tasks."""
     had, target = member.assigned, aim.target
     active = _difference(had.tasks.active, target.active, Role.ACTIVE, member, aim)
     standby = _difference(had.standby, target.standby, Role.STANDBY, member, aim)
@@ -102,7 +102,7 @@ def _difference(had: Tasks, target: Tasks, role: Role, member: StreamsMember, ai
 
 
 def _since(epochs: EpochTasks, tasks: Tasks) -> EpochTasks:
-    """These tasks with the epochs in which they were given."""
+    """Return these tasks with the epochs in which the member received them."""
     return {
         subtopology: {number: epochs[subtopology][number] for number in sorted(numbers)}
         for subtopology, numbers in tasks.items()

@@ -16,8 +16,8 @@ NUM_STANDBY_REPLICAS = "num.standby.replicas"
 
 
 class StreamsStep(NamedTuple):
-    """`group` is the group as the log has it. `groups` are all groups of the machine, by id. `settings` are those of
-    this group, `topics` the topics of the cluster."""
+    """The context of one step. `group` has the logged state of the group. `groups` has all groups of the machine by id.
+    `settings` has the settings of this group, and `topics` the topics of the cluster."""
 
     group: StreamsGroup
     groups: Mapping[str, object]
@@ -29,11 +29,11 @@ class StreamsStep(NamedTuple):
 
     @property
     def assignment_configs(self) -> Configs:
-        """The present settings on which an assignment depends, as the log has them."""
+        """The present settings on which an assignment depends, in the form of the log."""
         return {NUM_STANDBY_REPLICAS: str(self.settings.num_standby_replicas)}
 
     def partitions_of(self, name: str) -> int | None:
-        """The number of partitions of a topic; None if it does not exist."""
+        """Return the number of partitions of a topic; None if the topic does not exist."""
         topic_id = self.topics.id_of(name)
         return None if topic_id is None else self.topics.partitions_of(topic_id)
 
@@ -42,30 +42,31 @@ class StreamsStep(NamedTuple):
         self._start_timer(TimerKind.SESSION, member_id, self.settings.session_timeout_ms)
 
     def follow_reconciliation(self, member: StreamsMember) -> None:
-        """A member that is to give tasks up has its rebalance timeout for it."""
+        """Start the rebalance timer of a member that must give up tasks; cancel the timer of other members."""
         if member.is_revoking:
             self._start_timer(TimerKind.REBALANCE, member.member_id, member.rebalance_timeout_ms)
         else:
             self._cancel_timer(TimerKind.REBALANCE, member.member_id)
 
     def start_initial_delay(self) -> None:
-        """Assign the first tasks of a group after the initial rebalance delay."""
+        """Start the timer of the initial rebalance delay."""
         self._start_timer(TimerKind.INITIAL_DELAY, "", self.settings.initial_rebalance_delay_ms)
 
     def cancel_timers(self, member_id: str) -> None:
-        """All timers of a member."""
+        """Cancel all timers of a member."""
         for kind in (TimerKind.SESSION, TimerKind.REBALANCE):
             self._cancel_timer(kind, member_id)
 
     def start_timers(self) -> None:
-        """The group was just loaded: its members have one session timeout to send a heartbeat."""
+        """Start the timers of all members of a loaded group: each member must send a heartbeat within its session
+        timeout."""
         for member in self.group.members.values():
             self.start_session(member.member_id)
             if member.is_revoking:
                 self.follow_reconciliation(member)
 
     def logged_group(self) -> StreamsGroup | None:
-        """The group after the records of the step have been replayed: for changes and jobs, which run after the
+        """Return the group after the records of the step have been replayed, for changes and jobs, which run after the
         replay."""
         found = self.groups.get(self.group.group_id)
         return found if isinstance(found, StreamsGroup) else None

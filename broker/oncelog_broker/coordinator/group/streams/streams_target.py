@@ -1,10 +1,10 @@
-"""When and how the target assignment of a streams group is computed: in the step itself for a small group, as a job for
-a large one. Pure.
+"""Computes the target assignment of a streams group: for a small group in the step itself, for a large group in a job.
+Pure.
 
-A group is assigned when its epoch is above the epoch of its target, once in `streams.assignment.interval.ms` at most,
-and a group that was empty not before its initial rebalance delay is over. While topics are missing, all targets are
-empty. A job works on the group as it was when the job began; a member that is gone meanwhile is passed over, a new one
-waits for the next assignment.
+The target is computed when the group epoch is above the assignment epoch, at most once in
+`streams.assignment.interval.ms`. In a group that was empty, the initial rebalance delay must be over. While topics are
+missing, all targets are empty. A job uses the state of the group at its start: members that leave during the job are
+skipped, and members that join during the job wait for the next assignment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from oncelog_broker.coordinator.group.streams_tasks import NO_TARGET, TaskSet
 from oncelog_broker.runtime.steps import Steps, run_steps
 
 SMALL: Final = 1_000
-"""Members and tasks of a group that is assigned in the step that asks for it: a few milliseconds."""
+"""Maximum number of members and tasks of a group that is assigned in the step itself, which takes a few milliseconds.
+"""
 ASSIGN_JOB: Final = "assign"
 BY_INITIAL_DELAY: Final = "Assignment delayed due to the configured initial rebalance delay."
 BY_INTERVAL: Final = "Assignment delayed due to the configured assignment interval."
@@ -32,15 +33,15 @@ BY_JOB: Final = "Assignment delayed until it is computed."
 
 
 class StreamsAssigned(NamedTuple):
-    """The result of a job: targets for the group epoch `epoch`, of the members whose target is another one now."""
+    """The result of a job: the changed targets for the group epoch `epoch`."""
 
     epoch: int
     changed: list[StreamsTargetRecord]
 
 
 class Assignment(NamedTuple):
-    """The present assignment epoch and the target of one member. `delay`: why a newer assignment is not there yet;
-    None: nothing is to be assigned."""
+    """The assignment epoch and the target of one member. `delay` is the reason why a newer assignment must wait; None
+    if the assignment is current."""
 
     epoch: int
     target: TaskSet
@@ -48,7 +49,7 @@ class Assignment(NamedTuple):
 
 
 def wait_ms(step: StreamsStep) -> int:
-    """How much longer the group may not be assigned. If the clock was set back it may be at once."""
+    """Return the time in ms until the group may be assigned; 0 after the clock was set back."""
     since = step.now_ms - step.group.assigned_at_ms
     interval = step.settings.assignment_interval_ms
     return interval - since if 0 <= since < interval else 0
@@ -61,8 +62,8 @@ def maybe_assign(
     configured: ConfiguredTopology,
     member_id: str,
 ) -> Assignment:
-    """Compute a new target if the group epoch is ahead of the assignment epoch and the group may be assigned; for a
-    large group, start a job that does it later. `group_epoch` is the group's after this step."""
+    """Compute a new target if the group epoch is ahead of the assignment epoch and the group may be assigned. For a
+    large group, start a job instead. `group_epoch` is the group epoch after this step."""
     group = step.group
     present = Assignment(group.assignment_epoch, group.target_of(member_id))
     if group.assignment_epoch >= group_epoch:
@@ -83,7 +84,7 @@ def maybe_assign(
 
 def on_initial_delay_over(step: StreamsStep) -> None:
     """Assign the tasks of a group whose initial rebalance delay is over. If topics are missing, or have changed since
-    the last heartbeat, the next heartbeat does it."""
+    the last heartbeat, the next heartbeat assigns the tasks."""
     group, configured = step.group, step.group.configured
     step.effects.changes.append(lambda: _end_initial_delay(step.logged_group()))
     if group.members and configured is not None and configured.is_ready and group.checked_topics is step.topics:
@@ -101,7 +102,7 @@ def _targets(
     configs: Configs,
     old: Mapping[str, TaskSet],
 ) -> Steps[dict[str, TaskSet]]:
-    """Run the assignor: member id to target."""
+    """Run the assignor. Returns the target of each member id."""
     if not configured.is_ready:
         return dict.fromkeys(members, NO_TARGET)
     group = TaskGroup(
@@ -120,7 +121,7 @@ def _targets(
 
 
 def _assign_later(step: StreamsStep) -> Steps[StreamsAssigned | None]:
-    """The job: the group as it is now, and the records of its new targets."""
+    """Run the job: compute the targets from the present state of the group, and encode their records."""
     group = step.logged_group()
     if group is None or group.assignment_epoch >= group.epoch or not group.members or group.configured is None:
         return None
@@ -140,7 +141,8 @@ def take_assigned(group: StreamsGroup, assigned: StreamsAssigned, now_ms: int) -
     effects = Effects()
     if assigned.epoch <= group.assignment_epoch:
         return effects
-    effects.may_be_divided = True  # the epoch comes last: what is logged without it is computed again
+    # The epoch comes last: targets that were logged without it are computed again.
+    effects.may_be_divided = True
     effects.records += [record for record in assigned.changed if record.member_id in group.members]
     effects.append(group.target_epoch_record(assigned.epoch, now_ms))
     return effects

@@ -1,7 +1,7 @@
 """The topology of a streams group: its subtopologies with the topics that they read and write. Pure.
 
-The first member of a group brings the topology. A group keeps it until the group is deleted: as in Kafka 4.3, members
-with another one are refused."""
+The topology comes from the first member of a group. A group keeps its topology until the group is deleted: as in Kafka
+4.3, members with another topology are refused."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ Requested = StreamsGroupHeartbeatRequest.Topology
 Subtopology = StreamsGroupTopologyValue.Subtopology
 
 MAX_ENTRIES: Final = 4_000
-"""Topics, settings of topics and members of co-partition groups of one topology: all of them are looked at in one step
-when topics have changed, in a few milliseconds."""
+"""Maximum number of entries of one topology: topics, settings of topics and co-partitioned topics. A step visits all
+entries after a change of topics, which takes a few milliseconds."""
 
 
 class StreamsTopology(NamedTuple):
-    """`sources`: the topics that tasks read, with the id of their subtopology. `required`: all topics that must exist
-    before tasks are assigned. `held_bytes`: estimated memory."""
+    """A topology. `sources` maps the topics that tasks read to the ids of their subtopologies. `required` has all
+    topics that must exist before tasks are assigned. `held_bytes` is the estimated memory."""
 
     epoch: int
     subtopologies: Mapping[str, Subtopology]
@@ -36,7 +36,7 @@ class StreamsTopology(NamedTuple):
 
     @classmethod
     def of(cls, value: StreamsGroupTopologyValue) -> StreamsTopology:
-        """The topology that a record says. The order of subtopologies and within co-partition groups means nothing."""
+        """Return the topology of a record. The order of subtopologies, and within co-partition groups, is ignored."""
         subtopologies = {each.subtopology_id: _ordered(each) for each in value.subtopologies}
         ordered = {subtopology_id: subtopologies[subtopology_id] for subtopology_id in sorted(subtopologies)}
         sources = {topic: subtopology_id for subtopology_id, each in ordered.items() for topic in source_topics(each)}
@@ -62,13 +62,13 @@ def _ordered(subtopology: Subtopology) -> Subtopology:
 
 
 def source_topics(subtopology: Subtopology | Requested.Subtopology) -> list[str]:
-    """The topics that the tasks of a subtopology read."""
+    """Return the topics that the tasks of a subtopology read."""
     repartition = (topic.name for topic in subtopology.repartition_source_topics)
     return sorted({*subtopology.source_topics, *repartition})
 
 
 def named_topics(topology: Requested) -> list[str]:
-    """All topics that a requested topology names, each once, in the order in which they are named first."""
+    """Return all topics of a requested topology, each topic once, in the order of the request."""
     names: dict[str, None] = {}
     for each in topology.subtopologies:
         names |= dict.fromkeys(each.source_topics)
@@ -79,7 +79,7 @@ def named_topics(topology: Requested) -> list[str]:
 
 
 def requested(topology: Requested) -> StreamsTopology:
-    """The topology of a request that `check_topology` has passed."""
+    """Return the topology of a request. The caller has called `check_topology`."""
     value = StreamsGroupTopologyValue(
         epoch=topology.epoch,
         subtopologies=[
@@ -115,8 +115,8 @@ def _topic(topic: RequestedTopic) -> TopicInfo:
 
 
 def check_topology(topology: Requested) -> None:
-    """Raises KafkaError INVALID_REQUEST for what is not supported, as in Kafka 4.3, and STREAMS_INVALID_TOPOLOGY for a
-    topology that no topics could satisfy."""
+    """Check a requested topology. Raises KafkaError INVALID_REQUEST for features that Kafka 4.3 does not support
+    either, STREAMS_INVALID_TOPOLOGY for a topology that is too large or that no topics can satisfy."""
     if topology.epoch < 0:
         raise _invalid(f"The epoch of the topology is {topology.epoch}, but must not be negative.")
     entries, ids = 0, set[str]()
@@ -168,8 +168,9 @@ def _check_subtopology(subtopology: Requested.Subtopology) -> None:
 
 
 def _check_partition_counts(topology: Requested) -> None:
-    """Check that the number of partitions of each repartition topic can be derived: from the source topics of the
-    subtopologies that write to it, which may be repartition topics themselves."""
+    """Check that the number of partitions of each repartition topic can be derived from the source topics of the
+    subtopologies that write to it. These source topics may be repartition topics, too. Raises KafkaError
+    STREAMS_INVALID_TOPOLOGY."""
     repartition = [topic for each in topology.subtopologies for topic in each.repartition_source_topics]
     known = {topic.name for topic in repartition if topic.partitions != 0}
     written = {name for each in topology.subtopologies for name in each.repartition_sink_topics}
