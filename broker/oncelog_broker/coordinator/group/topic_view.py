@@ -63,6 +63,11 @@ class TopicView:
     def name_of(self, topic_id: bytes) -> str | None:
         return self._image.names_by_id.get(topic_id)
 
+    def partitions_of_name(self, name: str) -> int | None:
+        """Return the number of partitions of the topic with this name; None if the topic does not exist."""
+        topic = self._image.topics.get(name)
+        return None if topic is None else len(topic.partitions)
+
     def partitions_of(self, topic_id: bytes) -> int:
         """The number of partitions of the topic; 0 if the topic does not exist."""
         topic = self._image.topic_by_id(topic_id)

@@ -80,8 +80,9 @@ class _Wrong(Exception):
 
 def configure(topology: StreamsTopology, partitions_of: PartitionsOf) -> ConfiguredTopology:
     """Compare a topology with the existing topics."""
+    existing = {name: partitions_of(name) for name in topology.required}
     try:
-        return _configured(topology, partitions_of)
+        return _configured(topology, existing.__getitem__)
     except _Wrong as wrong:
         return ConfiguredTopology(topology.epoch, MappingProxyType({}), problem=wrong.problem)
 
@@ -101,9 +102,10 @@ def _configured(topology: StreamsTopology, partitions_of: PartitionsOf) -> Confi
         found = partitions_of(name)
         return decided[name] if found is None else found
 
+    flexible = _flexible(topology)
     for each in topology.subtopologies.values():
         for group in _copartitioned(each):
-            decided |= _agreed(group, _flexible(topology), decided, count_of)
+            decided |= _agreed(group, flexible, decided, count_of)
     configured = {
         subtopology_id: _subtopology(each, decided, count_of) for subtopology_id, each in topology.subtopologies.items()
     }

@@ -215,7 +215,7 @@ def _configure(step: StreamsStep, topology: StreamsTopology) -> tuple[Configured
     metadata_hash = step.topics.hash_of(topology.required)
     if group.configured is not None and metadata_hash == group.metadata_hash:
         return group.configured, metadata_hash
-    return configure(topology, step.partitions_of), metadata_hash
+    return configure(topology, step.topics.partitions_of_name), metadata_hash
 
 
 def _check_owned(configured: ConfiguredTopology, asked: StreamsHeartbeat) -> None:

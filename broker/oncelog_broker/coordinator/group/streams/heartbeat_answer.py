@@ -104,7 +104,9 @@ def answer(
     response.endpoint_information_epoch = epoch
     if epoch != asked.request.endpoint_information_epoch and configured is not None:
         members: Mapping[str, StreamsMember] = {**group.members, member.member_id: member}
-        response.partitions_by_user_endpoint = group.endpoints.of(members.values(), configured, step.partitions_of)
+        response.partitions_by_user_endpoint = group.endpoints.of(
+            members.values(), configured, step.topics.partitions_of_name
+        )
     missing = () if configured is None else configured.missing
     step.effects.reply(asked.waiter, StreamsAnswer(response, missing, 2 * step.settings.heartbeat_interval_ms))
 

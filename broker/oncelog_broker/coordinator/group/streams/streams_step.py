@@ -32,11 +32,6 @@ class StreamsStep(NamedTuple):
         """The present settings on which an assignment depends, in the form of the log."""
         return {NUM_STANDBY_REPLICAS: str(self.settings.num_standby_replicas)}
 
-    def partitions_of(self, name: str) -> int | None:
-        """Return the number of partitions of a topic; None if the topic does not exist."""
-        topic_id = self.topics.id_of(name)
-        return None if topic_id is None else self.topics.partitions_of(topic_id)
-
     def start_session(self, member_id: str) -> None:
         """Expect a heartbeat within the session timeout."""
         self._start_timer(TimerKind.SESSION, member_id, self.settings.session_timeout_ms)

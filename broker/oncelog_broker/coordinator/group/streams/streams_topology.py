@@ -19,7 +19,7 @@ from oncelog_protocol.messages.streams_group_heartbeat import TopicInfo as Reque
 Requested = StreamsGroupHeartbeatRequest.Topology
 Subtopology = StreamsGroupTopologyValue.Subtopology
 
-MAX_ENTRIES: Final = 4_000
+MAX_ENTRIES: Final = 2_000
 """Maximum number of entries of one topology: topics, settings of topics and co-partitioned topics. A step visits all
 entries after a change of topics, which takes a few milliseconds."""
 
