@@ -18,6 +18,7 @@ from oncelog_protocol.acls import AclOperation, AclPermission, PatternType, Reso
 from oncelog_protocol.api import request_type
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.describe_configs import ResourceType as ConfigResource
+from oncelog_protocol.messages.streams_group_heartbeat import StreamsGroupHeartbeatRequest
 from oncelog_protocol.records.builder import build_batch
 from oncelog_protocol.records.record import Record
 from oncelog_protocol.schema import fields_of
@@ -187,6 +188,16 @@ JOINING_SHARE: Mapping[str, Any] = {
     "rack_id": None,
     "subscribed_topic_names": lambda names: [names.topic],
 }
+JOINING_STREAMS: Mapping[str, Any] = {
+    "member_id": MEMBER_UUID,
+    "member_epoch": 0,
+    "rebalance_timeout_ms": 60_000,
+    "topology": lambda names: topology(names.topic),
+    "process_id": "process",
+    "active_tasks": [],
+    "standby_tasks": [],
+    "warmup_tasks": [],
+}
 SHARE_SESSION: Mapping[str, Any] = {
     "member_id": MEMBER_UUID,
     "share_session_epoch": 0,
@@ -210,6 +221,20 @@ def _v0_without_error(answer: Any) -> object:
 
 def _find(key_type: int, **names: Any) -> Mapping[str, Any]:
     return {"key_type": key_type, **names}
+
+
+def topology(source_topic: str) -> StreamsGroupHeartbeatRequest.Topology:
+    """Return the topology of an application that only reads this topic."""
+    subtopology = StreamsGroupHeartbeatRequest.Topology.Subtopology(
+        subtopology_id="0",
+        source_topics=[source_topic],
+        source_topic_regex=[],
+        state_changelog_topics=[],
+        repartition_sink_topics=[],
+        repartition_source_topics=[],
+        copartition_groups=[],
+    )
+    return StreamsGroupHeartbeatRequest.Topology(epoch=0, subtopologies=[subtopology])
 
 
 CASES = (
@@ -286,6 +311,9 @@ CASES = (
     _refused(rules.SHARE_FETCH_GROUP, extra=SHARE_SESSION),
     _refused(rules.SHARE_FETCH, extra={**SHARE_SESSION, "group_id": ALLOWED_GROUP}, is_like_absent=False),
     _refused(rules.SHARE_ACKNOWLEDGE_GROUP, extra={**SHARE_SESSION, "share_session_epoch": 1}),
+    _refused(rules.STREAMS_HEARTBEAT, extra=JOINING_STREAMS),
+    _refused(rules.STREAMS_TOPICS, extra={**JOINING_STREAMS, "group_id": ALLOWED_GROUP}),
+    _refused(rules.DESCRIBE_STREAMS_GROUP, extra={"group_ids": lambda names: [names.group]}),
     _refused(rules.INITIALIZE_SHARE_STATE),
     _refused(rules.READ_SHARE_STATE),
     _refused(rules.WRITE_SHARE_STATE),
@@ -406,6 +434,7 @@ ASKED_FOR_BY_OTHERS = {
     rules.METADATA_CREATE_ANY: rules.METADATA_CREATE,
     rules.LIST_ALL_GROUPS: rules.LIST_GROUPS,
     rules.CREATE_ANY_TOPIC: rules.CREATE_TOPIC,
+    rules.STREAMS_CREATE_ANY_TOPIC: rules.STREAMS_CREATE_TOPIC,
     rules.INIT_PRODUCER_ID: rules.INIT_FOR_ANY_TOPIC,
     rules.EPOCH_OF_ALL: rules.OFFSET_FOR_LEADER_EPOCH,
     rules.ADD_PARTITIONS_FOR_OTHERS: rules.ADD_PARTITIONS,

@@ -171,10 +171,12 @@ NOT_ASKED_HERE = frozenset(
         rules.SHARE_ACKNOWLEDGE,
         rules.DESCRIBE_SHARE_OFFSETS,
         rules.DELETE_SHARE_OFFSETS,
+        rules.STREAMS_CREATE_TOPIC,
+        rules.TOPIC_OF_STREAMS_GROUP,
     }
 )
 """These rules depend on a state that a single request does not create. The tests below check these rules, and so do the
-tests of the handlers of the consumer protocol and of share groups.
+tests of the handlers of the consumer protocol, of share groups and of streams groups.
 """
 
 
