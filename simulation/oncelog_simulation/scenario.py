@@ -16,6 +16,7 @@ from oncelog_simulation.judges.laggards import Laggards
 from oncelog_simulation.judges.leaders import Leaders
 from oncelog_simulation.judges.logs import Logs
 from oncelog_simulation.judges.resources import Resources
+from oncelog_simulation.judges.share_locks import ShareLocks
 from oncelog_simulation.judges.shared import Shared
 from oncelog_simulation.plan import Plan
 from oncelog_simulation.workloads.catalogue import SETTINGS, WORKLOADS, draw_workloads, with_needed
@@ -50,6 +51,7 @@ class WholeCluster:
             Decisions(committed),
             Elections(world),
             Laggards(),
+            ShareLocks(self.notes),
             Shared(self.notes, committed),
             Histories(self.notes, committed),
             Logs(committed),

@@ -133,4 +133,14 @@ DEFECTS: Final = (
         60,
         ("partition", "one-way partition"),
     ),
+    Defect(
+        "cut-to-own-high-watermark",
+        "a follower of a new leader cuts its log to its own high watermark (KIP-101)",
+        "oncelog_broker.replication.replica",
+        "            self.told_in_epoch = leader_epoch\n",
+        "            self.told_in_epoch = leader_epoch\n            if not self.log.state.is_truncating:\n                self.log.trimmer.truncate_to(self.high_watermark)\n",
+        WRITES,
+        40,
+        ("kill", "stop", "session ends"),
+    ),
 )

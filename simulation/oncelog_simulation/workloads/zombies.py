@@ -112,6 +112,7 @@ class Story:
             ("without a transaction", self._without_transaction),
             ("deserted", self._deserted),
             ("epochs of its own", self._own_epochs),
+            ("kept open", self._kept_open),
         ]
 
     # --- the stories
@@ -254,15 +255,35 @@ class Story:
         await self._write(self._place())
         self._history.ended(transaction, End.ABORTED)
 
+    async def _kept_open(self) -> None:
+        """A successor takes over and keeps the open transaction (KIP-939), which only the successor may end."""
+        self._id = f"{self._id}-two-phase"
+        await self._begin(is_two_phase=True)
+        await self._write(self._place())
+        elder, commits = self._writer, self._rng.random() < 0.5
+        _, self._writer = await self._decided(partial(self._wire.init, self._id, TIMEOUT_MS, is_two_phase=True), BUSY)
+        await pause(self._world, self._rng.choice((0.0, 0.5, 2.0)))
+        version = V2_END if self._is_v2 else V1_END
+        ended = await self._decided(partial(self._wire.end, self._id, elder, commits=not commits, version=version))
+        self._must_be_refused("EndTxn of a producer whose transaction was taken over", ended)
+        if not self._is_v2:
+            added = await self._decided(partial(self._wire.add, self._id, elder, self._place()))
+            self._must_be_refused("AddPartitionsToTxn of a producer whose transaction was taken over", added)
+        await self._end(commits=commits)
+
     # --- steps
 
-    async def _begin(self) -> None:
-        await self._take_over()
+    async def _begin(self, *, is_two_phase: bool = False) -> None:
+        await self._take_over(is_two_phase=is_two_phase)
         self._transaction = self._history.transaction(self._zombie.teller)
 
-    async def _take_over(self) -> None:
+    async def _take_over(self, *, is_two_phase: bool = False) -> None:
         """Take over the transactional id. The open transaction is aborted when this method returns."""
         _, self._writer = await self._decided(partial(self._wire.init, self._id, TIMEOUT_MS), BUSY)
+        if is_two_phase:  # nothing is open now that could be kept
+            _, self._writer = await self._decided(
+                partial(self._wire.init, self._id, TIMEOUT_MS, is_two_phase=True), BUSY
+            )
         self._sequences.clear()
         self._added.clear()
         if self._transaction is not None:

@@ -12,7 +12,7 @@ from oncelog_simulation.defects.catalogue import DEFECTS
 from oncelog_simulation.defects.defect import Defect, DefectIsStale, changed, install, source_of
 from oncelog_simulation.defects.hunt import Found, hunt_all
 from oncelog_simulation.defects.report import BEGIN, END, line_of, table, write_into
-from oncelog_simulation.faults import FAULTS
+from oncelog_simulation.faults.catalogue import FAULTS
 from oncelog_simulation.workloads.catalogue import WORKLOADS
 
 FEWEST = 40
