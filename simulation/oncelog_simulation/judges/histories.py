@@ -110,6 +110,7 @@ class Histories:
 
     def _note_replicas(self, world: World) -> None:
         places = set(self._notes.places())
+        places.update(Place(topic, index) for topic, count in self._notes.careless.items() for index in range(count))
         for broker in running(world):
             for partition in broker.hosted():
                 place = Place(partition.topic, partition.index)

@@ -65,7 +65,7 @@ class ShareLocks:
         wrong: list[str] = []
         for hosted, held in now.items():
             if hosted in before and before[hosted] != held:
-                wrong += _wrong(machine, shares, hosted, before[hosted], held)
+                wrong += changes_that_are_wrong(machine, shares, hosted, before[hosted], held)
             self._note_holders(world, hosted, held)
         return wrong
 
@@ -109,7 +109,7 @@ def _held(hosted: HostedSharePartition) -> tuple[Held, ...]:
     )
 
 
-def _wrong(
+def changes_that_are_wrong(
     machine: BrokerMachine,
     shares: SharePartitions,
     hosted: HostedSharePartition,

@@ -7,6 +7,7 @@ from random import Random
 from typing import Final
 
 from oncelog_simulation.workloads.administrators import Mover, TopicMaker, Trimmer
+from oncelog_simulation.workloads.careless import CarelessWriter
 from oncelog_simulation.workloads.ghosts import Ghost
 from oncelog_simulation.workloads.groups import GROUP, NEWER_GROUP, GroupMember, OffsetsWatcher
 from oncelog_simulation.workloads.notes import Notes
@@ -53,6 +54,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
     "table-writer": TableWriter,
     "trimmer": Trimmer,
     "passing-writer": PassingWriter,
+    "careless-writer": CarelessWriter,
     "topic-maker": TopicMaker,
     "mover": Mover,
 }

@@ -70,6 +70,8 @@ class Notes:
         """
         self.passing: set[Place] = set()
         """Partitions whose oldest records may be deleted at any time."""
+        self.careless: dict[str, int] = {}
+        """Topics that may lose committed records by unclean elections, with their numbers of partitions."""
         self.tables: dict[str, dict[bytes, set[bytes | None]]] = {}
         """By writer of the compacted topic: the values that each of its keys may have at the end; None means no value.
         """

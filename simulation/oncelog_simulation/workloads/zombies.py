@@ -113,6 +113,7 @@ class Story:
             ("deserted", self._deserted),
             ("epochs of its own", self._own_epochs),
             ("kept open", self._kept_open),
+            ("in one epoch", self._in_one_epoch),
         ]
 
     # --- the stories
@@ -270,6 +271,34 @@ class Story:
             added = await self._decided(partial(self._wire.add, self._id, elder, self._place()))
             self._must_be_refused("AddPartitionsToTxn of a producer whose transaction was taken over", added)
         await self._end(commits=commits)
+
+    async def _in_one_epoch(self) -> None:
+        """Several transactions of one epoch, as clients before transactions V2 have them. A record of each is in flight
+        when the transaction ends.
+
+        Before V2 a late copy of a request counts for the next transaction. So after a request without a response the
+        next transaction would not be judged, and the story ends.
+        """
+        self._is_v2 = False
+        await self._begin()
+        for _ in range(self._rng.choice((2, 4, 6))):
+            transaction = self._transaction = self._history.transaction(self._zombie.teller)
+            self._added.clear()
+            place, other, commits = self._place(), self._place(), self._rng.random() < 0.5
+            await self._write(place)
+            await self._add(other)
+            writer, sequence = self._writer, self._sequences[other]
+            late = asyncio.create_task(self._produce_once(other, writer, sequence, transaction))
+            await asyncio.sleep(self._rng.choice((0.0, 0.0005, 0.001, 0.002, 0.01)))
+            try:
+                ended, _ = await self._wire.end(self._id, writer, commits=commits, version=V1_END)
+            finally:
+                await asyncio.wait([late])
+            if ended or late.result().attempts > 1:
+                return
+            self._history.ended(transaction, End.COMMITTED if commits else End.ABORTED)
+            self._transaction = None
+            self._sequences[other] += not late.result().code
 
     # --- steps
 

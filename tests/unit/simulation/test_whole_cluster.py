@@ -31,7 +31,8 @@ def played(workloads: Sequence[str], *strikes: Strike, directories: int = 1) -> 
 
 
 @pytest.mark.parametrize(
-    "workload", ["ghost-1", "two-phase-1", "newer-member-1", "sharer-1", "passing-writer", "table-writer"]
+    "workload",
+    ["ghost-1", "two-phase-1", "newer-member-1", "sharer-1", "passing-writer", "table-writer", "careless-writer"],
 )
 def test_a_workload_makes_progress_and_ends(workload: str) -> None:
     outcome, scenario = played([workload])
@@ -47,6 +48,8 @@ def test_a_workload_makes_progress_and_ends(workload: str) -> None:
         ("kill the controller", ("store",)),
         ("rolling restart", ALL_BROKERS),
         ("flapping", ALL_BROKERS),
+        ("leadership flaps", ("leader",)),
+        ("stalled streams", ("broker-2",)),
         ("store put back", ("store",)),
         ("directory fails", ("broker-2",)),
         ("older disk", ("broker-2",)),
