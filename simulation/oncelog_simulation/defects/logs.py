@@ -190,4 +190,14 @@ DEFECTS: Final = (
         60,
         ("kill a client", "session ends"),
     ),
+    Defect(
+        "tombstones-without-replicas",
+        "the cleaner drops a tombstone that a replica out of sync does not have yet",
+        "oncelog_broker.log.compaction.compaction",
+        "        return self._all_replicas_have_it\n",
+        "        return True\n",
+        TABLES,
+        60,
+        ("pause", "kill", "partition"),
+    ),
 )

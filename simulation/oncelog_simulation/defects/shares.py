@@ -72,4 +72,14 @@ DEFECTS: Final = (
         40,
         ("kill", "stop", "session ends"),
     ),
+    Defect(
+        "share-changes-dropped",
+        "changes of records above the start offset are not written to the share coordinator",
+        "oncelog_broker.sharing.share_partition",
+        "        start = self.kept_start_offset\n        changes, self.outbox",
+        "        start = self.runs.end\n        changes, self.outbox",
+        SHARES,
+        40,
+        ("kill", "session ends"),
+    ),
 )

@@ -162,4 +162,14 @@ DEFECTS: Final = (
         PAYS,
         20,
     ),
+    Defect(
+        "marker-does-not-keep-out",
+        "a record is appended although a marker has ended its transaction since it was verified (KIP-890)",
+        "oncelog_broker.replication.partition",
+        "        if guard is not None:\n            self.guards.check(guard)\n",
+        "",
+        HAUNTS,
+        40,
+        ("stalled streams", "slow links"),
+    ),
 )
