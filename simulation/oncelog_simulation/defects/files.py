@@ -53,4 +53,14 @@ DEFECTS: Final = (
         40,
         ("kill", "kill of all", "stop"),
     ),
+    Defect(
+        "epochs-not-cut",
+        "a truncation leaves the leader epochs of the records that it removes",
+        "oncelog_broker.log.leader_epochs",
+        "        self._replace([entry for entry in self._entries if entry.start_offset < end_offset], persist=persist)\n",
+        "        pass\n",
+        WRITES,
+        20,
+        ("session ends", "isolation", "partition", "leadership flaps"),
+    ),
 )

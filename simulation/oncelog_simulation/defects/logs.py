@@ -200,4 +200,14 @@ DEFECTS: Final = (
         60,
         ("pause", "kill", "partition"),
     ),
+    Defect(
+        "tombstones-at-once",
+        "the cleaner drops tombstones at once, and not after delete.retention.ms",
+        "oncelog_broker.log.compaction.compaction",
+        " and not (span.is_tombstone and horizon_passed)\n",
+        " and not span.is_tombstone\n",
+        TABLES,
+        20,
+        ("pause", "kill", "partition"),
+    ),
 )

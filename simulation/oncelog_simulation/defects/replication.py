@@ -143,4 +143,14 @@ DEFECTS: Final = (
         40,
         ("kill", "stop", "session ends"),
     ),
+    Defect(
+        "min-insync-ignored",
+        "the high watermark moves, and acks=all is answered, with fewer replicas in sync than min.insync.replicas",
+        "oncelog_broker.replication.partition",
+        "        return self._is_whole or len(self.isr) >= needed_in_sync(\n            self.log.config.min_insync_replicas, len(self._lasting)\n        )\n",
+        "        return True\n",
+        WRITES,
+        60,
+        ("isolation", "pause", "partition"),
+    ),
 )

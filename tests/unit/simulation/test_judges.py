@@ -211,6 +211,8 @@ FREE = HELD._replace(owner="", deadline=0.0)
         (HELD._replace(deadline=9.0), HELD._replace(owner="b", deliveries=2, deadline=30.0), ""),
         (HELD._replace(is_acknowledged=True), HELD._replace(owner="b", deliveries=2, deadline=30.0), ""),
         (HELD._replace(owner="c"), HELD._replace(owner="b", deliveries=2, deadline=30.0), ""),  # c has no session
+        (HELD._replace(is_acknowledged=True), HELD._replace(is_acknowledged=True, deadline=0.0), ""),
+        (HELD, HELD._replace(deadline=30.0), "does not count the delivery to a"),
         (HELD._replace(deliveries=3), HELD, "counts 1 deliveries after 3"),
     ],
 )
