@@ -16,6 +16,7 @@ from oncelog_simulation.judges.laggards import Laggards
 from oncelog_simulation.judges.leaders import Leaders
 from oncelog_simulation.judges.logs import Logs
 from oncelog_simulation.judges.resources import Resources
+from oncelog_simulation.judges.settings import Settings
 from oncelog_simulation.judges.share_locks import ShareLocks
 from oncelog_simulation.judges.shared import Shared
 from oncelog_simulation.plan import Plan
@@ -55,6 +56,7 @@ class WholeCluster:
             Shared(self.notes, committed),
             Histories(self.notes, committed),
             Logs(committed),
+            Settings(),
             Resources(),
         ]
 

@@ -115,4 +115,13 @@ DEFECTS: Final = (
         MOVES,
         60,
     ),
+    Defect(
+        "changed-settings-ignored",
+        "a changed setting of a topic does not reach the logs that are open",
+        "oncelog_broker.replication.replicas",
+        "                    partition.update_config(config)\n",
+        "                    pass\n",
+        MOVES,
+        40,
+    ),
 )

@@ -13,5 +13,6 @@
 - `share_locks`: a record of a share group is with one member, and each delivery is counted.
 - `shared`: a share group loses no record, and no record is accepted twice.
 - `histories` compares the responses that clients got with the final content.
+- `settings`: the settings of a topic reach each log.
 - `resources`: no resources remain for clients that have ended.
 """
