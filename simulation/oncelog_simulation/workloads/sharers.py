@@ -33,6 +33,10 @@ PAUSE_SECONDS: Final = 0.2
 """Virtual seconds between two polls, in which members process their records."""
 STAY_SECONDS: Final = (2.0, 10.0)
 """Minimum and maximum virtual seconds until a member leaves and joins again."""
+SLOW: Final = 0.3
+"""Fraction of the polls whose records a member processes slowly, while there are faults."""
+PROCESSING_SECONDS: Final = 2.0
+"""Mean virtual seconds of slow processing: some locks expire meanwhile."""
 RELEASED: Final = 0.2
 """Fraction of the records that a member releases, while there are faults."""
 
@@ -101,6 +105,8 @@ async def accept_some(world: World, notes: Notes, consumer: ShareConsumer, rng: 
             continue
         accepted.append((Place(record.topic, record.partition), record.offset, bytes(record.value or b"")))
         record.accept()
+    if records and rng is not None and rng.random() < SLOW:
+        await pause(world, rng.expovariate(1 / PROCESSING_SECONDS))
     notes.acceptances.update((place, value) for place, _, value in accepted)
     asked = world.now
     outcomes = await consumer.commit()
