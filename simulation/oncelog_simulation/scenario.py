@@ -14,6 +14,7 @@ from oncelog_simulation.judges.elections import Elections
 from oncelog_simulation.judges.histories import Histories
 from oncelog_simulation.judges.laggards import Laggards
 from oncelog_simulation.judges.leaders import Leaders
+from oncelog_simulation.judges.leases import Leases
 from oncelog_simulation.judges.logs import Logs
 from oncelog_simulation.judges.resources import Resources
 from oncelog_simulation.judges.settings import Settings
@@ -51,6 +52,7 @@ class WholeCluster:
             committed,
             Decisions(committed),
             Elections(world),
+            Leases(world),
             Laggards(),
             ShareLocks(self.notes),
             Shared(self.notes, committed),

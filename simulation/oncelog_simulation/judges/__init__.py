@@ -7,6 +7,7 @@
 - `elections`: each state of a partition follows from the previous state.
 - `decisions`: a complete transaction has its markers in all its partitions.
 - `logs`: the data that a log stores beside its batches follow from the batches.
+- `leases`: a broker whose session has expired does not lead.
 - `laggards`: a replica that has fallen behind leaves the ISR.
 - `tables`: each key of the compacted topic has its last value, in each replica.
 - `content` reads the final content of topics.

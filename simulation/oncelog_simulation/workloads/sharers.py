@@ -99,14 +99,14 @@ async def accept_some(world: World, notes: Notes, consumer: ShareConsumer, rng: 
     """
     accepted: list[tuple[Place, int, bytes]] = []
     records = await consumer.poll(POLL_MS)
+    if records and rng is not None and rng.random() < SLOW:
+        await pause(world, rng.expovariate(1 / PROCESSING_SECONDS))
     for record in records:
         if rng is not None and rng.random() < RELEASED:
             record.release()
             continue
         accepted.append((Place(record.topic, record.partition), record.offset, bytes(record.value or b"")))
         record.accept()
-    if records and rng is not None and rng.random() < SLOW:
-        await pause(world, rng.expovariate(1 / PROCESSING_SECONDS))
     notes.acceptances.update((place, value) for place, _, value in accepted)
     asked = world.now
     outcomes = await consumer.commit()

@@ -27,6 +27,7 @@ from oncelog_protocol.records.record import Record
 from oncelog_simulation.judges.committed import Batch, Prefix
 from oncelog_simulation.judges.decisions import Decisions
 from oncelog_simulation.judges.elections import Elections
+from oncelog_simulation.judges.leases import Leases
 from oncelog_simulation.judges.logs import Walked
 from oncelog_simulation.judges.settings import wrong_settings
 
@@ -193,3 +194,26 @@ def test_a_log_must_have_the_settings_of_its_topic(stored: dict[str, str], told:
         store=SimpleNamespace(tree=SimpleNamespace(node=nodes.get)),
     )
     assert len(wrong_settings(world)) == told
+
+
+@pytest.mark.parametrize(
+    ("why", "may_lead", "is_serving", "told"),
+    [("expired", True, True, 1), ("expired", False, True, 0), ("expired", True, False, 0), ("closed", True, True, 0)],
+)
+def test_a_broker_must_not_lead_when_its_session_has_expired(
+    why: str, may_lead: bool, is_serving: bool, told: int
+) -> None:
+    heard: list[int] = []
+    parts = SimpleNamespace(
+        storage=SimpleNamespace(store=SimpleNamespace(session_id=7)),
+        membership=SimpleNamespace(member=SimpleNamespace(may_lead=lambda: may_lead)),
+    )
+    machine = SimpleNamespace(number=1, broker=SimpleNamespace(parts=parts), is_serving=is_serving)
+    store = SimpleNamespace(on_ended=lambda session_id, why: heard.append(session_id))
+    world: Any = SimpleNamespace(brokers={"broker-1": machine}, store=store)
+    judge = Leases(world)
+    assert list(judge.look_closely(world)) == []
+    world.store.on_ended(7, why)
+    assert len(list(judge.look_closely(world))) == told
+    assert list(judge.look_closely(world)) == [], "told once"
+    assert heard == [7]
