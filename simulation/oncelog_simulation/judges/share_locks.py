@@ -71,6 +71,8 @@ class ShareLocks:
 
     def _note_holders(self, world: World, hosted: HostedSharePartition, held: tuple[Held, ...]) -> None:
         place, holders = Place(hosted.partition.topic, hosted.partition.index), self._notes.holders
+        starts = self._notes.share_starts
+        starts[place] = max(starts.get(place, 0), hosted.share.start_offset)
         for each in held:
             for offset in range(each.first, each.last + 1) if each.owner else ():
                 known = holders.get((place, offset))

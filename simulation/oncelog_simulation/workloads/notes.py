@@ -85,6 +85,8 @@ class Notes:
         """Number of confirmed acceptances by the record's partition and value."""
         self.holders: dict[tuple[Place, int], Holder] = {}
         """The member of the share group that got each record last, by partition and offset."""
+        self.share_starts: dict[Place, int] = {}
+        """The largest offset of each partition below which the share group is done with all records."""
         self.owners: dict[tuple[str, Place], Owner] = {}
         """The member that got each partition last, by group and partition: the one with the highest epoch."""
         self.progress: dict[str, int] = {}

@@ -96,6 +96,8 @@ async def accept_some(world: World, notes: Notes, consumer: ShareConsumer, rng: 
     the poll. Raises KafkaError.
 
     An acceptance must be refused if the leader has handed the record to another member before the acceptance was sent.
+    It is ignored, without an error, if the record is below the start offset, because that member has accepted it: such
+    an acceptance does not count as confirmed.
     """
     accepted: list[tuple[Place, int, bytes]] = []
     records = await consumer.poll(POLL_MS)
@@ -112,12 +114,14 @@ async def accept_some(world: World, notes: Notes, consumer: ShareConsumer, rng: 
     outcomes = await consumer.commit()
     confirmed = {Place(*partition) for partition, error in outcomes.items() if error is None}
     for place, offset, value in accepted:
-        if place in confirmed:
+        if place not in confirmed:
+            continue
+        holder = notes.holders.get((place, offset))
+        if holder is None or holder.member_id == consumer.member_id:
             notes.confirmed[place, value] = notes.confirmed.get((place, value), 0) + 1
-            holder = notes.holders.get((place, offset))
-            if holder is not None and holder.member_id != consumer.member_id and holder.since < asked:
-                what = f"accepted offset {offset} of {place} for {consumer.member_id}, which {holder.member_id} has"
-                notes.complain(world, SHARE_GROUP, what)
+        elif holder.since < asked and offset >= notes.share_starts.get(place, 0):
+            what = f"accepted offset {offset} of {place} for {consumer.member_id}, which {holder.member_id} has"
+            notes.complain(world, SHARE_GROUP, what)
     return len(records)
 
 

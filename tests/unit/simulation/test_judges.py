@@ -15,7 +15,8 @@ from oncelog_simulation.judges.share_locks import Held, ShareLocks, changes_that
 from oncelog_simulation.judges.shared import Shared
 from oncelog_simulation.judges.tables import table_violations
 from oncelog_simulation.workloads.groups import GroupMember
-from oncelog_simulation.workloads.notes import Notes
+from oncelog_simulation.workloads.notes import Holder, Notes
+from oncelog_simulation.workloads.sharers import accept_some
 from oncelog_testing.history.events import Place
 
 LINES = Place("lines")
@@ -248,11 +249,45 @@ def test_an_expired_lock_must_be_given_back_soon_while_the_broker_runs() -> None
 def test_a_record_is_noted_with_the_member_that_the_leader_of_the_highest_epoch_names() -> None:
     notes = Notes()
     judge, world = ShareLocks(notes), SimpleNamespace(now=1.0)
-    partition = SimpleNamespace(topic="lines", index=0)
-    judge._note_holders(world, SimpleNamespace(partition=partition, leader_epoch=2), (HELD,))  # type: ignore[arg-type]
-    judge._note_holders(
-        world,  # type: ignore[arg-type]
-        SimpleNamespace(partition=partition, leader_epoch=1),  # type: ignore[arg-type]
-        (HELD._replace(owner="b"),),
-    )
+    partition, share = SimpleNamespace(topic="lines", index=0), SimpleNamespace(start_offset=4)
+    for epoch, owner in ((2, "a"), (1, "b")):
+        hosted: Any = SimpleNamespace(partition=partition, leader_epoch=epoch, share=share)
+        judge._note_holders(world, hosted, (HELD._replace(owner=owner),))  # type: ignore[arg-type]
     assert {place[1]: holder.member_id for place, holder in notes.holders.items()} == {4: "a", 5: "a", 6: "a"}
+    assert notes.share_starts == {LINES: 4}
+
+
+class FakeSharer:
+    """A member of a share group whose acceptances are confirmed."""
+
+    member_id = "a"
+
+    async def poll(self, timeout_ms: int) -> list[Any]:
+        return [SimpleNamespace(topic="lines", partition=0, offset=4, value=b"4", accept=lambda: None)]
+
+    async def commit(self) -> dict[Place, None]:
+        return {LINES: None}
+
+
+@pytest.mark.parametrize(
+    ("holder", "start", "is_counted", "is_wrong"),
+    [
+        (None, 0, True, False),
+        (Holder("a", 1, 1.0), 5, True, False),
+        (Holder("b", 1, 1.0), 0, False, True),
+        (Holder("b", 1, 1.0), 5, False, False),  # the other member has accepted the record
+        (Holder("b", 1, 3.0), 0, False, False),  # the record was handed to the other member meanwhile
+    ],
+)
+def test_an_acceptance_of_a_record_that_another_member_has_is_a_violation(
+    holder: Holder | None, start: int, is_counted: bool, is_wrong: bool
+) -> None:
+    notes, world = Notes(), FakeWorld()
+    world.now = 2.0  # type: ignore[attr-defined]
+    notes.share_starts[LINES] = start
+    if holder is not None:
+        notes.holders[LINES, 4] = holder
+    asyncio.run(accept_some(world, notes, FakeSharer(), None))  # type: ignore[arg-type]
+    assert notes.acceptances == {(LINES, b"4")}
+    assert bool(notes.confirmed) is is_counted
+    assert bool(notes.complaints) is is_wrong
