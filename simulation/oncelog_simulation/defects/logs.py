@@ -210,4 +210,14 @@ DEFECTS: Final = (
         20,
         ("pause", "kill", "partition"),
     ),
+    Defect(
+        "retention-goes-too-far",
+        "retention.bytes deletes a segment without which the log is smaller than that",
+        "oncelog_broker.log.segments.retention",
+        "excess >= segment.size\n",
+        "excess > 0\n",
+        ("passing-writer", "writer-1"),
+        20,
+        ("kill",),
+    ),
 )

@@ -153,4 +153,14 @@ DEFECTS: Final = (
         60,
         ("isolation", "pause", "partition"),
     ),
+    Defect(
+        "progress-kept",
+        "a leader keeps what it knows of its followers when it leads in a new epoch, also after others have led",
+        "oncelog_broker.replication.partition",
+        "            self.followers.clear()\n            self.guards.on_new_leader_epoch()\n            self.epoch_start_offset = self.log.log_end_offset\n            self.log.forget_refusal()\n        self.leader, self.leader_epoch, self.is_resigned = self.broker_id, leader_epoch, False\n        replicas = isr if replicas is None else replicas\n        self._lasting = tuple(broker_id for broker_id in replicas if broker_id not in adding)\n        others = [broker_id for broker_id in replicas if broker_id != self.broker_id]\n        self.followers = {other: self.followers.get(other) or FollowerProgress(now) for other in others}\n        self._doubt(before, self.isr)\n        if not is_new_epoch:\n            self._count_isr_change(before)\n        self._see_who_is_in_sync()\n\n    def resign(self) -> None:\n        self._count_messages()\n        self.followers.clear()\n",
+        "            self.guards.on_new_leader_epoch()\n            self.epoch_start_offset = self.log.log_end_offset\n            self.log.forget_refusal()\n        self.leader, self.leader_epoch, self.is_resigned = self.broker_id, leader_epoch, False\n        replicas = isr if replicas is None else replicas\n        self._lasting = tuple(broker_id for broker_id in replicas if broker_id not in adding)\n        others = [broker_id for broker_id in replicas if broker_id != self.broker_id]\n        self.followers = {other: self.followers.get(other) or FollowerProgress(now) for other in others}\n        self._doubt(before, self.isr)\n        if not is_new_epoch:\n            self._count_isr_change(before)\n        self._see_who_is_in_sync()\n\n    def resign(self) -> None:\n        self._count_messages()\n",
+        WRITES,
+        60,
+        ("leadership flaps", "stalled streams"),
+    ),
 )

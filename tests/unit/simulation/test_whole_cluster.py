@@ -75,3 +75,13 @@ def test_light_plans_keep_the_faults_of_the_seed_and_spread_them_over_up_to_an_h
         assert all(0 <= strike.at <= light.seconds for strike in light.strikes)
         assert 600 <= light.seconds <= 3600
         assert light.pace > whole.pace
+
+
+def test_a_broker_stops_also_if_the_faults_end_meanwhile() -> None:
+    outcome, _ = played(["writer-1"], Strike(4.98, "stop", ("broker-1",), 1.0, 0.4))
+    assert outcome.violations == ()
+    calm, stopped = (
+        next(float(line.split()[0]) for line in outcome.timeline.lines() if what in line)
+        for what in ("calm: all faults are over", "broker-1     has stopped")
+    )
+    assert calm < stopped < calm + 5
