@@ -22,9 +22,17 @@ if TYPE_CHECKING:
 GROUP: Final = "readers"
 NEWER_GROUP: Final = "newer-readers"
 """Name of a group of the consumer protocol (KIP-848), in which the coordinator assigns the partitions."""
+MIXED_GROUP: Final = "mixed-readers"
+"""Name of a group with members of both protocols."""
+GROUPS_BY_PROTOCOL: Final[Mapping[GroupProtocol | None, str]] = {
+    "classic": GROUP,
+    "consumer": NEWER_GROUP,
+    None: MIXED_GROUP,
+}
 POLL_MS: Final = 300
 PAUSE_SECONDS: Final = 0.2
 """Virtual seconds between two polls, in which members process their records."""
+PROTOCOLS: Final[tuple[GroupProtocol, ...]] = ("classic", "consumer")
 SESSION_MS: Final = 6_000
 CLASSIC: Final[Mapping[str, Any]] = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 1_500}
 STAY_SECONDS: Final = (2.0, 10.0)
@@ -34,11 +42,14 @@ NO_OFFSET: Final = -1
 
 
 class GroupMember(ClientWorkload):
-    """A member that reads records, and commits explicitly. The member leaves repeatedly, with or without LeaveGroup."""
+    """A member that reads records, and commits explicitly. The member leaves repeatedly, with or without LeaveGroup.
+    Without a `protocol`, each stay draws one: the group's members have both at the same time, as while a user upgrades
+    them.
+    """
 
-    def __init__(self, notes: Notes, name: str, protocol: GroupProtocol = "classic") -> None:
+    def __init__(self, notes: Notes, name: str, protocol: GroupProtocol | None = "classic") -> None:
         super().__init__(notes, name)
-        self._group = GROUP if protocol == "classic" else NEWER_GROUP
+        self._group = GROUPS_BY_PROTOCOL[protocol]
         self._topic = LINES
         self._protocol = protocol
         self._stays = 0
@@ -52,7 +63,9 @@ class GroupMember(ClientWorkload):
         rng = self.random(world)
         while True:
             is_calm = world.calm.is_set()
-            stay = asyncio.create_task(self._stay(world, f"static-{self.name}" if rng.random() < 0.3 else None))
+            instance = f"static-{self.name}" if rng.random() < 0.3 else None
+            protocol = self._protocol or rng.choice(PROTOCOLS)
+            stay = asyncio.create_task(self._stay(world, instance, protocol))
             if is_calm:
                 await stay
                 return
@@ -64,7 +77,7 @@ class GroupMember(ClientWorkload):
             if not stay.cancelled() and (error := stay.exception()) is not None:
                 raise error
 
-    async def _stay(self, world: World, instance: str | None) -> None:
+    async def _stay(self, world: World, instance: str | None, protocol: GroupProtocol) -> None:
         self._stays += 1
         self.readings.clear()
         async with oncelog.Consumer(
@@ -72,11 +85,11 @@ class GroupMember(ClientWorkload):
             **COMMON,
             group_id=self._group,
             group_instance_id=instance,
-            group_protocol=self._protocol,
+            group_protocol=protocol,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
             enable_auto_commit=False,
-            **(CLASSIC if self._protocol == "classic" else {}),
+            **(CLASSIC if protocol == "classic" else {}),
             default_api_timeout_ms=PATIENCE_MS,
             allow_auto_create_topics=False,
         ) as consumer:
