@@ -32,8 +32,16 @@ def played(workloads: Sequence[str], *strikes: Strike, directories: int = 1) -> 
 
 @pytest.mark.parametrize(
     "workload",
-    ["ghost-1", "two-phase-1", "newer-member-1", "mixed-member-1", "sharer-1", "passing-writer", "table-writer"]
-    + ["careless-writer"],
+    [
+        "ghost-1",
+        "two-phase-1",
+        "newer-member-1",
+        "mixed-member-1",
+        "sharer-1",
+        "passing-writer",
+        "careless-writer",
+        "table-writer",
+    ],
 )
 def test_a_workload_makes_progress_and_ends(workload: str) -> None:
     outcome, scenario = played([workload])
