@@ -6,7 +6,7 @@ The network is in `network`, `links` and `streams`, the disks in `storage` and `
 and `sessions`; `entropy` has the random streams of a seed. `guard` prevents all other code from using the real machine.
 
 `plan` lists the workloads and faults of a run. `machine` has the brokers and clients, on shared `surroundings`; `world`
-combines all of them. `faults` is the table of faults, and `drawing` draws plans from seeds. `run` runs a plan, with an
+combines all of them. `faults/` are the faults, and `drawing` draws plans from seeds. `run` runs a plan, with an
 `operator` at the end; `timeline` records the events, with the `log_lines` of brokers and clients.
 
 `scenario` combines `workloads/` and `judges/` for tests of the entire cluster, and `application` combines a user's

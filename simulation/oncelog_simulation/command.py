@@ -21,7 +21,7 @@ import click
 from oncelog_simulation.defects.catalogue import DEFECTS
 from oncelog_simulation.defects.hunt import HUNT_SECONDS, hunt_all
 from oncelog_simulation.defects.report import line_of, put_between, write_into
-from oncelog_simulation.faults import FAULTS
+from oncelog_simulation.faults.catalogue import FAULTS
 from oncelog_simulation.plan import Plan
 from oncelog_simulation.reached import BEGIN as BRANCHES
 from oncelog_simulation.reached import END as END_OF_BRANCHES

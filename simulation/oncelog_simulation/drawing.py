@@ -8,7 +8,7 @@ from random import Random
 from typing import Final
 
 from oncelog_simulation.entropy import stream
-from oncelog_simulation.faults import FAULTS
+from oncelog_simulation.faults.catalogue import FAULTS
 from oncelog_simulation.plan import Plan
 
 MAX_STRIKES: Final = 12

@@ -241,8 +241,13 @@ class BrokerMachine(Machine):
 
     async def stop(self, *, leaves: bool = True) -> None:
         """Stop the broker by a controlled shutdown, as on SIGTERM; without `leaves` its leadership is not moved first.
-        Killed.
+        The order cannot be taken back: the broker stops also if the caller is cancelled. Killed.
         """
+        stopping = asyncio.create_task(self._stop_process(leaves=leaves))
+        stopping.add_done_callback(lambda task: task.cancelled() or task.exception())
+        await asyncio.shield(stopping)
+
+    async def _stop_process(self, *, leaves: bool) -> None:
         broker, process = self.broker, self.process
         if broker is None or process is None:
             return

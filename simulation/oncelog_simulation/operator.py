@@ -13,7 +13,7 @@ import re
 from contextlib import suppress
 from typing import Final
 
-from oncelog_simulation.faults import exchange_disk, is_whole
+from oncelog_simulation.faults.lost_disks import exchange_disk, is_whole
 from oncelog_simulation.machine import BrokerMachine, Killed
 from oncelog_simulation.world import World
 

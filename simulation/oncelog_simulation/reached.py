@@ -13,9 +13,11 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Sequence
+from importlib import import_module
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
+from pkgutil import walk_packages
 from types import CodeType, ModuleType
 from typing import Any, Final
 
@@ -131,9 +133,19 @@ def measure(first: int, last: int) -> tuple[str, str]:
     return reached + "\n", left
 
 
+def import_rooms() -> None:
+    """Import all modules of `ROOMS` with their branches noted. A module that a broker imports later would be read in a
+    simulated world, where no file can be read.
+    """
+    sys.meta_path.insert(0, _Finder())
+    for room in ROOMS:
+        for found in walk_packages(import_module(room).__path__, f"{room}."):
+            import_module(found.name)
+
+
 def main(first: int, last: int) -> None:
     """Run the seeds, and print the reached branches."""
-    sys.meta_path.insert(0, _Finder())
+    import_rooms()
     from oncelog_simulation.run import run
     from oncelog_simulation.scenario import WholeCluster, draw_whole_plan
 

@@ -12,7 +12,7 @@ from typing import Final, Protocol, runtime_checkable
 
 from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
 from oncelog_simulation.clock import HostClock
-from oncelog_simulation.faults import FAULTS, end_all
+from oncelog_simulation.faults.catalogue import FAULTS, end_all
 from oncelog_simulation.guard import guarded
 from oncelog_simulation.log_lines import log_lines_noted
 from oncelog_simulation.loop import collect_remains, complaints_ignored

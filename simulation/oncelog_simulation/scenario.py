@@ -14,8 +14,11 @@ from oncelog_simulation.judges.elections import Elections
 from oncelog_simulation.judges.histories import Histories
 from oncelog_simulation.judges.laggards import Laggards
 from oncelog_simulation.judges.leaders import Leaders
+from oncelog_simulation.judges.leases import Leases
 from oncelog_simulation.judges.logs import Logs
 from oncelog_simulation.judges.resources import Resources
+from oncelog_simulation.judges.settings import Settings
+from oncelog_simulation.judges.share_locks import ShareLocks
 from oncelog_simulation.judges.shared import Shared
 from oncelog_simulation.plan import Plan
 from oncelog_simulation.workloads.catalogue import SETTINGS, WORKLOADS, draw_workloads, with_needed
@@ -49,10 +52,13 @@ class WholeCluster:
             committed,
             Decisions(committed),
             Elections(world),
+            Leases(world),
             Laggards(),
+            ShareLocks(self.notes),
             Shared(self.notes, committed),
             Histories(self.notes, committed),
             Logs(committed),
+            Settings(),
             Resources(),
         ]
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from oncelog_simulation.faults import FAULTS
+from oncelog_simulation.faults.catalogue import FAULTS
 from oncelog_simulation.plan import Plan
 from oncelog_simulation.timeline import Event
 from oncelog_simulation.workloads.notes import Notes

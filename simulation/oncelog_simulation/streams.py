@@ -77,7 +77,17 @@ class Pipe:
     packet.
     """
 
-    __slots__ = ("_last_arrival", "_link", "_loop", "_random", "_stuck", "is_dropped", "on_its_way", "target")
+    __slots__ = (
+        "_last_arrival",
+        "_link",
+        "_loop",
+        "_random",
+        "_stuck",
+        "is_dropped",
+        "on_its_way",
+        "stalled_until",
+        "target",
+    )
 
     def __init__(self, loop: SimulatedLoop, link: Link, target: End, random: Random) -> None:
         self._loop = loop
@@ -91,6 +101,8 @@ class Pipe:
         """Packets that arrived while the link was cut, or behind such packets."""
         self.is_dropped = False
         """Whether the stream is broken, so that no more packets arrive."""
+        self.stalled_until = 0.0
+        """Virtual time before which no packet arrives that is sent from now on."""
 
     def send(self, packet: Any) -> None:
         if self.is_dropped:
@@ -104,7 +116,7 @@ class Pipe:
         self._schedule(packet)
 
     def _schedule(self, packet: Any, delay: float = 0.0) -> None:
-        arrival = max(self._last_arrival, self._loop.virtual() + self._link.latency() + delay)
+        arrival = max(self._last_arrival, self._loop.virtual() + self._link.latency() + delay, self.stalled_until)
         self._last_arrival = arrival
         self._loop.happen(arrival, self._arrive, packet)
 

@@ -86,4 +86,14 @@ DEFECTS: Final = (
         PIPES,
         100,
     ),
+    Defect(
+        "prepares-without-flush",
+        "a transaction is prepared before its records are acknowledged (KIP-939)",
+        "oncelog.producer.transactions",
+        '                await self._flush()\n                await self._quiet()\n        except TimeoutError:\n            raise self._timed_out("not all',
+        '                await self._quiet()\n        except TimeoutError:\n            raise self._timed_out("not all',
+        ("two-phase-1", "two-phase-2", "reader-committed"),
+        20,
+        ("kill a client", "slow links"),
+    ),
 )

@@ -115,4 +115,23 @@ DEFECTS: Final = (
         MOVES,
         60,
     ),
+    Defect(
+        "changed-settings-ignored",
+        "a changed setting of a topic does not reach the logs that are open",
+        "oncelog_broker.replication.replicas",
+        "                    partition.update_config(config)\n",
+        "                    pass\n",
+        MOVES,
+        40,
+    ),
+    Defect(
+        "lease-ignored",
+        "a broker that does not hear of the metadata store goes on leading when its session may have expired",
+        "oncelog_broker.metadata.membership.membership",
+        "        return self._is_current and (not self._is_strict or self._clock.uptime() < self._store.lease_until)\n",
+        "        return self._is_current\n",
+        WRITES,
+        40,
+        ("no answers of the store", "isolation from all", "no store"),
+    ),
 )

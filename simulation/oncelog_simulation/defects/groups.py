@@ -12,21 +12,12 @@ LEDGERS: Final = ("payer-1", "payer-2", "offsets-watcher")
 
 GHOSTS: Final = ("ghost-1", "ghost-2")
 
-SHARES: Final = ("writer-1", "writer-2", "sharer-1", "sharer-2")
+NEWER: Final = ("writer-1", "writer-2", "newer-member-1", "newer-member-2", "offsets-watcher")
 
 FAULTS: Final = ("kill", "pause", "stop", "partition", "session ends", "kill a client", "resets")
 """The faults that make these defects visible, unless a defect names its own."""
 
 DEFECTS: Final = (
-    Defect(
-        "accepted-before-written",
-        "a share partition's leader confirms an acceptance before the share coordinator has it",
-        "oncelog_broker.sharing.hosted_share_partition",
-        "        return kept\n",
-        "        return None\n",
-        SHARES,
-        30,
-    ),
     Defect(
         "pending-offsets-shown",
         "offsets that a transaction commits count before its marker",
@@ -98,5 +89,45 @@ DEFECTS: Final = (
         "            pass\n",
         GHOSTS,
         20,
+    ),
+    Defect(
+        "given-before-revoked",
+        "the coordinator gives a partition to a member before its owner has given it up (KIP-848)",
+        "oncelog_broker.coordinator.group.consumer.reconcile",
+        "            if partition in own or aim.is_free(topic_id, partition):\n",
+        "            if True:\n",
+        NEWER,
+        40,
+        ("kill a client", "pause", "slow links"),
+    ),
+    Defect(
+        "dead-member-stays",
+        "a member of a classic group whose session has ended stays in the group",
+        "oncelog_broker.coordinator.group.machine",
+        "            membership.on_session_timer(step, timer.member_id)\n",
+        "            pass\n",
+        READS,
+        40,
+        ("kill a client", "pause"),
+    ),
+    Defect(
+        "dead-newer-member-stays",
+        "a member of a group of the consumer protocol whose session has ended stays in the group",
+        "oncelog_broker.coordinator.group.machine",
+        "            leaving.on_timer(self._consumer_step(group, effects), timer)\n",
+        "            pass\n",
+        NEWER,
+        40,
+        ("kill a client", "pause"),
+    ),
+    Defect(
+        "sessions-not-restarted",
+        "a coordinator that takes a group over does not notice that a member has died meanwhile",
+        "oncelog_broker.coordinator.group.machine",
+        "                else:\n                    self._step(group, effects).start_sessions()\n                yield effects\n",
+        "                yield effects\n",
+        READS,
+        60,
+        ("kill a client", "kill", "stop", "session ends"),
     ),
 )

@@ -22,21 +22,22 @@ def line_of(found: Found) -> str:
     return f"{found.name:<36} seed {found.seed:>4} {found.seconds:7.1f} s  {found.judge}: {found.violation}"
 
 
-def table(results: Sequence[Found]) -> str:
-    """Return a Markdown table, in the order of the catalogue."""
-    by_name = {found.name: found for found in results}
-    rows = []
-    for name, defect in DEFECTS.items():
-        found = by_name.get(name)
-        if found is not None:
-            seed = str(found.seed) if found.seed else f"none of {found.tried}"
-            rows.append(f"| `{name}` | {defect.what} | {seed} | {found.seconds:.0f} | {found.judge} |\n")
-    return HEAD.replace("| \n", "|\n") + "".join(rows)
+def table(results: Sequence[Found], before: str = "") -> str:
+    """Return a Markdown table, in the order of the catalogue. `before` is an earlier table, whose rows remain for the
+    defects that `results` does not contain.
+    """
+    rows = {line.split("`")[1]: line for line in before.splitlines(keepends=True) if line.startswith("| `")}
+    for found in results:
+        seed = str(found.seed) if found.seed else f"none of {found.tried}"
+        what = DEFECTS[found.name].what
+        rows[found.name] = f"| `{found.name}` | {what} | {seed} | {found.seconds:.0f} | {found.judge} |\n"
+    return HEAD.replace("| \n", "|\n") + "".join(rows[name] for name in DEFECTS if name in rows)
 
 
 def write_into(path: Path, results: Sequence[Found]) -> None:
-    """Write the table between the marks of a page."""
-    put_between(path, BEGIN, END, table(results))
+    """Write the table between the marks of a page. The rows of defects that were not hunted stay."""
+    before = path.read_text().split(BEGIN)[1].split(END)[0]
+    put_between(path, BEGIN, END, table(results, before))
 
 
 def put_between(path: Path, begin: str, end: str, table: str) -> None:

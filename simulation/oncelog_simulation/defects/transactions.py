@@ -7,6 +7,7 @@ from typing import Final
 from oncelog_simulation.defects.defect import Defect
 
 PAYS: Final = ("payer-1", "payer-2", "zombie-1", "zombie-2", "reader-committed")
+PREPARES: Final = ("two-phase-1", "two-phase-2", "reader-committed")
 HAUNTS: Final = ("zombie-1", "zombie-2", "payer-1", "reader-committed")
 
 FAULTS: Final = ("kill", "pause", "stop", "partition", "isolation", "session ends", "kill a client", "resets")
@@ -122,5 +123,53 @@ DEFECTS: Final = (
         ("payer-1", "payer-2", "zombie-1"),
         20,
         ("kill", "isolation", "session ends"),
+    ),
+    Defect(
+        "prepared-times-out",
+        "a prepared transaction is aborted when a timeout has passed (KIP-939)",
+        "oncelog_broker.coordinator.transaction.machine",
+        "            timeout_ms = NO_TIMEOUT_MS\n",
+        "            timeout_ms = 3_000\n",
+        PREPARES,
+        20,
+        ("kill a client", "kill"),
+    ),
+    Defect(
+        "kept-open-aborted",
+        "the start of a successor aborts the prepared transaction that it has to end",
+        "oncelog_broker.coordinator.transaction.initialising",
+        "    if metadata.state is TransactionState.ONGOING and keeps_open:\n",
+        "    if False:\n",
+        PREPARES,
+        20,
+        ("kill a client", "kill"),
+    ),
+    Defect(
+        "former-owner-ends",
+        "the producer whose prepared transaction was taken over may end it",
+        "oncelog_broker.coordinator.transaction.metadata",
+        "        return asking == self.client and asking.epoch <= EXHAUSTED_EPOCH\n",
+        "        return asking in (self.client, self.producer) and asking.epoch <= EXHAUSTED_EPOCH\n",
+        HAUNTS,
+        20,
+    ),
+    Defect(
+        "partitions-replaced",
+        "a transaction forgets its partitions when another one is added",
+        "oncelog_broker.coordinator.transaction.metadata",
+        "            partitions=self.partitions | added,\n",
+        "            partitions=added,\n",
+        PAYS,
+        20,
+    ),
+    Defect(
+        "marker-does-not-keep-out",
+        "a record is appended although a marker has ended its transaction since it was verified (KIP-890)",
+        "oncelog_broker.replication.partition",
+        "        if guard is not None:\n            self.guards.check(guard)\n",
+        "",
+        HAUNTS,
+        40,
+        ("stalled streams", "slow links"),
     ),
 )

@@ -168,7 +168,13 @@ class Committed:
 
     def _look_at(self, world: World, keys: Collection[Key]) -> Iterator[str]:
         brokers = running(world)
-        hosted = [(broker, each) for broker in brokers for each in broker.hosted() if _key(each) in keys]
+        careless = self._notes.careless
+        hosted = [
+            (broker, each)
+            for broker in brokers
+            for each in broker.hosted()
+            if _key(each) in keys and each.topic not in careless
+        ]
         for broker, partition in hosted:
             if partition.leads:
                 self._learn(broker, partition)
@@ -207,6 +213,8 @@ class Committed:
         brokers = running(world)
         for key, state in self._truth.states.items():
             place = Place(state.topic, key[1])
+            if state.topic in self._notes.careless:
+                continue
             if number in state.isr and place not in self.excused and not self._has_other(brokers, key, number):
                 world.note("judge", "excuses a partition: a power cut hit all in-sync replicas", partition=str(place))
                 self.excused.add(place)

@@ -17,6 +17,7 @@ from oncelog_simulation.disk import unnoticed
 from oncelog_simulation.judges.committed import READ_BYTES, Committed
 from oncelog_simulation.judges.content import content
 from oncelog_simulation.judges.running import running
+from oncelog_simulation.judges.tables import table_of, table_violations
 from oncelog_simulation.workloads.notes import Notes
 from oncelog_simulation.workloads.tables import TABLE
 from oncelog_simulation.workloads.workload import COMMON
@@ -73,7 +74,7 @@ class Histories:
             return [*found, f"all could not be read in the end: {error}"]
         self._note_replicas(world)
         self._forget_trimmed()
-        table = [] if self._committed.excused else self._table_violations
+        table = [] if self._committed.excused else [*self._table_violations, *self._tables_of_replicas(world)]
         return [*found, *table, *self._judge()]
 
     # --- reading
@@ -86,7 +87,7 @@ class Histories:
             self._table_violations: list[str] = []
             if self._notes.tables:
                 table = (await content(world, {TABLE: 1}))[Place(TABLE)]
-                self._table_violations = _table_violations(self._notes, table)
+                self._table_violations = table_violations(self._notes, table)
             if self._notes.passing:
                 await self._note_starts(world)
             await self._note_committed_offsets(world)
@@ -109,6 +110,7 @@ class Histories:
 
     def _note_replicas(self, world: World) -> None:
         places = set(self._notes.places())
+        places.update(Place(topic, index) for topic, count in self._notes.careless.items() for index in range(count))
         for broker in running(world):
             for partition in broker.hosted():
                 place = Place(partition.topic, partition.index)
@@ -116,6 +118,16 @@ class Histories:
                 if stored:  # a topic from which all records were deleted is not compared
                     log = ReplicaLog(broker.number, place, partition.high_watermark, stored)
                     self._notes.history.replica(log)
+
+    def _tables_of_replicas(self, world: World) -> list[str]:
+        """Return the violations in each replica of the compacted topic: any of them may lead next."""
+        return [
+            f"broker {broker.number}: {what}"
+            for broker in (running(world) if self._notes.tables else ())
+            for partition in broker.hosted()
+            if partition.topic == TABLE and not partition.log.is_offline
+            for what in table_violations(self._notes, table_of(partition))
+        ]
 
     def _forget_trimmed(self) -> None:
         """Drop the records that were to be deleted, because they may or may not exist."""
@@ -158,19 +170,6 @@ class Histories:
             if partition.leads and partition.last_stable_offset < partition.high_watermark
         ]
         return ", ".join(held) or "none that can be seen"
-
-
-def _table_violations(notes: Notes, table: list[tuple[int, bytes, bytes]]) -> list[str]:
-    """Return the keys that have neither the last committed value nor one whose commit is unknown."""
-    found = {key: value for _, key, value in table}
-    wrong = []
-    for may_hold in notes.tables.values():
-        for key, values in may_hold.items():
-            held = found.get(key) or None
-            if held not in values:
-                told = sorted(each or b"nothing" for each in values)
-                wrong.append(f"TABLE: key {key!r} holds {held!r}, of {told} that it may hold")
-    return wrong
 
 
 def _stored(partition: Partition) -> tuple[StoredBatch, ...]:

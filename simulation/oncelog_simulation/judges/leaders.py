@@ -1,5 +1,5 @@
-"""At most one broker leads a partition in a leader epoch, and the high watermark of a leader never goes back. The judge
-checks after each turn of a broker.
+"""At most one broker leads a partition in a leader epoch, and the high watermark of a leader never goes back, and moves
+only while the ISR has min.insync.replicas (KIP-966). The judge checks after each turn of a broker.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ class Leaders:
         self._high_watermarks: dict[Epoch, int] = {}
         self._seen: dict[Partition, tuple[int, int]] = {}
         """Leader epoch and high watermark of each led partition at the last check."""
+        self._in_sync: dict[Partition, tuple[int, int]] = {}
+        """The size of the ISR of each led partition at the last check, and how many replicas had to be in sync."""
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
         """Yield the leader epochs of this broker's partitions in which another broker has led."""
@@ -34,10 +36,23 @@ class Leaders:
         seen, wrong = self._seen, list[str]()
         for partition in machine.broker.parts.replication.replicas.led():
             now = (partition.leader_epoch, partition.high_watermark)
-            if seen.get(partition) != now:
+            before = seen.get(partition)
+            if before != now:
                 seen[partition] = now
                 wrong += self._look_at(world, machine.number, partition)
+                if before is not None and before[0] == now[0]:
+                    wrong += self._too_few(partition)
+            self._in_sync[partition] = len(partition.isr), partition.needed_in_sync
         return wrong
+
+    def _too_few(self, partition: Partition) -> Iterable[str]:
+        """Yield the partition if its high watermark has moved although too few replicas were in sync, before the turn
+        and after it.
+        """
+        in_sync, needed = self._in_sync[partition]
+        in_sync, needed = max(in_sync, len(partition.isr)), min(needed, partition.needed_in_sync)
+        if in_sync < needed:
+            yield f"{partition.log.name}: the high watermark moved with {in_sync} replicas in sync, of {needed} needed"
 
     def _look_at(self, world: World, number: int, partition: Partition) -> Iterable[str]:
         epoch = (partition.topic_id, partition.index, partition.leader_epoch)

@@ -6,6 +6,7 @@
 - markers: each transaction has its marker before its producer writes in a later epoch
 - leader epochs: each batch is in the range of the leader epoch that it names
 - positions: a read from the first offset of a batch returns this batch
+- times: a search for the timestamp of a batch finds the first batch that has a timestamp as large
 
 Without this judge, wrong data of a follower would become visible only when it leads, and a restart would repair some of
 it.
@@ -18,6 +19,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from oncelog_broker.replication.partition import Partition
+from oncelog_broker.runtime.steps import run_steps
 from oncelog_protocol.errors import KafkaError
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch, batches
 from oncelog_protocol.records.control import ControlType, read_marker
@@ -52,10 +54,14 @@ class Walked:
     epochs: list[tuple[int, int]] = field(default_factory=list)
     """Leader epoch and first offset of each change of the epoch."""
     offsets: list[int] = field(default_factory=list)
+    times: list[tuple[int, int, int]] = field(default_factory=list)
+    """Largest timestamp, first and last offset of each batch that has records."""
 
     def take(self, batch: RecordBatch) -> None:
         """Process the next batch."""
         self.offsets.append(batch.base_offset)
+        if batch.records_count:
+            self.times.append((batch.max_timestamp, batch.base_offset, batch.last_offset))
         if not self.epochs or self.epochs[-1][0] != batch.partition_leader_epoch:
             self.epochs.append((batch.partition_leader_epoch, batch.base_offset))
         if not batch.has_producer_id:
@@ -135,6 +141,19 @@ def wrong_in(partition: Partition, *, may_lack_markers: bool = False) -> Iterato
         first = next(iter(batches(bytes(view))), None)
         if first is None or first.base_offset != offset:
             yield f"reads another batch than the one at offset {offset}"
+    if is_whole:
+        yield from _wrong_times(partition, walked)
+
+
+def _wrong_times(partition: Partition, walked: Walked) -> Iterator[str]:
+    """Yield the timestamps whose search finds another batch than a walk through all batches."""
+    log = partition.log
+    for timestamp, _, _ in walked.times[:: max(1, len(walked.times) // MOST_READS)]:
+        first, last = next((first, last) for most, first, last in walked.times if most >= timestamp)
+        with unnoticed():
+            found = run_steps(log.reader.offset_for_timestamp(timestamp, upper_bound=log.log_end_offset))
+        if found is None or not first <= found.offset <= last:
+            yield f"finds {found} for the timestamp {timestamp}, which occurs first in the batch at {first}"
 
 
 def _wrong_producers(partition: Partition, walked: Walked, *, is_whole: bool) -> Iterator[str]:

@@ -62,9 +62,10 @@ class Shared:
         return () if self._committed.excused else list(self._violations(found))
 
     async def _accept_the_rest(self, world: World) -> None:
+        self._notes.holders.clear()  # nobody notes any more who has a record
         async with sharer(world) as consumer:
             while await lag(world) != 0:
-                await accept_some(self._notes, consumer, None)
+                await accept_some(world, self._notes, consumer, None)
 
     def _violations(self, found: Content) -> Iterator[str]:
         for place, records in found.items():

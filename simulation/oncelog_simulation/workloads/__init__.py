@@ -11,6 +11,7 @@
 - `group_wire` sends requests of group members that no library sends.
 - `prepared` has two-phase commits, whose end a ledger decides.
 - `retention` has a writer to a topic whose oldest segments are deleted.
+- `careless` has a writer to a topic with unclean leader elections.
 - `readers` has readers of entire topics, and a watcher of end offsets.
 - `tables` has a writer of keys to a compacted topic.
 - `wire` sends requests that no library sends.

@@ -7,8 +7,9 @@ from random import Random
 from typing import Final
 
 from oncelog_simulation.workloads.administrators import Mover, TopicMaker, Trimmer
+from oncelog_simulation.workloads.careless import CarelessWriter
 from oncelog_simulation.workloads.ghosts import Ghost
-from oncelog_simulation.workloads.groups import GROUP, NEWER_GROUP, GroupMember, OffsetsWatcher
+from oncelog_simulation.workloads.groups import GROUP, MIXED_GROUP, NEWER_GROUP, GroupMember, OffsetsWatcher
 from oncelog_simulation.workloads.notes import Notes
 from oncelog_simulation.workloads.pipelines import GROUP as PIPELINES
 from oncelog_simulation.workloads.pipelines import Pipeline
@@ -23,7 +24,7 @@ from oncelog_simulation.workloads.writers import IdempotentWriter
 from oncelog_simulation.workloads.zombies import Zombie
 
 GROUPS: Final = (
-    *(GROUP, NEWER_GROUP, PIPELINES, "payer-1-ledger", "payer-2-ledger"),
+    *(GROUP, NEWER_GROUP, MIXED_GROUP, PIPELINES, "payer-1-ledger", "payer-2-ledger"),
     *("ghost-1-group", "ghost-2-group"),
 )
 """The groups whose committed offsets are watched."""
@@ -38,6 +39,8 @@ WORKLOADS: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
     "member-2": GroupMember,
     "newer-member-1": lambda notes, name: GroupMember(notes, name, "consumer"),
     "newer-member-2": lambda notes, name: GroupMember(notes, name, "consumer"),
+    "mixed-member-1": lambda notes, name: GroupMember(notes, name, None),
+    "mixed-member-2": lambda notes, name: GroupMember(notes, name, None),
     "sharer-1": Sharer,
     "sharer-2": Sharer,
     "ghost-1": Ghost,
@@ -53,6 +56,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
     "table-writer": TableWriter,
     "trimmer": Trimmer,
     "passing-writer": PassingWriter,
+    "careless-writer": CarelessWriter,
     "topic-maker": TopicMaker,
     "mover": Mover,
 }
@@ -61,6 +65,8 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "pipeline-2": ("writer-1",),
     "member-1": ("writer-1",),
     "member-2": ("writer-1",),
+    "mixed-member-1": ("writer-1",),
+    "mixed-member-2": ("writer-1",),
     "newer-member-1": ("writer-1",),
     "newer-member-2": ("writer-1",),
     "sharer-1": ("writer-1",),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import oncelog
 from oncelog import Admin, KafkaError
 from oncelog.config import GroupProtocol
-from oncelog_simulation.workloads.notes import PATIENCE_MS, Notes
+from oncelog_simulation.workloads.notes import PATIENCE_MS, Notes, Owner
 from oncelog_simulation.workloads.workload import COMMON, ClientWorkload, make_topic, pause
 from oncelog_simulation.workloads.writers import LINES, PARTITIONS, SMALL_SEGMENTS
 from oncelog_testing.history.events import Outcome, Place, Reading
@@ -22,9 +22,17 @@ if TYPE_CHECKING:
 GROUP: Final = "readers"
 NEWER_GROUP: Final = "newer-readers"
 """Name of a group of the consumer protocol (KIP-848), in which the coordinator assigns the partitions."""
+MIXED_GROUP: Final = "mixed-readers"
+"""Name of a group with members of both protocols."""
+GROUPS_BY_PROTOCOL: Final[Mapping[GroupProtocol | None, str]] = {
+    "classic": GROUP,
+    "consumer": NEWER_GROUP,
+    None: MIXED_GROUP,
+}
 POLL_MS: Final = 300
 PAUSE_SECONDS: Final = 0.2
 """Virtual seconds between two polls, in which members process their records."""
+PROTOCOLS: Final[tuple[GroupProtocol, ...]] = ("classic", "consumer")
 SESSION_MS: Final = 6_000
 CLASSIC: Final[Mapping[str, Any]] = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 1_500}
 STAY_SECONDS: Final = (2.0, 10.0)
@@ -34,15 +42,19 @@ NO_OFFSET: Final = -1
 
 
 class GroupMember(ClientWorkload):
-    """A member that reads records, and commits explicitly. The member leaves repeatedly, with or without LeaveGroup."""
+    """A member that reads records, and commits explicitly. The member leaves repeatedly, with or without LeaveGroup.
+    Without a `protocol`, each stay draws one: the group's members have both at the same time, as while a user upgrades
+    them.
+    """
 
-    def __init__(self, notes: Notes, name: str, protocol: GroupProtocol = "classic") -> None:
+    def __init__(self, notes: Notes, name: str, protocol: GroupProtocol | None = "classic") -> None:
         super().__init__(notes, name)
-        self._group = GROUP if protocol == "classic" else NEWER_GROUP
+        self._group = GROUPS_BY_PROTOCOL[protocol]
         self._topic = LINES
         self._protocol = protocol
         self._stays = 0
-        self._readings: dict[Place, Reading] = {}
+        self.readings: dict[Place, Reading] = {}
+        """What the member has read of each partition since it got the partition."""
 
     async def prepare(self, world: World) -> None:
         await make_topic(world, self.notes, self._topic, PARTITIONS, SMALL_SEGMENTS)
@@ -51,7 +63,9 @@ class GroupMember(ClientWorkload):
         rng = self.random(world)
         while True:
             is_calm = world.calm.is_set()
-            stay = asyncio.create_task(self._stay(world, f"static-{self.name}" if rng.random() < 0.3 else None))
+            instance = f"static-{self.name}" if rng.random() < 0.3 else None
+            protocol = self._protocol or rng.choice(PROTOCOLS)
+            stay = asyncio.create_task(self._stay(world, instance, protocol))
             if is_calm:
                 await stay
                 return
@@ -63,23 +77,24 @@ class GroupMember(ClientWorkload):
             if not stay.cancelled() and (error := stay.exception()) is not None:
                 raise error
 
-    async def _stay(self, world: World, instance: str | None) -> None:
+    async def _stay(self, world: World, instance: str | None, protocol: GroupProtocol) -> None:
         self._stays += 1
-        self._readings.clear()
+        self.readings.clear()
         async with oncelog.Consumer(
             world.bootstrap_servers,
             **COMMON,
             group_id=self._group,
             group_instance_id=instance,
-            group_protocol=self._protocol,
+            group_protocol=protocol,
             auto_offset_reset="earliest",
             isolation_level="read_committed",
             enable_auto_commit=False,
-            **(CLASSIC if self._protocol == "classic" else {}),
+            **(CLASSIC if protocol == "classic" else {}),
             default_api_timeout_ms=PATIENCE_MS,
             allow_auto_create_topics=False,
         ) as consumer:
-            consumer.subscribe([self._topic], listener=_Forgets(self._readings))
+            teller = f"{self.name}/{self.lives}.{self._stays}"
+            consumer.subscribe([self._topic], listener=_Owns(self, consumer, teller))
             unsure: dict[Place, int] = {}
             while True:
                 is_calm = world.calm.is_set()
@@ -91,13 +106,41 @@ class GroupMember(ClientWorkload):
                     self._note(place, [(record.offset, bytes(record.value or b"")) for record in records])
                     offsets[place] = records[-1].offset + 1
                 if offsets:
-                    unsure = await self._commit(consumer, offsets)
-                if is_calm and not unsure and consumer.group_metadata().generation_id >= 0:
+                    unsure = await self._commit(world, consumer, offsets, teller)
+                if is_calm and not unsure and await self._has_committed_all(consumer):
                     return
 
-    async def _commit(self, consumer: oncelog.Consumer, offsets: dict[Place, int]) -> dict[Place, int]:
-        """Commit the positions; returns the offsets whose commit has failed."""
-        history = self.notes.history
+    async def _has_committed_all(self, consumer: oncelog.Consumer) -> bool:
+        """Whether this consumer is a member, and the group has committed the end of each partition."""
+        if consumer.group_metadata().generation_id < 0:
+            return False
+        partitions = [oncelog.TopicPartition(self._topic, index) for index in range(PARTITIONS)]
+        try:
+            committed, ends = await consumer.committed(partitions), await consumer.end_offsets(partitions)
+        except KafkaError:
+            return False
+        return all(
+            (known.offset if (known := committed.get(each)) is not None else 0) >= ends[each] for each in partitions
+        )
+
+    def owns(self, places: Collection[Place], epoch: int, teller: str) -> None:
+        """Note that the member got partitions. A late response may bring partitions that another member got since, in a
+        higher epoch.
+        """
+        self.readings.clear()
+        for place in places:
+            known = self.notes.owners.get((self._group, place))
+            if known is None or known.epoch <= epoch:
+                self.notes.owners[self._group, place] = Owner(teller, epoch)
+
+    async def _commit(
+        self, world: World, consumer: oncelog.Consumer, offsets: dict[Place, int], teller: str
+    ) -> dict[Place, int]:
+        """Commit the positions; returns the offsets whose commit has failed. A commit must be refused if another member
+        got the partition in a later epoch, before the commit was sent.
+        """
+        history, epoch = self.notes.history, consumer.group_metadata().generation_id
+        owners = {place: self.notes.owners.get((self._group, place)) for place in offsets}
         commits = [history.commit(self._group, place, offset) for place, offset in offsets.items()]
         try:
             await consumer.commit({oncelog.TopicPartition(*place): offset for place, offset in offsets.items()})
@@ -107,28 +150,37 @@ class GroupMember(ClientWorkload):
             return {}  # another member may have these partitions by now, and reads the records again
         for commit in commits:
             history.commit_answered(commit)
+            owner = owners[commit.place]
+            if owner is not None and owner.name != teller and owner.epoch > epoch:
+                what = f"committed {commit.offset} of {commit.place} in epoch {epoch}, but {owner} has the partition"
+                self.notes.complain(world, teller, what)
         self.notes.step(self.name)
         return {}
 
     def _note(self, place: Place, records: list[tuple[int, bytes]]) -> None:
-        reading = self._readings.get(place)
+        reading = self.readings.get(place)
         if reading is None or (reading.records and records[0][0] <= reading.records[-1][0]):
             teller = f"{self.name}/{self.lives}.{self._stays}"
-            reading = self._readings[place] = self.notes.history.reading(teller, place)
+            reading = self.readings[place] = self.notes.history.reading(teller, place)
         reading.records += records
 
 
-class _Forgets(oncelog.RebalanceListener):
-    """Forgets positions when the member loses partitions or gets new ones, because it may then read from anywhere."""
+class _Owns(oncelog.RebalanceListener):
+    """Notes the partitions that a member gets, and forgets positions when the member loses partitions or gets new ones,
+    because it may then read from anywhere.
+    """
 
-    def __init__(self, readings: dict[Place, Reading]) -> None:
-        self._readings = readings
+    def __init__(self, member: GroupMember, consumer: oncelog.Consumer, teller: str) -> None:
+        self._member = member
+        self._consumer = consumer
+        self._teller = teller
 
     async def on_assigned(self, partitions: Collection[oncelog.TopicPartition]) -> None:
-        self._readings.clear()
+        epoch = self._consumer.group_metadata().generation_id
+        self._member.owns([Place(*partition) for partition in partitions], epoch, self._teller)
 
     async def on_revoked(self, partitions: Collection[oncelog.TopicPartition]) -> None:
-        self._readings.clear()
+        self._member.readings.clear()
 
 
 class OffsetsWatcher(ClientWorkload):

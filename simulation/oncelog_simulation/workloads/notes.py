@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from oncelog_testing.history.events import NOT_YET, Place, Send, Transaction
 from oncelog_testing.history.recorder import History
@@ -39,6 +39,24 @@ class TimedHistory(History):
         self.answered[send] = self.clock()
 
 
+class Holder(NamedTuple):
+    """The member of a share group that has a record, according to the leader of the record's partition."""
+
+    member_id: str
+    leader_epoch: int
+    since: float
+    """Virtual seconds."""
+
+
+class Owner(NamedTuple):
+    """The member of a consumer group that a partition was assigned to."""
+
+    name: str
+    """The client and its life."""
+    epoch: int
+    """The generation or member epoch in which the member got the partition."""
+
+
 class Notes:
     """The notes that the workloads and the judges of one run share."""
 
@@ -52,15 +70,25 @@ class Notes:
         """
         self.passing: set[Place] = set()
         """Partitions whose oldest records may be deleted at any time."""
+        self.careless: dict[str, int] = {}
+        """Topics that may lose committed records by unclean elections, with their numbers of partitions."""
         self.tables: dict[str, dict[bytes, set[bytes | None]]] = {}
         """By writer of the compacted topic: the values that each of its keys may have at the end; None means no value.
         """
+        self.deleted: set[bytes] = set()
+        """Keys of the compacted topic whose last record is a tombstone that must not be removed yet."""
         self.groups: dict[str, list[Place]] = {}
         """Groups that process each record of these partitions once, recorded by `history.derived`."""
         self.acceptances: set[tuple[Place, bytes]] = set()
         """Partition and value of records for which a member has sent an acceptance, whether it arrived or not."""
         self.confirmed: dict[tuple[Place, bytes], int] = {}
         """Number of confirmed acceptances by the record's partition and value."""
+        self.holders: dict[tuple[Place, int], Holder] = {}
+        """The member of the share group that got each record last, by partition and offset."""
+        self.share_starts: dict[Place, int] = {}
+        """The largest offset of each partition below which the share group is done with all records."""
+        self.owners: dict[tuple[str, Place], Owner] = {}
+        """The member that got each partition last, by group and partition: the one with the highest epoch."""
         self.progress: dict[str, int] = {}
         """The number of steps of each client."""
         self.may_hang = False

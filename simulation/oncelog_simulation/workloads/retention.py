@@ -22,8 +22,8 @@ CONFIGS: Final = {
     "segment.index.bytes": "1024",
     "file.delete.delay.ms": "500",
 }
-"""Records are larger than RECORD_BYTES and smaller than twice RECORD_BYTES."""
-LEAST_KEPT: Final = 15
+"""With its batch, each record is larger than RECORD_BYTES and smaller than RECORD_BYTES and a quarter."""
+LEAST_KEPT: Final = 30
 """Number of the last records that `retention.bytes` must never delete."""
 
 

@@ -33,6 +33,10 @@ PAUSE_SECONDS: Final = 0.2
 """Virtual seconds between two polls, in which members process their records."""
 STAY_SECONDS: Final = (2.0, 10.0)
 """Minimum and maximum virtual seconds until a member leaves and joins again."""
+SLOW: Final = 0.3
+"""Fraction of the polls whose records a member processes slowly, while there are faults."""
+PROCESSING_SECONDS: Final = 2.0
+"""Mean virtual seconds of slow processing: some locks expire meanwhile."""
 RELEASED: Final = 0.2
 """Fraction of the records that a member releases, while there are faults."""
 
@@ -65,7 +69,7 @@ class Sharer(ClientWorkload):
             while True:
                 is_calm = world.calm.is_set()
                 await pause(world, PAUSE_SECONDS)
-                count = await accept_some(self.notes, consumer, None if is_calm else rng)
+                count = await accept_some(world, self.notes, consumer, None if is_calm else rng)
                 if count:
                     self.notes.step(self.name)
                 elif is_calm:
@@ -87,23 +91,37 @@ async def sharer(world: World) -> AsyncIterator[ShareConsumer]:
         yield consumer
 
 
-async def accept_some(notes: Notes, consumer: ShareConsumer, rng: Random | None) -> int:
+async def accept_some(world: World, notes: Notes, consumer: ShareConsumer, rng: Random | None) -> int:
     """Poll once, and accept the records, or release some of them if `rng` draws so. Returns the number of records in
-    the poll. Raises KafkaError."""
-    accepted: list[tuple[Place, bytes]] = []
+    the poll. Raises KafkaError.
+
+    An acceptance must be refused if the leader has handed the record to another member before the acceptance was sent.
+    It is ignored, without an error, if the record is below the start offset, because that member has accepted it: such
+    an acceptance does not count as confirmed.
+    """
+    accepted: list[tuple[Place, int, bytes]] = []
     records = await consumer.poll(POLL_MS)
+    if records and rng is not None and rng.random() < SLOW:
+        await pause(world, rng.expovariate(1 / PROCESSING_SECONDS))
     for record in records:
         if rng is not None and rng.random() < RELEASED:
             record.release()
             continue
-        accepted.append((Place(record.topic, record.partition), bytes(record.value or b"")))
+        accepted.append((Place(record.topic, record.partition), record.offset, bytes(record.value or b"")))
         record.accept()
-    notes.acceptances.update(accepted)
+    notes.acceptances.update((place, value) for place, _, value in accepted)
+    asked = world.now
     outcomes = await consumer.commit()
     confirmed = {Place(*partition) for partition, error in outcomes.items() if error is None}
-    for place, value in accepted:
-        if place in confirmed:
+    for place, offset, value in accepted:
+        if place not in confirmed:
+            continue
+        holder = notes.holders.get((place, offset))
+        if holder is None or holder.member_id == consumer.member_id:
             notes.confirmed[place, value] = notes.confirmed.get((place, value), 0) + 1
+        elif holder.since < asked and offset >= notes.share_starts.get(place, 0):
+            what = f"accepted offset {offset} of {place} for {consumer.member_id}, which {holder.member_id} has"
+            notes.complain(world, SHARE_GROUP, what)
     return len(records)
 
 

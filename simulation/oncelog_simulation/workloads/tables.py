@@ -24,6 +24,8 @@ NUMBERS_PER_KEYS: Final = 12
 """Number of records after which other keys are written."""
 DELETE_RETENTION_MS: Final = ("100", "600000")
 """Values of delete.retention.ms, for which tombstones and markers are kept: some are removed while the cluster runs."""
+AFTER_SECONDS: Final = 400.0
+"""Virtual seconds that a run takes at most in addition to the time of its workloads."""
 WRITTEN: Final = 0.8
 """Fraction of the aborted transactions whose records reach the log."""
 CONFIGS: Final = {
@@ -45,9 +47,14 @@ class TableWriter(ClientWorkload):
         self._number = 0
         self._may_hold: dict[bytes, set[bytes | None]] = {}
         """For each key, its last value that is certainly written, and values that may have been written since."""
+        self._keeps_tombstones = False
+        """Whether delete.retention.ms is longer than any run, so that each tombstone that is the last record of its key
+        stays in the log.
+        """
 
     async def prepare(self, world: World) -> None:
         kept = world.random("table").choice(DELETE_RETENTION_MS)
+        self._keeps_tombstones = int(kept) > 1000 * (world.plan.seconds + AFTER_SECONDS)
         await make_topic(world, self.notes, TABLE, 1, {**CONFIGS, "delete.retention.ms": kept})
         self.notes.topics.pop(TABLE, None)  # the judge of entire logs does not check this topic
         self.notes.tables[self.name] = self._may_hold
@@ -72,6 +79,7 @@ class TableWriter(ClientWorkload):
             # From time to time other keys are written, so that the cleaner can compact the older ones.
             key = f"{self.name}/{self._number // NUMBERS_PER_KEYS}.{rng.randrange(KEYS)}".encode()
             changes[key] = None if rng.random() < 0.2 else b"%d" % self._number
+        self.notes.deleted -= changes.keys()
         before = {key: set(self._may_hold.get(key, {None})) for key in changes}
         commits = rng.random() < 0.75
         producer.begin_transaction()
@@ -90,6 +98,9 @@ class TableWriter(ClientWorkload):
             self._may_hold.update(before)
             return
         self._may_hold.update({key: {value} for key, value in changes.items()})
+        self.notes.deleted -= changes.keys()
+        if self._keeps_tombstones:
+            self.notes.deleted.update(key for key, value in changes.items() if value is None)
         self.notes.step(self.name)
 
 

@@ -52,7 +52,7 @@ TIMESTAMP_MS: Final = -1
 V1_PRODUCE, V2_PRODUCE = 9, 12
 V1_END, V2_END = 3, 5
 V1_ADD: Final = 3
-INIT: Final = 4
+INIT, TWO_PHASE_INIT = 4, 6
 
 
 class Answered(NamedTuple):
@@ -123,12 +123,21 @@ class Wire:
         answer = (await self.to_leader(place, request, version)).responses[0].partition_responses[0]
         return Answered(ErrorCode.of(answer.error_code), answer.base_offset)
 
-    async def init(self, transactional_id: str, timeout_ms: int) -> tuple[ErrorCode, ProducerIdAndEpoch]:
-        """Send InitProducerId as a new producer."""
+    async def init(
+        self, transactional_id: str, timeout_ms: int, *, is_two_phase: bool = False
+    ) -> tuple[ErrorCode, ProducerIdAndEpoch]:
+        """Send InitProducerId as a new producer. With `is_two_phase` transactions have no timeout, and an open
+        transaction is kept open (KIP-939).
+        """
         request = InitProducerIdRequest(
-            transactional_id=transactional_id, transaction_timeout_ms=timeout_ms, producer_id=-1, producer_epoch=-1
+            transactional_id=transactional_id,
+            transaction_timeout_ms=timeout_ms,
+            producer_id=-1,
+            producer_epoch=-1,
+            enable2_pc=is_two_phase,
+            keep_prepared_txn=is_two_phase,
         )
-        answer = await self.to_coordinator(transactional_id, request, INIT)
+        answer = await self.to_coordinator(transactional_id, request, TWO_PHASE_INIT if is_two_phase else INIT)
         return ErrorCode.of(answer.error_code), ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
 
     async def new_producer_id(self) -> tuple[ErrorCode, ProducerIdAndEpoch]:

@@ -112,6 +112,8 @@ class Story:
             ("without a transaction", self._without_transaction),
             ("deserted", self._deserted),
             ("epochs of its own", self._own_epochs),
+            ("kept open", self._kept_open),
+            ("in one epoch", self._in_one_epoch),
         ]
 
     # --- the stories
@@ -254,15 +256,63 @@ class Story:
         await self._write(self._place())
         self._history.ended(transaction, End.ABORTED)
 
+    async def _kept_open(self) -> None:
+        """A successor takes over and keeps the open transaction (KIP-939), which only the successor may end."""
+        self._id = f"{self._id}-two-phase"
+        await self._begin(is_two_phase=True)
+        await self._write(self._place())
+        elder, commits = self._writer, self._rng.random() < 0.5
+        _, self._writer = await self._decided(partial(self._wire.init, self._id, TIMEOUT_MS, is_two_phase=True), BUSY)
+        await pause(self._world, self._rng.choice((0.0, 0.5, 2.0)))
+        version = V2_END if self._is_v2 else V1_END
+        ended = await self._decided(partial(self._wire.end, self._id, elder, commits=not commits, version=version))
+        self._must_be_refused("EndTxn of a producer whose transaction was taken over", ended)
+        if not self._is_v2:
+            added = await self._decided(partial(self._wire.add, self._id, elder, self._place()))
+            self._must_be_refused("AddPartitionsToTxn of a producer whose transaction was taken over", added)
+        await self._end(commits=commits)
+
+    async def _in_one_epoch(self) -> None:
+        """Several transactions of one epoch, as clients before transactions V2 have them. A record of each is in flight
+        when the transaction ends.
+
+        Before V2 a late copy of a request counts for the next transaction. So after a request without a response the
+        next transaction would not be judged, and the story ends.
+        """
+        self._is_v2 = False
+        await self._begin()
+        for _ in range(self._rng.choice((2, 4, 6))):
+            transaction = self._transaction = self._history.transaction(self._zombie.teller)
+            self._added.clear()
+            place, other, commits = self._place(), self._place(), self._rng.random() < 0.5
+            await self._write(place)
+            await self._add(other)
+            writer, sequence = self._writer, self._sequences[other]
+            late = asyncio.create_task(self._produce_once(other, writer, sequence, transaction))
+            await asyncio.sleep(self._rng.choice((0.0, 0.0005, 0.001, 0.002, 0.01)))
+            try:
+                ended, _ = await self._wire.end(self._id, writer, commits=commits, version=V1_END)
+            finally:
+                await asyncio.wait([late])
+            if ended or late.result().attempts > 1:
+                return
+            self._history.ended(transaction, End.COMMITTED if commits else End.ABORTED)
+            self._transaction = None
+            self._sequences[other] += not late.result().code
+
     # --- steps
 
-    async def _begin(self) -> None:
-        await self._take_over()
+    async def _begin(self, *, is_two_phase: bool = False) -> None:
+        await self._take_over(is_two_phase=is_two_phase)
         self._transaction = self._history.transaction(self._zombie.teller)
 
-    async def _take_over(self) -> None:
+    async def _take_over(self, *, is_two_phase: bool = False) -> None:
         """Take over the transactional id. The open transaction is aborted when this method returns."""
         _, self._writer = await self._decided(partial(self._wire.init, self._id, TIMEOUT_MS), BUSY)
+        if is_two_phase:  # nothing is open now that could be kept
+            _, self._writer = await self._decided(
+                partial(self._wire.init, self._id, TIMEOUT_MS, is_two_phase=True), BUSY
+            )
         self._sequences.clear()
         self._added.clear()
         if self._transaction is not None:

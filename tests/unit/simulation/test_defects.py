@@ -12,7 +12,7 @@ from oncelog_simulation.defects.catalogue import DEFECTS
 from oncelog_simulation.defects.defect import Defect, DefectIsStale, changed, install, source_of
 from oncelog_simulation.defects.hunt import Found, hunt_all
 from oncelog_simulation.defects.report import BEGIN, END, line_of, table, write_into
-from oncelog_simulation.faults import FAULTS
+from oncelog_simulation.faults.catalogue import FAULTS
 from oncelog_simulation.workloads.catalogue import WORKLOADS
 
 FEWEST = 40
@@ -68,9 +68,15 @@ def test_a_seed_finds_a_defect() -> None:
 def test_the_table_goes_between_the_marks_of_a_page(tmp_path: object) -> None:
     page = tmp_path / "page.md"  # type: ignore[operator]
     page.write_text(f"before\n{BEGIN}old\n{END}after\n")
-    results = [Found(QUICK, 2, 2, 3.4, "history", "appended twice"), Found("cut-by-number", 0, 9, 60.0)]
+    other = "cut-by-number"
+    results = [Found(QUICK, 2, 2, 3.4, "history", "appended twice"), Found(other, 0, 9, 60.0)]
     write_into(page, results)
     text = page.read_text()
     assert text == f"before\n{BEGIN}{table(results)}{END}after\n"
     assert f"| `{QUICK}` | {DEFECTS[QUICK].what} | 2 | 3 | history |" in text
     assert "| none of 9 | 60 |" in text
+    write_into(page, [Found(other, 5, 5, 7.0, "history", "cut")])
+    text = page.read_text()
+    assert f"| `{QUICK}` | {DEFECTS[QUICK].what} | 2 | 3 | history |" in text, "a row of an earlier hunt stays"
+    assert f"| `{other}` | {DEFECTS[other].what} | 5 | 7 | history |" in text
+    assert "none of 9" not in text

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 from types import SimpleNamespace
 from typing import Any
+
+import pytest
 
 from oncelog_simulation.judges.committed import Batch, Committed, Prefix
 from oncelog_simulation.judges.histories import Histories
 from oncelog_simulation.judges.leaders import Leaders
+from oncelog_simulation.judges.share_locks import Held, ShareLocks, changes_that_are_wrong
 from oncelog_simulation.judges.shared import Shared
-from oncelog_simulation.workloads.notes import Notes
+from oncelog_simulation.judges.tables import table_violations
+from oncelog_simulation.workloads.groups import GroupMember
+from oncelog_simulation.workloads.notes import Holder, Notes
+from oncelog_simulation.workloads.sharers import accept_some
 from oncelog_testing.history.events import Place
 
 LINES = Place("lines")
@@ -21,8 +28,10 @@ class LedPartition(SimpleNamespace):
     __hash__ = object.__hash__  # type: ignore[assignment]
 
 
-def led(epoch: int, high_watermark: int) -> Any:
+def led(epoch: int, high_watermark: int, isr: tuple[int, ...] = (1, 2)) -> Any:
     return LedPartition(
+        isr=isr,
+        needed_in_sync=2,
         topic_id=b"t" * 16,
         index=0,
         leader_epoch=epoch,
@@ -73,6 +82,16 @@ def test_a_decreasing_high_watermark_is_a_violation() -> None:
     assert world.look(judge) == ["lines-0: the high watermark went from 5 to 4"]
     world.leading[1] = [led(4, 2)]  # a new leader epoch may begin with a lower high watermark
     assert world.look(judge) == []
+
+
+def test_a_high_watermark_that_moves_with_too_few_replicas_in_sync_is_a_violation() -> None:
+    world, judge, partition = FakeWorld(), Leaders(), led(3, 5)
+    world.leading[1] = [partition]
+    world.look(judge)
+    partition.high_watermark, partition.isr = 6, (1,)  # the ISR may have shrunk after the move, in the same turn
+    assert world.look(judge) == []
+    partition.high_watermark = 7
+    assert world.look(judge) == ["lines-0: the high watermark moved with 1 replicas in sync, of 2 needed"]
 
 
 def test_a_prefix_knows_what_was_shown() -> None:
@@ -141,3 +160,134 @@ def test_a_record_that_a_share_group_passes_over_or_accepts_twice_is_a_violation
         "lines-0: the share group has passed over b'three' at offset 2",
         "lines-0: 2 acceptances of b'two' by members of the share group were confirmed",
     ]
+
+
+def test_a_tombstone_that_is_removed_too_early_is_a_violation() -> None:
+    notes = Notes()
+    notes.tables["writer"] = {b"gone": {None}, b"kept": {b"1"}, b"unsure": {None, b"2"}}
+    notes.deleted = {b"gone"}
+    assert table_violations(notes, [(3, b"kept", b"1"), (4, b"gone", b"")]) == []
+    assert table_violations(notes, [(3, b"kept", b"1")]) == ["TABLE: the tombstone of key b'gone' is gone"]
+    assert table_violations(notes, [(4, b"gone", b"")]) == ["TABLE: key b'kept' holds None, of [b'1'] that it may hold"]
+
+
+class FakeConsumer:
+    """A consumer whose commits succeed."""
+
+    def __init__(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def group_metadata(self) -> Any:
+        return SimpleNamespace(generation_id=self.epoch)
+
+    async def commit(self, offsets: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize(
+    ("epoch", "owner", "is_wrong"),
+    [(2, "other", True), (2, "member", False), (3, "other", False), (4, "other", False)],
+)
+def test_a_commit_of_a_partition_that_another_member_got_since_is_a_violation(
+    epoch: int, owner: str, is_wrong: bool
+) -> None:
+    notes, world = Notes(), FakeWorld()
+    member = GroupMember(notes, "member")
+    member.owns([LINES], 3, owner)
+    member.owns([LINES], 1, "a response that was late")
+    asyncio.run(member._commit(world, FakeConsumer(epoch), {LINES: 7}, "member"))  # type: ignore[arg-type]
+    assert bool(notes.complaints) is is_wrong
+
+
+HELD = Held(4, 6, "a", 1, 20.0, is_acknowledged=False)
+FREE = HELD._replace(owner="", deadline=0.0)
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "told"),
+    [
+        (FREE, HELD._replace(deliveries=2), ""),
+        (FREE, HELD, "does not count the delivery to a"),
+        (HELD, HELD._replace(owner="b", deliveries=2, deadline=30.0), "has handed the record of a to b"),
+        (HELD._replace(deadline=9.0), HELD._replace(owner="b", deliveries=2, deadline=30.0), ""),
+        (HELD._replace(is_acknowledged=True), HELD._replace(owner="b", deliveries=2, deadline=30.0), ""),
+        (HELD._replace(owner="c"), HELD._replace(owner="b", deliveries=2, deadline=30.0), ""),  # c has no session
+        (HELD._replace(is_acknowledged=True), HELD._replace(is_acknowledged=True, deadline=0.0), ""),
+        (HELD, HELD._replace(deadline=30.0), "does not count the delivery to a"),
+        (HELD._replace(deliveries=3), HELD, "counts 1 deliveries after 3"),
+    ],
+)
+def test_a_shared_record_is_with_one_member_and_each_delivery_is_counted(before: Held, now: Held, told: str) -> None:
+    machine: Any = SimpleNamespace(number=1, clock=SimpleNamespace(monotonic=lambda: 10.0))
+    hosted: Any = SimpleNamespace(key=SimpleNamespace(group_id="g", text="g:t:0"))
+    shares: Any = SimpleNamespace(sessions=SimpleNamespace(_sessions={("g", "a"): None, ("g", "b"): None}))
+    found = list(changes_that_are_wrong(machine, shares, hosted, (before,), (now,)))
+    assert [each.partition("broker 1 ")[2] for each in found] == ([told] * 3 if told else [])
+
+
+def test_an_expired_lock_must_be_given_back_soon_while_the_broker_runs() -> None:
+    run = SimpleNamespace(first=4, last=6, owner="a", deliveries=1, deadline=9.0, becomes=None)
+    hosted = LedPartition(is_current=True, key=SimpleNamespace(text="g:t:0"), share=SimpleNamespace())
+    hosted.share.runs = SimpleNamespace(runs=[run])
+    process = SimpleNamespace(is_paused=False)
+    shares = SimpleNamespace(all=lambda: [hosted])
+    parts = SimpleNamespace(coordinators=SimpleNamespace(share_partitions=shares))
+    machine = SimpleNamespace(number=1, broker=SimpleNamespace(parts=parts), process=process, clock=SimpleNamespace())
+    machine.clock.monotonic = lambda: 10.0
+    world: Any = SimpleNamespace(brokers={"broker-1": machine}, now=0.0)
+    judge = ShareLocks(Notes())
+    assert list(judge.look_closely(world)) == []
+    process.is_paused, world.now = True, 5.0
+    assert list(judge.look_closely(world)) == []
+    process.is_paused, world.now = False, 6.0
+    assert list(judge.look_closely(world)) == []
+    world.now = 8.5
+    assert len(list(judge.look_closely(world))) == 1
+    assert list(judge.look_closely(world)) == []
+
+
+def test_a_record_is_noted_with_the_member_that_the_leader_of_the_highest_epoch_names() -> None:
+    notes = Notes()
+    judge, world = ShareLocks(notes), SimpleNamespace(now=1.0)
+    partition, share = SimpleNamespace(topic="lines", index=0), SimpleNamespace(start_offset=4)
+    for epoch, owner in ((2, "a"), (1, "b")):
+        hosted: Any = SimpleNamespace(partition=partition, leader_epoch=epoch, share=share)
+        judge._note_holders(world, hosted, (HELD._replace(owner=owner),))  # type: ignore[arg-type]
+    assert {place[1]: holder.member_id for place, holder in notes.holders.items()} == {4: "a", 5: "a", 6: "a"}
+    assert notes.share_starts == {LINES: 4}
+
+
+class FakeSharer:
+    """A member of a share group whose acceptances are confirmed."""
+
+    member_id = "a"
+
+    async def poll(self, timeout_ms: int) -> list[Any]:
+        return [SimpleNamespace(topic="lines", partition=0, offset=4, value=b"4", accept=lambda: None)]
+
+    async def commit(self) -> dict[Place, None]:
+        return {LINES: None}
+
+
+@pytest.mark.parametrize(
+    ("holder", "start", "is_counted", "is_wrong"),
+    [
+        (None, 0, True, False),
+        (Holder("a", 1, 1.0), 5, True, False),
+        (Holder("b", 1, 1.0), 0, False, True),
+        (Holder("b", 1, 1.0), 5, False, False),  # the other member has accepted the record
+        (Holder("b", 1, 3.0), 0, False, False),  # the record was handed to the other member meanwhile
+    ],
+)
+def test_an_acceptance_of_a_record_that_another_member_has_is_a_violation(
+    holder: Holder | None, start: int, is_counted: bool, is_wrong: bool
+) -> None:
+    notes, world = Notes(), FakeWorld()
+    world.now = 2.0  # type: ignore[attr-defined]
+    notes.share_starts[LINES] = start
+    if holder is not None:
+        notes.holders[LINES, 4] = holder
+    asyncio.run(accept_some(world, notes, FakeSharer(), None))  # type: ignore[arg-type]
+    assert notes.acceptances == {(LINES, b"4")}
+    assert bool(notes.confirmed) is is_counted
+    assert bool(notes.complaints) is is_wrong

@@ -143,6 +143,24 @@ def test_bytes_sent_during_a_cut_arrive_when_it_is_mended():
     play(scene)
 
 
+def test_a_stalled_stream_delivers_later_also_when_its_sender_has_closed_it_and_other_streams_go_on():
+    async def scene(world):
+        near, far, client, _ = await connect(world)
+        second = await world.loop.spawn(client, world.loop.create_connection(Peer, "server", 9092))
+        await asyncio.sleep(0.1)
+        near.transport.pipe.stalled_until = world.now + 5
+        await in_process(world, client, near.transport.write, b"late")
+        await in_process(world, client, near.transport.close)
+        await in_process(world, client, second[1].transport.write, b"on time")
+        await asyncio.sleep(2)
+        assert not far.heard
+        assert second[1].transport.other.get_protocol().heard == b"on time"
+        await asyncio.sleep(4)
+        assert far.heard == b"late"
+
+    play(scene)
+
+
 def test_a_long_cut_breaks_the_stream_at_both_ends():
     async def scene(world):
         near, far, _, _ = await connect(world)

@@ -9,11 +9,13 @@ import pytest
 
 from oncelog_broker.coordinator.transaction.metadata import TopicPartition, TransactionMetadata
 from oncelog_broker.coordinator.transaction.states import TransactionState
+from oncelog_broker.log.config import LogConfig
 from oncelog_broker.metadata import paths
 from oncelog_broker.metadata.model.payloads import (
     PartitionState,
     ReplicaAssignment,
     TopicAssignment,
+    encode_config,
     encode_partition_state,
     encode_topic,
 )
@@ -25,7 +27,9 @@ from oncelog_protocol.records.record import Record
 from oncelog_simulation.judges.committed import Batch, Prefix
 from oncelog_simulation.judges.decisions import Decisions
 from oncelog_simulation.judges.elections import Elections
+from oncelog_simulation.judges.leases import Leases
 from oncelog_simulation.judges.logs import Walked
+from oncelog_simulation.judges.settings import wrong_settings
 
 ALL = ReplicaAssignment((1, 2, 3))
 GOOD = PartitionState(1, 5, (1, 2, 3), 0)
@@ -177,3 +181,39 @@ def test_a_walk_through_a_log_finds_producers_and_what_was_aborted() -> None:
     )
     walked.take(batch_at(1, bytes(marker)))
     assert (walked.producers, walked.open, walked.aborted) == ({7: (4, -1)}, {}, {(7, 1)})
+
+
+@pytest.mark.parametrize(("stored", "told"), [({"min.insync.replicas": "1"}, 0), ({"min.insync.replicas": "2"}, 1)])
+def test_a_log_must_have_the_settings_of_its_topic(stored: dict[str, str], told: int) -> None:
+    nodes = {paths.topic_config("lines"): node(encode_config(stored))}
+    log = SimpleNamespace(name="lines-0", config=LogConfig(min_insync_replicas=1))
+    replicas = SimpleNamespace(partitions=lambda: [SimpleNamespace(topic="lines", log=log)])
+    broker = SimpleNamespace(parts=SimpleNamespace(replication=SimpleNamespace(replicas=replicas)))
+    world: Any = SimpleNamespace(
+        brokers={"broker-1": SimpleNamespace(number=1, broker=broker)},
+        store=SimpleNamespace(tree=SimpleNamespace(node=nodes.get)),
+    )
+    assert len(wrong_settings(world)) == told
+
+
+@pytest.mark.parametrize(
+    ("why", "may_lead", "is_serving", "told"),
+    [("expired", True, True, 1), ("expired", False, True, 0), ("expired", True, False, 0), ("closed", True, True, 0)],
+)
+def test_a_broker_must_not_lead_when_its_session_has_expired(
+    why: str, may_lead: bool, is_serving: bool, told: int
+) -> None:
+    heard: list[int] = []
+    parts = SimpleNamespace(
+        storage=SimpleNamespace(store=SimpleNamespace(session_id=7)),
+        membership=SimpleNamespace(member=SimpleNamespace(may_lead=lambda: may_lead)),
+    )
+    machine = SimpleNamespace(number=1, broker=SimpleNamespace(parts=parts), is_serving=is_serving)
+    store = SimpleNamespace(on_ended=lambda session_id, why: heard.append(session_id))
+    world: Any = SimpleNamespace(brokers={"broker-1": machine}, store=store)
+    judge = Leases(world)
+    assert list(judge.look_closely(world)) == []
+    world.store.on_ended(7, why)
+    assert len(list(judge.look_closely(world))) == told
+    assert list(judge.look_closely(world)) == [], "told once"
+    assert heard == [7]

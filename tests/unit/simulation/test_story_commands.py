@@ -31,3 +31,19 @@ def test_a_defect_is_found_and_put_into_a_page(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.endswith("1 of 1 found\n")
     assert "| `any-sequence-is-next` |" in page.read_text()
+
+
+def test_a_run_whose_branches_are_noted_breaks_no_rule() -> None:
+    """A broker imports some modules only when it needs them, in a simulated world, where no file can be read."""
+    code = (
+        "from oncelog_simulation.reached import REACHED, import_rooms\n"
+        "import_rooms()\n"
+        "from oncelog_simulation.plan import Plan\n"
+        "from oncelog_simulation.run import run\n"
+        "from oncelog_simulation.scenario import WholeCluster\n"
+        "from oncelog_simulation.workloads.catalogue import SETTINGS\n"
+        "plan = Plan(seed=5, seconds=2.0, settings=dict(SETTINGS), workloads=('payer-1',))\n"
+        "print(run(plan, WholeCluster()).violations, sum(REACHED.hit) > 500)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "() True\n"

@@ -31,7 +31,17 @@ def played(workloads: Sequence[str], *strikes: Strike, directories: int = 1) -> 
 
 
 @pytest.mark.parametrize(
-    "workload", ["ghost-1", "two-phase-1", "newer-member-1", "sharer-1", "passing-writer", "table-writer"]
+    "workload",
+    [
+        "ghost-1",
+        "two-phase-1",
+        "newer-member-1",
+        "mixed-member-1",
+        "sharer-1",
+        "passing-writer",
+        "careless-writer",
+        "table-writer",
+    ],
 )
 def test_a_workload_makes_progress_and_ends(workload: str) -> None:
     outcome, scenario = played([workload])
@@ -47,6 +57,8 @@ def test_a_workload_makes_progress_and_ends(workload: str) -> None:
         ("kill the controller", ("store",)),
         ("rolling restart", ALL_BROKERS),
         ("flapping", ALL_BROKERS),
+        ("leadership flaps", ("leader",)),
+        ("stalled streams", ("broker-2",)),
         ("store put back", ("store",)),
         ("directory fails", ("broker-2",)),
         ("older disk", ("broker-2",)),
@@ -72,3 +84,13 @@ def test_light_plans_keep_the_faults_of_the_seed_and_spread_them_over_up_to_an_h
         assert all(0 <= strike.at <= light.seconds for strike in light.strikes)
         assert 600 <= light.seconds <= 3600
         assert light.pace > whole.pace
+
+
+def test_a_broker_stops_also_if_the_faults_end_meanwhile() -> None:
+    outcome, _ = played(["writer-1"], Strike(4.98, "stop", ("broker-1",), 1.0, 0.4))
+    assert outcome.violations == ()
+    calm, stopped = (
+        next(float(line.split()[0]) for line in outcome.timeline.lines() if what in line)
+        for what in ("calm: all faults are over", "broker-1     has stopped")
+    )
+    assert calm < stopped < calm + 5

@@ -1,0 +1,12 @@
+"""The faults that may strike a world.
+
+- `fault` has one kind of fault, and what several faults use.
+- `processes` has kills, stops, pauses and power cuts.
+- `clocks` has clocks that are set, or that run too fast or too slow.
+- `network` has links that are cut or slow, and streams that break or stall.
+- `leadership` has a leader that changes again and again.
+- `store` has faults of the metadata store.
+- `disks` has disks that work again later.
+- `lost_disks` has faults that destroy the contents of disks.
+- `catalogue` lists all faults by name, and ends them.
+"""

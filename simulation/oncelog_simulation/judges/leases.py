@@ -1,0 +1,53 @@
+"""A broker whose session with the metadata store has expired does not take itself for a leader.
+
+The controller may have elected another broker since. Only sessions that expire on their own count: a broker cannot
+foresee that a fault ends its session, or that the store is put back from a backup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from oncelog_simulation.judges.running import running
+
+if TYPE_CHECKING:
+    from oncelog_simulation.world import World
+
+EXPIRED: Final = "expired"
+"""The reason with which the metadata store ends a session of which it has not heard in time."""
+
+
+class Leases:
+    """Compares the brokers' leases with the sessions of the metadata store."""
+
+    name = "leases"
+
+    def __init__(self, world: World) -> None:
+        self._expired: set[int] = set()
+        """The sessions that have expired."""
+        self._told: set[int] = set()
+        others = world.store.on_ended
+
+        def on_ended(session_id: int, why: str) -> None:
+            if why == EXPIRED:
+                self._expired.add(session_id)
+            if others is not None:
+                others(session_id, why)
+
+        world.store.on_ended = on_ended
+
+    def look_closely(self, world: World) -> Iterable[str]:
+        """Yield the brokers that take themselves for leaders although their sessions have expired."""
+        wrong = []
+        for broker in running(world):
+            session_id = broker.parts.storage.store.session_id
+            if session_id in self._told or session_id not in self._expired or not broker.machine.is_serving:
+                continue
+            if broker.parts.membership.member.may_lead():
+                self._told.add(session_id)
+                wrong.append(f"broker {broker.number} may lead although its session has expired")
+        return wrong
+
+    async def conclude(self, world: World) -> Iterable[str]:
+        return ()
