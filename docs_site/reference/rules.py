@@ -137,7 +137,7 @@ def _shown(rule: Rule, names_tests: bool) -> str:
     count = f"{len(tests)} test{'s' if len(tests) != 1 else ''}"
     kept_by = ", ".join(f"[{_short(path)}](../../{path})" for path in rule.kept_by)
     went_wrong = f"*{_sentence(rule.went_wrong)}*\n\n" if rule.went_wrong else ""
-    shown = f"### {rule.name}\n\n{went_wrong}{_sentence(rule.holds)}\n\nKept by {kept_by}"
+    shown = f"### {rule.name}\n\n{went_wrong}{_sentence(rule.holds)}\n\nEnforced by {kept_by}"
     if not names_tests:
         return f"{shown}; {count}.\n"
     return f'{shown}.\n\n<details markdown="1">\n<summary>{count}</summary>\n\n{_listed(tests)}\n\n</details>\n'
@@ -148,8 +148,9 @@ def _sentence(text: str) -> str:
 
 
 def _short(path: str) -> str:
-    """A module without the two directories that all have, and without `.py`."""
-    return "/".join(PurePath(path).with_suffix("").parts[2:])
+    """Return the path without `.py`, and without the two directories of a package; of an example the entire path."""
+    parts = PurePath(path).with_suffix("").parts
+    return "/".join(parts[2:] or parts)
 
 
 def _listed(tests: list[NamedTest]) -> str:
