@@ -87,7 +87,9 @@ class Member:
         )
 
     def until_it_has(self, count: int) -> None:
-        """Send heartbeats until the member has that many active tasks: internal topics take a moment."""
+        """Send heartbeats until the member has `count` active tasks; the broker may first have to create internal
+        topics.
+        """
 
         def has_them() -> bool:
             self.beat()
