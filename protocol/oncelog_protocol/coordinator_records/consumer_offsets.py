@@ -64,7 +64,7 @@ class GroupMetadataValue:
 
     protocol_type: str = string()
     generation: int = int32()
-    protocol: str | None = string(nullable="0+")  # None without members
+    protocol: str | None = string(nullable="0+")  # the chosen assignor; None if the group has no members
     leader: str | None = string(nullable="0+")  # the leader's member id
     current_state_timestamp: int = int64("2+", default=-1)
     members: list[MemberMetadata] = array()

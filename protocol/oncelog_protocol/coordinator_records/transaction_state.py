@@ -31,7 +31,8 @@ class TransactionLogValue:
 
     producer_id: int = int64()
     previous_producer_id: int = int64("1+", tag=0, default=-1)  # producer id of the last transaction
-    next_producer_id: int = int64("1+", tag=1, default=-1)  # already sent to the producer, used after this transaction
+    # producer id that was already sent to the producer, for use after this transaction
+    next_producer_id: int = int64("1+", tag=1, default=-1)
     producer_epoch: int = int16()
     transaction_timeout_ms: int = int32()
     transaction_status: int = int8()  # a TransactionState

@@ -57,7 +57,8 @@ class ConsumerGroupDescribeResponse:
             subscribed_topic_regex: str | None = string(nullable="0+", default=None)
             assignment: Assignment = nested()  # the current assignment, with the partitions to revoke
             target_assignment: Assignment = nested()  # the target assignment
-            member_type: int = int8("1+", default=-1)  # CLASSIC_MEMBER, CONSUMER_MEMBER, -1: unknown
+            # protocol of the member: CLASSIC_MEMBER, CONSUMER_MEMBER, or -1 if unknown
+            member_type: int = int8("1+", default=-1)
 
             @struct
             class Assignment:

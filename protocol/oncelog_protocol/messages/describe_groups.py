@@ -43,7 +43,7 @@ class DescribeGroupsResponse:
         group_id: str = string()
         group_state: str = string()  # PreparingRebalance, CompletingRebalance, Stable, Empty, Dead; "" on error
         protocol_type: str = string()
-        protocol_data: str = string()  # the chosen protocol, while Stable
+        protocol_data: str = string()  # the chosen assignor while the group is Stable, otherwise ""
         members: list[DescribedGroupMember] = array()
         authorized_operations: int = int32("3+", default=AUTHORIZED_OPERATIONS_OMITTED)
 

@@ -33,7 +33,7 @@ class WriteShareGroupStateRequest(Request["WriteShareGroupStateResponse"]):
             class StateBatch:
                 first_offset: int = int64()
                 last_offset: int = int64()
-                delivery_state: int = int8()  # 0: available, 2: acknowledged, 4: archived
+                delivery_state: int = int8()  # state of the batch's records: 0 available, 2 acknowledged, 4 archived
                 delivery_count: int = int16()
 
 
