@@ -1,5 +1,5 @@
 """The purgatory of a partition: requests that wait until a deadline for the high watermark (acks=all appends), for
-bytes (fetches) or for the low watermark (DeleteRecords).
+the leader's disk (acks=1 appends under group commit), for bytes (fetches) or for the low watermark (DeleteRecords).
 
 Each waiting request has an answer (`runtime/answers.py`); cancelling the answer removes the request. An append costs
 one subtraction for each waiting fetch, and a fetch is read only once, when there are enough bytes. A waiting append is
@@ -15,6 +15,7 @@ gets a new high watermark soon, since it may become leader with that high waterm
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush
@@ -44,7 +45,7 @@ class Purgatory:
     deletion failed.
     """
 
-    __slots__ = ("_look_at", "_numbers", "appends", "deletions", "fetches", "replica_fetches")
+    __slots__ = ("_look_at", "_numbers", "appends", "deletions", "fetches", "replica_fetches", "unsynced")
 
     def __init__(self) -> None:
         self.fetches: dict[DelayedFetch, None] = {}
@@ -55,6 +56,8 @@ class Purgatory:
         """
         self.deletions: list[tuple[int, asyncio.Future[ErrorCode]]] = []
         """The waiting deletions as (offset, answer)."""
+        self.unsynced: deque[tuple[int, asyncio.Future[ErrorCode]]] = deque()
+        """The appends that wait for the leader's disk alone, as (next offset, answer), in the order of their offsets."""
         self._numbers = count()
         self._look_at = APPENDS_BEFORE_LOOK
 
@@ -71,6 +74,20 @@ class Purgatory:
             self._look_at = max(APPENDS_BEFORE_LOOK, 2 * len(self.appends))
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         heappush(self.appends, (next_offset, next(self._numbers), needs_replicas, answer))
+        return answer
+
+    def for_sync(self, next_offset: int) -> asyncio.Future[ErrorCode]:
+        """Return an answer that completes with NONE when the leader's disk has all records below `next_offset`, with
+        KAFKA_STORAGE_ERROR if the disk fails before, or with NOT_LEADER_OR_FOLLOWER if this broker stops leading
+        before.
+        """
+        answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        unsynced = self.unsynced
+        while unsynced and unsynced[0][1].done():  # completed by its deadline
+            unsynced.popleft()
+        if unsynced and unsynced[-1][0] > next_offset:  # a duplicate of an earlier batch that is not synced yet
+            next_offset = unsynced[-1][0]
+        unsynced.append((next_offset, answer))
         return answer
 
     def for_low_watermark(self, offset: int) -> asyncio.Future[ErrorCode]:
@@ -99,6 +116,26 @@ class Purgatory:
             _end(ended[0], ErrorCode.NONE)
         else:
             _end_all(ended, ErrorCode.NONE)
+
+    def on_synced(self, synced_offset: int) -> None:
+        """Complete the appends that waited for the leader's disk alone, up to `synced_offset`."""
+        ended, unsynced = [], self.unsynced
+        while unsynced and unsynced[0][0] <= synced_offset:
+            ended.append(unsynced.popleft()[1])
+        if ended:
+            _end_all(ended, ErrorCode.NONE)
+
+    def on_disk_failed(self) -> None:
+        """Complete all waiting appends with KAFKA_STORAGE_ERROR, because the leader's log went offline: their outcome
+        is unknown.
+        """
+        self._end_appends(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _end_appends(self, code: ErrorCode) -> None:
+        ended = [*(entry[3] for entry in self.appends), *(answer for _, answer in self.unsynced)]
+        self.appends = []
+        self.unsynced.clear()
+        _end_all(ended, code)
 
     def on_readable(self, new_bytes: int, stable_bytes: int) -> None:
         """Count newly readable bytes for the waiting fetches: `new_bytes` for read_uncommitted, `stable_bytes` for
@@ -135,11 +172,9 @@ class Purgatory:
         """Complete all waiting requests, since this broker no longer leads. Appends get NOT_LEADER_OR_FOLLOWER, because
         their outcome is unknown; fetches are read again and then get their error.
         """
-        appends, self.appends = self.appends, []
+        self._end_appends(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         deletions, self.deletions = self.deletions, []
-        _end_all(
-            [*(entry[3] for entry in appends), *(entry[1] for entry in deletions)], ErrorCode.NOT_LEADER_OR_FOLLOWER
-        )
+        _end_all([entry[1] for entry in deletions], ErrorCode.NOT_LEADER_OR_FOLLOWER)
         _finish_all([*self.fetches, *self.replica_fetches])
 
 

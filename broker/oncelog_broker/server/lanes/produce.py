@@ -4,8 +4,8 @@ before.
 The lane compares all bytes before the records (client id, transactional id, acks, timeout, topic and partition) with
 earlier requests; a connection may write to several partitions alternately. The lane makes every check that the usual
 way makes before an append, and declines if a check has another result than usual. Both ways append by
-`Partition.append`, and the usual way reports its errors. With acks=all and several replicas the response waits in the
-partition's purgatory, and the connection's next request is handled meanwhile.
+`Partition.append`, and the usual way reports its errors. With acks=all and several replicas, or with flush.messages=1,
+the response waits in the partition's purgatory, and the connection's next request is handled meanwhile.
 """
 
 from __future__ import annotations
@@ -248,13 +248,13 @@ class ProduceLane:
         except KafkaError as error:
             self._refuse(connection, frame, correlation_id, known, limits, error)
         else:
-            if known.required_acks == produce.ACKS_ALL and not partition.is_alone:
+            if partition.waits_for_disk or (known.required_acks == produce.ACKS_ALL and not partition.is_alone):
                 (last_offset_delta,) = LAST_OFFSET_DELTA.unpack_from(records, LAST_OFFSET_DELTA_AT)
                 appended = _Appended(
                     self, connection, correlation_id, known, limits, len(frame) + SIZE.size,
                     (base_offset, append_time, log.state.log_start_offset),
                 )  # fmt: skip
-                if appended.replicate(base_offset + last_offset_delta + 1, started):
+                if appended.wait(base_offset + last_offset_delta + 1, started):
                     return True
             else:
                 throttle_ms = 0
@@ -369,7 +369,7 @@ class ProduceLane:
 
 
 class _Appended:
-    """A batch that was appended with acks=all and whose response is not sent yet."""
+    """A batch that was appended and whose response waits for replicas or for the disk."""
 
     __slots__ = (
         "_connection", "_correlation_id", "_known", "_lane", "_limits", "_offsets", "_request_bytes", "_slot",
@@ -398,11 +398,11 @@ class _Appended:
         """The request's slot in the connection's answer queue while the request waits."""
         self._started = self._waiting_since = 0.0
 
-    def replicate(self, next_offset: int, started: float) -> bool:
-        """Respond when the records below `next_offset` are replicated. Returns whether the response must wait.
+    def wait(self, next_offset: int, started: float) -> bool:
+        """Respond when the records below `next_offset` may be acknowledged. Returns whether the response must wait.
         `started`: as in `UsualWay.wait`."""
         lane, known = self._lane, self._known
-        committed = known.partition.committed(next_offset)
+        committed = known.partition.acknowledged(next_offset, known.required_acks)
         if not isinstance(committed, Future):
             if committed is ErrorCode.NONE:
                 self._succeed()
@@ -420,7 +420,7 @@ class _Appended:
         return True
 
     def _committed(self, committed: Future[ErrorCode]) -> None:
-        """Respond: the records are replicated, or the request's timeout has passed."""
+        """Respond: the records may be acknowledged, or the request's timeout has passed."""
         lane, connection, slot = self._lane, self._connection, self._slot
         assert slot is not None
         if committed.cancelled():
