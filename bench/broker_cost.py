@@ -132,7 +132,7 @@ def wait_for_leader(client: RawClient, topic: str) -> None:
     raise RuntimeError(f"{topic} has no leader")
 
 
-def recycled_topic(client: RawClient, name: str, partitions: int = 1) -> None:
+def recycled_topic(client: RawClient, name: str, partitions: int = 1, **configs: str) -> None:
     """A topic whose log stays within RETENTION_BYTES, plus at most a segment."""
     create_topic(
         client,
@@ -143,6 +143,7 @@ def recycled_topic(client: RawClient, name: str, partitions: int = 1) -> None:
             "retention.bytes": str(RETENTION_BYTES),
             "file.delete.delay.ms": "0",
             "max.message.bytes": str(4 << 20),
+            **configs,
         },
     )
 

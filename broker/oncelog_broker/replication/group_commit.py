@@ -48,7 +48,8 @@ class GroupCommit:
         requests that have arrived by now are appended.
         """
         try:
-            while partition.must_sync and await sync_records(partition.log):
+            while partition.begin_sync():
+                await sync_records(partition.log)
                 partition.on_synced()
         except KafkaError:  # the log itself has logged why it is offline
             partition.on_sync_failed()
@@ -56,15 +57,14 @@ class GroupCommit:
             self._syncing.discard(partition)
 
 
-async def sync_records(log: PartitionLog) -> bool:
-    """Sync all records that the log has now. Returns False if nothing was done: all records are synced, or the log is
-    being truncated. Raises KAFKA_STORAGE_ERROR; the log is then offline.
+async def sync_records(log: PartitionLog) -> None:
+    """Sync all records that the log has now. Raises KAFKA_STORAGE_ERROR; the log is then offline.
 
     A cancellation waits for the fsync, and a failed fsync then takes the log offline nevertheless.
     """
     pending = log.flusher.prepare_sync()
     if pending is None:
-        return False
+        return
     try:
         await in_thread(pending.sync, _THREADS)
     except asyncio.CancelledError:
@@ -73,7 +73,6 @@ async def sync_records(log: PartitionLog) -> bool:
     except OSError as error:
         raise log.flusher.flush_failed(error) from error
     log.flusher.finish_sync(pending)
-    return True
 
 
 async def sync_all(partitions: Mapping[K, Partition]) -> list[tuple[K, Partition]]:

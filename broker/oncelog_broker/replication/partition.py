@@ -459,14 +459,33 @@ class Partition(Replica):
             return ErrorCode.NONE
         if self.is_resigned:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        state = self.log.state
-        if next_offset <= state.synced_offset:
+        if next_offset <= self.log.state.synced_offset:
             return ErrorCode.NONE
-        if state.offline_reason is not None:
-            return ErrorCode.KAFKA_STORAGE_ERROR
-        return self.purgatory.for_sync(next_offset)
+        return ErrorCode.KAFKA_STORAGE_ERROR if self.log.is_offline else self.synced()
 
     # --- group commit
+
+    def waits_only_for_sync(self, next_offset: int, required_acks: int) -> bool:
+        """Whether a request whose records are below `next_offset` may be acknowledged after the next sync of the log,
+        without waiting for anything else.
+        """
+        state = self.log.state
+        return (
+            self.waits_for_disk
+            and (required_acks == 1 or (required_acks == -1 and self.is_alone))
+            and next_offset > state.synced_offset
+            and state.offline_reason is None
+            and not self.is_resigned
+        )
+
+    def synced(self) -> Answer[ErrorCode]:
+        """Return an answer that completes with NONE after the next sync of the log, which covers all records that are
+        appended until it begins.
+        """
+        answer = self.purgatory.for_sync()
+        if self._request_sync is not None:
+            self._request_sync(self)
+        return answer
 
     @property
     def must_sync(self) -> bool:
@@ -481,14 +500,21 @@ class Partition(Replica):
         if self._request_sync is not None and self.must_sync and not self.log.is_offline:
             self._request_sync(self)
 
+    def begin_sync(self) -> bool:
+        """Return whether the log must be synced now, because records are not on the disk or requests wait for it."""
+        if self.is_resigned or self.log.state.is_truncating or not (self.must_sync or self.purgatory.unsynced):
+            return False
+        self.purgatory.on_sync_begun()
+        return True
+
     def on_synced(self) -> None:
-        """Acknowledge the records that are on the disk now."""
+        """Show and acknowledge the records that are on the disk now."""
         if self.is_resigned:
             return
-        if self.purgatory.unsynced:
-            self.purgatory.on_synced(self.log.state.synced_offset)
         if self.high_watermark < self.log.local.log_end_offset:
             self._advance_high_watermark(0)
+        if self.purgatory.syncing:
+            self.purgatory.on_synced()
 
     def on_sync_failed(self) -> None:
         """Fail all waiting appends: the log is offline, and nobody knows which of its records are on the disk."""

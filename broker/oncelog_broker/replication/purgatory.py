@@ -15,7 +15,6 @@ gets a new high watermark soon, since it may become leader with that high waterm
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from heapq import heapify, heappop, heappush
@@ -45,7 +44,7 @@ class Purgatory:
     deletion failed.
     """
 
-    __slots__ = ("_look_at", "_numbers", "appends", "deletions", "fetches", "replica_fetches", "unsynced")
+    __slots__ = ("_look_at", "_numbers", "appends", "deletions", "fetches", "replica_fetches", "syncing", "unsynced")
 
     def __init__(self) -> None:
         self.fetches: dict[DelayedFetch, None] = {}
@@ -56,8 +55,9 @@ class Purgatory:
         """
         self.deletions: list[tuple[int, asyncio.Future[ErrorCode]]] = []
         """The waiting deletions as (offset, answer)."""
-        self.unsynced: deque[tuple[int, asyncio.Future[ErrorCode]]] = deque()
-        """The appends that wait for the leader's disk alone, as (next offset, answer), in the order of their offsets."""
+        self.unsynced: list[asyncio.Future[ErrorCode]] = []
+        self.syncing: list[asyncio.Future[ErrorCode]] = []
+        """The answers that wait for the leader's disk alone: for the next sync of the log, and for the running one."""
         self._numbers = count()
         self._look_at = APPENDS_BEFORE_LOOK
 
@@ -76,18 +76,12 @@ class Purgatory:
         heappush(self.appends, (next_offset, next(self._numbers), needs_replicas, answer))
         return answer
 
-    def for_sync(self, next_offset: int) -> asyncio.Future[ErrorCode]:
-        """Return an answer that completes with NONE when the leader's disk has all records below `next_offset`, with
-        KAFKA_STORAGE_ERROR if the disk fails before, or with NOT_LEADER_OR_FOLLOWER if this broker stops leading
-        before.
+    def for_sync(self) -> asyncio.Future[ErrorCode]:
+        """Return an answer that completes with NONE after the next sync of the log, with KAFKA_STORAGE_ERROR if the
+        disk fails before, or with NOT_LEADER_OR_FOLLOWER if this broker stops leading before.
         """
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        unsynced = self.unsynced
-        while unsynced and unsynced[0][1].done():  # completed by its deadline
-            unsynced.popleft()
-        if unsynced and unsynced[-1][0] > next_offset:  # a duplicate of an earlier batch that is not synced yet
-            next_offset = unsynced[-1][0]
-        unsynced.append((next_offset, answer))
+        self.unsynced.append(answer)
         return answer
 
     def for_low_watermark(self, offset: int) -> asyncio.Future[ErrorCode]:
@@ -117,13 +111,14 @@ class Purgatory:
         else:
             _end_all(ended, ErrorCode.NONE)
 
-    def on_synced(self, synced_offset: int) -> None:
-        """Complete the appends that waited for the leader's disk alone, up to `synced_offset`."""
-        ended, unsynced = [], self.unsynced
-        while unsynced and unsynced[0][0] <= synced_offset:
-            ended.append(unsynced.popleft()[1])
-        if ended:
-            _end_all(ended, ErrorCode.NONE)
+    def on_sync_begun(self) -> None:
+        """Note that the sync that begins now covers all records that are appended so far."""
+        self.syncing, self.unsynced = self.unsynced, []
+
+    def on_synced(self) -> None:
+        """Complete the answers that waited for the sync that has ended."""
+        ended, self.syncing = self.syncing, []
+        _end_all(ended, ErrorCode.NONE)
 
     def on_disk_failed(self) -> None:
         """Complete all waiting appends with KAFKA_STORAGE_ERROR, because the leader's log went offline: their outcome
@@ -132,9 +127,8 @@ class Purgatory:
         self._end_appends(ErrorCode.KAFKA_STORAGE_ERROR)
 
     def _end_appends(self, code: ErrorCode) -> None:
-        ended = [*(entry[3] for entry in self.appends), *(answer for _, answer in self.unsynced)]
-        self.appends = []
-        self.unsynced.clear()
+        ended = [*(entry[3] for entry in self.appends), *self.syncing, *self.unsynced]
+        self.appends, self.syncing, self.unsynced = [], [], []
         _end_all(ended, code)
 
     def on_readable(self, new_bytes: int, stable_bytes: int) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from oncelog_broker.server.lanes.produce import MAX_DESTINATIONS, MAX_HEAD_BYTES
 from oncelog_broker.server.net import lane
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.quotas import QuotaEntity, QuotaKey
 from oncelog_protocol.records.control import EndTransactionMarker
 
@@ -208,3 +210,80 @@ async def test_a_closed_lane_is_never_made(served: Served, monkeypatch: pytest.M
         client.send(plain())
     assert client.connection.lanes == {}
     assert isinstance(served.partitions[0], Partition)
+
+
+async def test_s133_requests_that_wait_for_one_sync_are_answered_together(tmp_path: Path, taken: list[bool]) -> None:
+    served = Served(tmp_path, flush_messages=1)
+    (partition,) = served.partitions
+    partition.lead(0, (1,))
+    client, other = Client(served), Client(served)
+    for each in (client, other):
+        each.send(plain(acks=1), plain(acks=1), plain(acks=1))
+        each.send(plain(acks=1), plain(acks=1), plain(acks=-1))
+    assert served.sync_requests
+    await some_turns()
+    assert (client.answers(), partition.log.log_end_offset) == ([], 12)
+    end_sync = begin_sync(partition)
+    client.send(plain(acks=1))
+    writes: list[bytes] = []
+    client.wire.write = writes.append  # type: ignore[method-assign,assignment]
+    end_sync()
+    await some_turns()
+    assert [base_offset for _, base_offset in map(outcome, other.answers())] == [6, 7, 8, 9, 10, 11]
+    client.wire.bytes = b"".join(writes)
+    assert [base_offset for _, base_offset in map(outcome, client.answers())] == [0, 1, 2, 3, 4, 5]
+    assert len(writes) <= 4, "the responses of requests in the lane leave together"
+    begin_sync(partition)()
+    await some_turns()
+    client.wire.bytes = b"".join(writes)
+    assert [base_offset for _, base_offset in map(outcome, client.answers())] == [0, 1, 2, 3, 4, 5, 12]
+    assert sum(taken) >= 6
+    served.leave()
+
+
+async def test_s133_a_request_that_waits_for_a_sync_has_a_time_limit(tmp_path: Path, taken: list[bool]) -> None:
+    served = Served(tmp_path, flush_messages=1)
+    (partition,) = served.partitions
+    partition.lead(0, (1,))
+    client = Client(served)
+    client.send(*(plain(acks=1) for _ in range(4)))
+    end_sync = begin_sync(partition)
+    await some_turns()
+    served.deadlines.fire()
+    await some_turns()
+    assert {error for error, _ in map(outcome, client.answers())} == {ErrorCode.REQUEST_TIMED_OUT}
+    assert len(client.answers()) == 4
+    end_sync()
+    await some_turns()
+    assert len(client.answers()) == 4
+    client.send(plain(acks=1))
+    client.connection.connection_lost(None)
+    begin_sync(partition)()
+    await some_turns()
+    assert True in taken
+    served.leave()
+
+
+def outcome(answer: tuple[int, Any]) -> tuple[int, int]:
+    """Return (error code, base offset) of a response about one partition."""
+    found = answer[1].responses[0].partition_responses[0]
+    return found.error_code, found.base_offset
+
+
+def begin_sync(partition: Partition) -> Callable[[], None]:
+    """Begin a sync of the partition's records, as group commit does; return a function that ends the sync."""
+    assert partition.begin_sync()
+    pending = partition.log.flusher.prepare_sync()
+    assert pending is not None
+
+    def end() -> None:
+        pending.sync()
+        partition.log.flusher.finish_sync(pending)
+        partition.on_synced()
+
+    return end
+
+
+async def some_turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
