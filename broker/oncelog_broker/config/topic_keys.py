@@ -72,7 +72,10 @@ _DECLARED: Final = (
         defaults.LOG_SEGMENT_DELETE_DELAY_MS,
     ),
     _topic_key(
-        "flush.messages", "Records appended before they are forced to disk.", defaults.LOG_FLUSH_INTERVAL_MESSAGES
+        "flush.messages",
+        "Records appended before they are forced to disk. With 1, records are acknowledged and shown only when they are "
+        "on the disk, for one fsync for all that wait.",
+        defaults.LOG_FLUSH_INTERVAL_MESSAGES,
     ),
     _topic_key(
         "flush.ms",

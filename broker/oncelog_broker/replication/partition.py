@@ -2,7 +2,8 @@
 
 A partition with a single replica also has a leader epoch, an ISR of one broker, and a high watermark. With a single
 replica, the high watermark follows the log end immediately; with several replicas, it follows the in-sync followers.
-Under group commit (`waits_for_disk`), it does not pass the leader's synced offset either. Between the check of the leader epoch and the append, there is no `await` (E30).
+Under group commit (`waits_for_disk`), it does not pass the leader's synced offset either. Between the check of the
+leader epoch and the append, there is no `await` (E30).
 
 A caller may have waited since it looked up the partition, until its records were validated or its transaction was
 verified. The append itself therefore checks that this broker still leads, and that its session with the metadata store

@@ -13,8 +13,8 @@ whose log was truncated, so that it notices an error that lasts a millisecond. T
 
 A power cut may destroy records that no other replica has. After a power cut, each partition without another running
 in-sync replica is *excused*: its log may be shorter now, and the responses that its clients got are not judged.
-Partitions with group commit (`flush.messages=1` on all brokers, without a break since the start) are never excused: their
-replicas report and acknowledge only records that are on their disks.
+Partitions with group commit (`flush.messages=1` on all brokers, without a break since the start) are never excused:
+their replicas report and acknowledge only records that are on their disks.
 """
 
 from __future__ import annotations

@@ -397,7 +397,7 @@ async def test_s56_a_log_that_is_given_up_is_fetched_anew(pair: Pair) -> None:
     assert pair.follower.log.log_end_offset == 4
 
 
-async def test_s133_a_follower_asks_for_more_when_what_it_has_is_on_the_disk(pair: Pair) -> None:
+async def test_s124_a_follower_asks_for_more_when_what_it_has_is_on_the_disk(pair: Pair) -> None:
     """The leader takes the fetch offset for a promise: all in-sync replicas have every record before it."""
     disk, fetched = SlowDisk(), asyncio.Event()
     pair.follower.log.close()
@@ -418,7 +418,7 @@ async def test_s133_a_follower_asks_for_more_when_what_it_has_is_on_the_disk(pai
     assert not fetched.is_set(), "the fetch loop itself syncs"
 
 
-async def test_s133_a_follower_syncs_what_an_earlier_process_has_left_before_it_asks(pair: Pair) -> None:
+async def test_s124_a_follower_syncs_what_an_earlier_process_has_left_before_it_asks(pair: Pair) -> None:
     disk = SlowDisk()
     pair.follower.log.close()
     log = open_log(pair.directory / "synced" / "orders-0", replace(SMALL, flush_messages=1), disk=disk)

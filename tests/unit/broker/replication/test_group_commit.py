@@ -66,7 +66,7 @@ async def some_turns() -> None:
 
 
 @pytest.mark.parametrize("acks", [1, -1])
-async def test_s133_a_record_is_acknowledged_and_shown_when_it_is_on_the_disk(
+async def test_s124_a_record_is_acknowledged_and_shown_when_it_is_on_the_disk(
     partition: Partition, disk: SlowDisk, acks: int
 ) -> None:
     answer = append(partition, acks)

@@ -212,7 +212,7 @@ async def test_a_closed_lane_is_never_made(served: Served, monkeypatch: pytest.M
     assert isinstance(served.partitions[0], Partition)
 
 
-async def test_s133_requests_that_wait_for_one_sync_are_answered_together(tmp_path: Path, taken: list[bool]) -> None:
+async def test_s124_requests_that_wait_for_one_sync_are_answered_together(tmp_path: Path, taken: list[bool]) -> None:
     served = Served(tmp_path, flush_messages=1)
     (partition,) = served.partitions
     partition.lead(0, (1,))
@@ -241,7 +241,7 @@ async def test_s133_requests_that_wait_for_one_sync_are_answered_together(tmp_pa
     served.leave()
 
 
-async def test_s133_a_request_that_waits_for_a_sync_has_a_time_limit(tmp_path: Path, taken: list[bool]) -> None:
+async def test_s124_a_request_that_waits_for_a_sync_has_a_time_limit(tmp_path: Path, taken: list[bool]) -> None:
     served = Served(tmp_path, flush_messages=1)
     (partition,) = served.partitions
     partition.lead(0, (1,))
