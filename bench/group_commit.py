@@ -2,8 +2,8 @@
 
 One broker has two topics, which differ only in `flush.messages`. Both get the same raw load A B B A: 64 connections,
 each with a window of requests in flight. Printed are the acknowledged requests per second by the clock on the wall
-(median of the turns), the median of the turns' ratios, with to without, and what one fsync of the directory's disk takes.
-The data directory is in TMPDIR, which must be on a disk: in memory an fsync costs nothing.
+(median of the turns), the median of the turns' ratios, with to without, and what one fsync of the directory's disk
+takes. The data directory is in TMPDIR, which must be on a disk: in memory an fsync costs nothing.
 """
 
 from __future__ import annotations

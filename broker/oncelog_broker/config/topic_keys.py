@@ -73,8 +73,8 @@ _DECLARED: Final = (
     ),
     _topic_key(
         "flush.messages",
-        "Records appended before they are forced to disk. With 1, records are acknowledged and shown only when they are "
-        "on the disk, for one fsync for all that wait.",
+        "Records appended before they are forced to disk. With 1, records are acknowledged and shown only when they "
+        "are on the disk; all that wait share one fsync.",
         defaults.LOG_FLUSH_INTERVAL_MESSAGES,
     ),
     _topic_key(

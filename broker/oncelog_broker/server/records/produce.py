@@ -6,11 +6,12 @@ request are appended before the response. With acks=all the request waits in the
 NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few replicas stay in sync. With flush.messages=1, acks=1 and acks=all wait there
 for the disk, too (`replication/group_commit.py`): KAFKA_STORAGE_ERROR if the disk fails. The next request of the
 connection is handled meanwhile. acks=0 has no response; an error then closes the connection (T17), because the client
-has no other way to notice it. Clients may not write to internal topics. Versions: v7 allows zstd, v8 adds error messages
-and lists invalid records (KIP-467), v9 is flexible, v10 names the leader with NOT_LEADER_OR_FOLLOWER (KIP-951), v13 has topic ids instead
-of names. Order (S59): topic -> CRC and size -> format -> duplicate, sequence, epoch -> offsets -> append -> producer
-state -> answer. A batch that is already in the log gets NONE and its offset or, if the offset is no longer known,
-DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets INVALID_PRODUCER_EPOCH in every version (T8).
+has no other way to notice it. Clients may not write to internal topics. Versions: v7 allows zstd, v8 adds error
+messages and lists invalid records (KIP-467), v9 is flexible, v10 names the leader with NOT_LEADER_OR_FOLLOWER
+(KIP-951), v13 has topic ids instead of names. Order (S59): topic -> CRC and size -> format -> duplicate, sequence,
+epoch -> offsets -> append -> producer state -> answer. A batch that is already in the log gets NONE and its offset
+or, if the offset is no longer known, DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets
+INVALID_PRODUCER_EPOCH in every version (T8).
 """
 
 from __future__ import annotations

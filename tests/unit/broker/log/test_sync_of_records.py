@@ -1,4 +1,4 @@
-"""A sync of the records (group commit) syncs log files and their names, and leaves everything else to the next flush."""
+"""A sync of the records (group commit) syncs log files and their names; the next flush syncs everything else."""
 
 from __future__ import annotations
 
