@@ -412,11 +412,19 @@ class _Appended:
         """Respond when the records below `next_offset` may be acknowledged. Returns whether the response must wait.
         `started`: as in `UsualWay.wait`."""
         lane, known = self._lane, self._known
-        if known.partition.waits_only_for_sync(next_offset, known.required_acks):
-            self._note_wait(started)
+        partition, times = known.partition, lane.route.times
+        if partition.waits_for_disk and partition.waits_only_for_sync(next_offset, known.required_acks):
+            self._started = started
+            if times is not None:
+                times.waited += 1
+                self._waiting_since = lane.monotonic()
             self._slot = lane.wait_for_sync(self, self._connection, known)
             return True
-        committed = known.partition.acknowledged(next_offset, known.required_acks)
+        committed = (
+            partition.committed(next_offset)
+            if known.required_acks == produce.ACKS_ALL
+            else partition.acknowledged(next_offset, known.required_acks)
+        )
         if not isinstance(committed, Future):
             if committed is ErrorCode.NONE:
                 self._succeed()
@@ -425,16 +433,13 @@ class _Appended:
                 lane.usual.respond(response, lane.route, context)
             return False
         no_longer_than(known.timeout_seconds, committed, lane.services.deadlines)
-        self._note_wait(started)
+        self._started = started
+        if times is not None:
+            times.waited += 1
+            self._waiting_since = lane.monotonic()
         self._slot = self._connection.wait_for(committed, reads_frame=False, holds_back=False)
         committed.add_done_callback(self._committed)
         return True
-
-    def _note_wait(self, started: float) -> None:
-        self._started, times = started, self._lane.route.times
-        if times is not None:
-            times.waited += 1
-            self._waiting_since = self._lane.monotonic()
 
     def _committed(self, committed: Future[ErrorCode]) -> None:
         """Respond: the records may be acknowledged, or the request's timeout has passed."""
@@ -449,7 +454,8 @@ class _Appended:
             answered = self._lane.monotonic() if self._started else 0.0
             self._succeed()
             connection.finish(slot)
-            self.note_answered(answered)
+            if self._started:
+                self.note_answered(answered)
 
     def succeed(self) -> Slot | None:
         """Put the response into the request's slot, which the caller must finish; None if the connection has ended."""

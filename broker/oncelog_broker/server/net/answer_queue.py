@@ -228,23 +228,13 @@ class AnswerQueue:
         else:
             self._write(outgoing)
 
-    def finish_all(self, slots: list[Slot]) -> None:
-        """Like `finish` for several slots, whose responses are then written together."""
+    def make_ready(self, slots: list[Slot]) -> None:
+        """Note that the responses of `slots` are complete. They are sent with the next `finish`, which must follow."""
         if self._is_closed:
             return
         for slot in slots:
             slot.is_ready, slot.waits_for = True, None
             self._ready_bytes += heap_size_of(slot.parts)
-        queue, outgoing = self._slots, list[Buffer]()
-        while queue and queue[0].is_ready:
-            parts = queue.popleft().parts
-            self._ready_bytes -= heap_size_of(parts)
-            outgoing += parts
-        self._weigh()
-        if self._outgoing is not None:
-            self._outgoing += outgoing
-        else:
-            self._write(outgoing)
 
     def hold(self) -> None:
         """Collect responses until `release`, in order to write them together."""

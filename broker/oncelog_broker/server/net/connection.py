@@ -526,20 +526,18 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Note that this slot's request has its response, or gets none. The connection's idle time starts only now."""
         if self._held_by is slot:
             self._effects_done()
-        self._answers.finish(slot)
-        self._finished()
-
-    def finish_all(self, slots: list[Slot]) -> None:
-        """Like `finish` for several requests that do not hold the connection, with one write of their responses."""
-        self._answers.finish_all(slots)
-        self._finished()
-
-    def _finished(self) -> None:
         self.last_active = self._loop.time()
+        self._answers.finish(slot)
         if self._lifecycle.state is State.LAST_REQUEST and not self._answers.is_waiting:
             self._lifecycle.on(Event.ALL_DONE)
             self._close_transport()
         self._go_on()
+
+    def finish_all(self, slots: list[Slot]) -> None:
+        """Like `finish` for several requests that do not hold the connection, with one write of their responses."""
+        if slots:
+            self._answers.make_ready(slots[:-1])
+            self.finish(slots[-1])
 
     def cancelled(self, slot: Slot) -> None:
         """Note that the response of this slot was cancelled: its client has disconnected, or the broker is stopping."""
