@@ -1,14 +1,16 @@
 """What `flush.messages=1` costs in throughput, with 64 producers: `python bench/group_commit.py [--keep]`.
 
-One broker has two topics, which differ only in `flush.messages`. Both get the same raw load A B B A: 64 connections,
-each with a window of requests in flight. Printed are the acknowledged requests per second by the clock on the wall
-(median of the turns), the median of the turns' ratios, with to without, and what one fsync of the directory's disk
-takes. The data directory is in TMPDIR, which must be on a disk: in memory an fsync costs nothing.
+One broker has two topics, which differ only in `flush.messages`. Both get the same load A B B A: from 64 producers of
+our client, and from 64 raw connections, each with a window of requests in flight. Printed are the acknowledged
+requests per second by the clock on the wall (median of the turns), the median of the turns' ratios, with to without,
+and what one fsync of the directory's disk takes. The data directory is in TMPDIR, which must be on a disk: in memory
+an fsync costs nothing.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import contextlib
 import os
 import selectors
@@ -16,6 +18,7 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -29,15 +32,20 @@ from kept import keep  # noqa: E402
 from raw import RawClient  # noqa: E402
 from table import Row  # noqa: E402
 
+from oncelog import Producer  # noqa: E402
+
 SETTINGS: Final = {"log.retention.check.interval.ms": "100"}
 PRODUCERS: Final = 64
 TURNS: Final = 8
 WITH, WITHOUT = "synced", "unsynced"
 FSYNCS: Final = 100
+LINGER_MS: Final = 5
 
 
-class Load(NamedTuple):
-    """A load: the bytes of a batch and of each record, the requests in flight of each producer, and all requests."""
+class RawLoad(NamedTuple):
+    """A load of raw requests: the bytes of a batch and of each record, the requests in flight of each connection, and
+    the number of all requests.
+    """
 
     size: int
     record: int
@@ -45,15 +53,47 @@ class Load(NamedTuple):
     requests: int
 
 
-LOADS: Final[dict[str, Load]] = {
-    "64 producers, 1 record of 100 B, 1 in flight each": Load(100, 100, 1, 6000),
-    "64 producers, 1 record of 100 B, 5 in flight each": Load(100, 100, 5, 20_000),
-    "64 producers, 16 KB batches, 1 in flight each": Load(16 << 10, 1000, 1, 6000),
-    "64 producers, 16 KB batches, 5 in flight each": Load(16 << 10, 1000, 5, 12_000),
+class ClientLoad(NamedTuple):
+    """A load of our client's producers: the number of records of each, and whether each waits for each record."""
+
+    records: int
+    one_by_one: bool
+
+
+LOADS: Final[dict[str, RawLoad | ClientLoad]] = {
+    "64 oncelog producers, records of 100 B in batches": ClientLoad(2000, one_by_one=False),
+    "64 oncelog producers, each waits for each record of 100 B": ClientLoad(60, one_by_one=True),
+    "64 raw connections, 16 KB batches, 5 in flight each": RawLoad(16 << 10, 1000, 5, 6000),
+    "64 raw connections, 1 record of 100 B, 5 in flight each": RawLoad(100, 100, 5, 12_000),
+    "64 raw connections, 1 record of 100 B, 1 in flight each": RawLoad(100, 100, 1, 6000),
 }
 
 
-def produce_all(clients: list[RawClient], topic: str, load: Load) -> float:
+async def produce_by_clients(address: str, topic: str, load: ClientLoad) -> float:
+    """Acknowledged records per second, without the time in which the producers connect."""
+    value = bytes(100)
+
+    async def produce(producer: Producer) -> None:
+        if load.one_by_one:
+            for _ in range(load.records):
+                await producer.send_and_wait(topic, value)
+        else:
+            futures = [await producer.send(topic, value) for _ in range(load.records)]
+            await producer.flush()
+            for future in futures:
+                future.result()
+
+    async with contextlib.AsyncExitStack() as stack:
+        linger_ms = 0 if load.one_by_one else LINGER_MS
+        made = [Producer(address, linger_ms=linger_ms) for _ in range(PRODUCERS)]
+        producers = [await stack.enter_async_context(producer) for producer in made]
+        await asyncio.gather(*(producer.send_and_wait(topic, value) for producer in producers))
+        began = time.perf_counter()
+        await asyncio.gather(*map(produce, producers))
+        return PRODUCERS * load.records / (time.perf_counter() - began)
+
+
+def produce_raw(clients: list[RawClient], topic: str, load: RawLoad) -> float:
     """Acknowledged requests per second: each producer sends its next request when a response has arrived."""
     request = cost.produce_request(topic, cost.batch(load.size, load.record))
     left = load.requests - len(clients) * load.window
@@ -107,29 +147,38 @@ def main() -> None:
         clients = [stack.enter_context(contextlib.closing(RawClient(broker.port))) for _ in range(PRODUCERS)]
         cost.recycled_topic(clients[0], WITHOUT)
         cost.recycled_topic(clients[0], WITH, **{"flush.messages": "1"})
+
+        def produce(topic: str, load: RawLoad | ClientLoad) -> float:
+            if isinstance(load, RawLoad):
+                return produce_raw(clients, topic, load)
+            return asyncio.run(produce_by_clients(broker.address, topic, load))
+
         for name, load in LOADS.items():
             if options.only in (None, name):
-                rows += compared(clients, name, load, options.turns)
+                rows += compared(produce, name, load, options.turns)
     if options.keep:
         keep({"group commit": rows})
 
 
-def compared(clients: list[RawClient], name: str, load: Load, turns: int) -> list[Row]:
+def compared(
+    produce: Callable[[str, RawLoad | ClientLoad], float], name: str, load: RawLoad | ClientLoad, turns: int
+) -> list[Row]:
+    unit = "requests/s" if isinstance(load, RawLoad) else "records/s"
     rates: dict[str, list[float]] = {WITH: [], WITHOUT: []}
     for turn in range(turns + 1):
         for topic in (WITH, WITHOUT) if turn % 2 else (WITHOUT, WITH):
-            rate = produce_all(clients, topic, load)
+            rate = produce(topic, load)
             if turn:  # the first one warms up
                 rates[topic].append(rate)
     ratios = sorted(a / b for a, b in zip(rates[WITH], rates[WITHOUT], strict=True))
     ratio, slow, fast = statistics.median(ratios), statistics.median(rates[WITH]), statistics.median(rates[WITHOUT])
     print(
-        f"{name:52} {fast:10,.0f} -> {slow:10,.0f} requests/s   {ratio:.3f} ({ratios[0]:.2f}-{ratios[-1]:.2f})",
+        f"{name:58} {fast:10,.0f} -> {slow:10,.0f} {unit:10} {ratio:.3f} ({ratios[0]:.2f}-{ratios[-1]:.2f})",
         flush=True,
     )
     return [
-        Row(f"{name}: without", fast, "requests/s"),
-        Row(f"{name}: flush.messages=1", slow, "requests/s"),
+        Row(f"{name}: without", fast, unit),
+        Row(f"{name}: flush.messages=1", slow, unit),
         Row(f"{name}: median of {len(ratios)} turns, with to without", ratio, "ratio"),
         Row(f"{name}: lowest turn", ratios[0], "ratio"),
         Row(f"{name}: highest turn", ratios[-1], "ratio"),
