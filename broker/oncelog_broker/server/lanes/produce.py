@@ -550,8 +550,8 @@ class _SyncedTogether:
                 appended.fail(answer.result())
         else:
             answered = self._lane.monotonic()
-            slots = [slot for appended, _ in waiting if (slot := appended.succeed()) is not None]
-            self._connection.finish_all(slots)
+            ready = [slot for slot in (appended.succeed() for appended, _ in waiting) if slot is not None]
+            self._connection.finish_all(ready)
             for appended, _ in waiting:
                 appended.note_answered(answered)
 

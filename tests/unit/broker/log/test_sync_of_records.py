@@ -104,6 +104,18 @@ def test_a_sync_that_a_truncation_has_overtaken_proves_nothing(tmp_path: Path) -
     log.close()
 
 
+def test_records_behind_a_truncation_are_not_synced_yet(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 6)
+    sync(log)
+    log.trimmer.truncate_to(2)
+    fill(log, 2, start=2)
+    assert log.state.synced_offset == 2
+    sync(log)
+    assert log.state.synced_offset == 4
+    log.close()
+
+
 def test_e26_a_failed_sync_is_remembered(tmp_path: Path) -> None:
     disk = FaultyDisk()
     log = open_log(tmp_path / "orders-0", disk=disk)
