@@ -269,7 +269,12 @@ class BrokerFetcher:
         """
         while self._unsynced:
             unsynced, self._unsynced = self._unsynced, {}
-            for key, partition in await sync_all(unsynced):
+            try:
+                failed = await sync_all(unsynced)
+            except BaseException:
+                self._unsynced = {**unsynced, **self._unsynced}  # this loop is restarted, and must not forget them
+                raise
+            for key, partition in failed:
                 if self._partitions.get(key) is partition:
                     self._plan.leave_out(key)  # the log is offline, which is already logged
 
