@@ -58,6 +58,12 @@ kB, and a connection may use many transactional ids.
 """
 MAX_LENGTHS: Final = 4
 """Limit on the different head lengths that a lane remembers: topic names differ in length."""
+MAX_TOGETHER: Final = 16
+"""Limit on the requests of one connection that are answered together after a sync: in one iteration of the event loop,
+32 such groups may be answered (`purgatory.WOKEN_PER_TURN`).
+"""
+TOGETHER_SECONDS: Final = 0.1
+"""Seconds for which further requests join a group. Its time limit is that of its first request."""
 ANSWER_FIELDS: Final = ("base_offset", "log_append_time_ms", "log_start_offset")
 """The fields that change from one response to the next; they are adjacent."""
 
@@ -508,10 +514,11 @@ class _Appended:
 class _SyncedTogether:
     """The requests of one connection that wait for the same sync of one log. Their responses are written together."""
 
-    __slots__ = ("_answer", "_connection", "_lane", "_partition", "_round", "_timeout_seconds", "_waiting")
+    __slots__ = ("_answer", "_began", "_connection", "_lane", "_partition", "_round", "_timeout_seconds", "_waiting")
 
     def __init__(self, lane: ProduceLane, connection: BrokerConnection, known: _Destination) -> None:
         self._lane = lane
+        self._began = lane.monotonic()
         self._connection = connection
         self._partition = partition = known.partition
         self._timeout_seconds = known.timeout_seconds
@@ -530,7 +537,9 @@ class _SyncedTogether:
             known.partition is self._partition
             and self._partition.purgatory.unsynced is self._round
             and known.timeout_seconds == self._timeout_seconds
+            and len(self._waiting) < MAX_TOGETHER
             and not self._answer.done()
+            and self._lane.monotonic() - self._began < TOGETHER_SECONDS
         )
 
     def add(self, appended: _Appended) -> Slot:

@@ -20,7 +20,14 @@ from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.server.dispatch.dispatcher import Dispatcher
 from oncelog_broker.server.dispatch.throttling import Throttling
-from oncelog_broker.server.lanes.produce import MAX_DESTINATIONS, MAX_HEAD_BYTES, MIN_VERSION, ProduceLane
+from oncelog_broker.server.lanes.produce import (
+    MAX_DESTINATIONS,
+    MAX_HEAD_BYTES,
+    MAX_TOGETHER,
+    MIN_VERSION,
+    TOGETHER_SECONDS,
+    ProduceLane,
+)
 from oncelog_broker.server.net import lane
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
@@ -261,6 +268,28 @@ async def test_s124_a_request_that_waits_for_a_sync_has_a_time_limit(tmp_path: P
     begin_sync(partition)()
     await some_turns()
     assert True in taken
+    served.leave()
+
+
+async def test_a_group_of_requests_that_wait_for_a_sync_has_limits(tmp_path: Path) -> None:
+    """A request that joined much later would have the time limit of the first."""
+    served = Served(tmp_path, flush_messages=1)
+    (partition,) = served.partitions
+    partition.lead(0, (1,))
+    client = Client(served)
+    for _ in range(2):
+        client.send(plain(acks=1))  # the lane learns
+    learning = len(partition.purgatory.unsynced)
+    for _ in range(MAX_TOGETHER + 1):
+        client.send(plain(acks=1))
+    await some_turns()
+    assert len(partition.purgatory.unsynced) == learning + 2
+    served.clock.advance_ms(int(TOGETHER_SECONDS * 1000))
+    client.send(plain(acks=1))
+    await some_turns()
+    assert len(partition.purgatory.unsynced) == learning + 3
+    begin_sync(partition)()
+    assert len(await client.answered(MAX_TOGETHER + 4)) == MAX_TOGETHER + 4
     served.leave()
 
 
