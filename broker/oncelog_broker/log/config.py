@@ -91,6 +91,11 @@ class LogConfig:
         return cls(**known)  # type: ignore[arg-type]
 
     @property
+    def syncs_before_ack(self) -> bool:
+        """Whether records must be on the disk before they are acknowledged (group commit)."""
+        return self.flush_messages == 1
+
+    @property
     def is_compacted(self) -> bool:
         return COMPACT in self.cleanup_policy
 

@@ -1,4 +1,9 @@
-"""Syncs a log to disk in three steps (`pending_flush.py`), and tracks which data is not on the disk yet."""
+"""Syncs a log to disk in three steps (`pending_flush.py`), and tracks which data is not on the disk yet.
+
+A *flush* syncs log files, indexes and producer snapshots, and moves the recovery point. A *sync of the records* syncs
+only log files and their names, for group commit (`replication/group_commit.py`): after a power cut, recovery reads the
+records from the recovery point on, and rebuilds indexes and snapshots from them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +11,7 @@ from oncelog_broker.log.log_content import LogContent
 from oncelog_broker.log.log_state import LogState
 from oncelog_broker.log.new_directory import NewDirectory
 from oncelog_broker.log.pending_flush import FlushesUnderWay, PendingFlush
+from oncelog_broker.log.segments.segment import Segment
 from oncelog_broker.log.trimmer import LogTrimmer
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
@@ -24,6 +30,7 @@ class LogFlusher:
         "_flushes",
         "_last_flush_at",
         "_local",
+        "_named",
         "_producers",
         "_state",
         "_trimmer",
@@ -40,6 +47,10 @@ class LogFlusher:
         self._clock = clock
         self._flushes = FlushesUnderWay()
         self._last_flush_at = clock.monotonic()
+        self._named: Segment | None = None
+        """The active segment at the last sync of the records: its file name is on the disk, and so are the names of all
+        segments before it.
+        """
         self.new_directory: NewDirectory | None = None
         """The log's directory, until it is known to be synced; then None. If the code that creates the log has not
         synced the directory, the first flush does.
@@ -149,10 +160,43 @@ class LogFlusher:
             return
         if pending.generation == self._content.generation:
             state.recovery_point = max(state.recovery_point, pending.up_to)
+            state.synced_offset = max(state.synced_offset, state.recovery_point)
             if pending.syncs_directory:
                 state.note_synced_names(pending.first_offset)
         self._producers.note_saved()
         self._trimmer.delete_below_start()
+
+    def prepare_sync(self) -> PendingFlush | None:
+        """Collect the log files with unsynced records; returns None if all records are synced, or if the log is being
+        truncated. Like `prepare_flush`; afterwards the log's own thread must call `finish_sync` or `flush_failed`.
+        Raises KAFKA_STORAGE_ERROR.
+        """
+        state, local = self._state, self._local
+        state.check_online()
+        end = local.log_end_offset
+        if state.is_truncating or end <= state.synced_offset:
+            return None
+        if self.new_directory is not None and self.new_directory.is_synced:
+            self.new_directory = None
+        must_sync_names = local.active is not self._named or self.new_directory is not None
+        try:
+            logs = local.logs_to_sync(state.synced_offset)
+        except OSError as error:
+            raise state.fail("flush", error) from error
+        pending = self._flushes.only_records(
+            self._disk, state.directory if must_sync_names else None, logs, end, self._content.generation
+        )
+        pending.new_directory = self.new_directory
+        pending.active = local.active
+        return pending
+
+    def finish_sync(self, pending: PendingFlush) -> None:
+        """Move `synced_offset` after `pending` was synced, unless the log was truncated or went offline meanwhile."""
+        state = self._state
+        if not state.may_be_changed or pending.generation != self._content.generation:
+            return
+        state.synced_offset = max(state.synced_offset, pending.up_to)
+        self._named = pending.active
 
     def flush_failed(self, error: OSError) -> KafkaError:
         """Take the log offline after `PendingFlush.sync` has raised `error`. Returns the error that the caller must

@@ -45,6 +45,7 @@ class LogState:
         "partition",
         "recovery_point",
         "refused_append_at",
+        "synced_offset",
         "topic",
     )
 
@@ -70,6 +71,10 @@ class LogState:
         self.recovery_point = recovery_point
         """Every record below this offset is synced. Invariant: the recovery point is never above the log end offset,
         not even during a truncation.
+        """
+        self.synced_offset = recovery_point
+        """The log file has every record below this offset on the disk, although indexes may not be synced yet.
+        Invariant: recovery point <= `synced_offset` <= log end.
         """
         self.cleaner_checkpoint = cleaner_checkpoint
         """The offset up to which the log was compacted; None if no compaction of the log was ever started."""

@@ -18,6 +18,7 @@ from threading import Lock
 
 from oncelog_broker.log.new_directory import NewDirectory
 from oncelog_broker.log.producers.snapshot import PendingSnapshot
+from oncelog_broker.log.segments.segment import Segment
 from oncelog_broker.runtime.disk import Disk, File, FileClosed, is_out_of_space
 from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
 
@@ -34,6 +35,7 @@ class PendingFlush:
         "_logs",
         "_of_this_log",
         "_snapshots",
+        "active",
         "first_offset",
         "generation",
         "index_paths",
@@ -70,6 +72,8 @@ class PendingFlush:
         """
         self.new_directory: NewDirectory | None = None
         """The log's new directory, which is synced first; None if it is known to be synced."""
+        self.active: Segment | None = None
+        """The active segment when a sync of the records was prepared; None for a flush."""
 
     @property
     def syncs_directory(self) -> bool:
@@ -153,6 +157,14 @@ class FlushesUnderWay:
         flush = PendingFlush(disk, directory, logs, indexes, snapshots, up_to, generation, self)
         self._flushes.append(flush)
         return flush
+
+    def only_records(
+        self, disk: Disk, directory: str | None, logs: list[File], up_to: int, generation: int
+    ) -> PendingFlush:
+        """Prepare a sync of log files and, if given, of the log's directory. Such a sync is not registered: it makes
+        nothing of any flush unnecessary.
+        """
+        return PendingFlush(disk, directory, logs, [], [], up_to, generation, self)
 
     def raise_failure(self) -> None:
         """Raise the error of the first failed flush, if any failed."""

@@ -212,7 +212,7 @@ class LogTrimmer:
         try:
             self._lower_checkpoints(0)  # even without records, there may be a leader epoch to remove
             self._content.truncate_fully_and_start_at(offset)
-            state.recovery_point = offset
+            state.recovery_point = state.synced_offset = offset
             self._begin_at(offset)
         except OSError as error:
             raise state.fail("truncate", error) from error
@@ -232,6 +232,7 @@ class LogTrimmer:
     def _lower_checkpoints(self, offset: int) -> None:
         """Lower the recovery point and the cleaner checkpoint to `offset`, in memory and on disk. Raises OSError."""
         state = self._state
+        state.synced_offset = min(offset, state.synced_offset)
         was_compacted = state.cleaner_checkpoint is not None and offset < state.cleaner_checkpoint
         if was_compacted:
             state.cleaner_checkpoint = offset

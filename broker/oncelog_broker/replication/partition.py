@@ -2,7 +2,8 @@
 
 A partition with a single replica also has a leader epoch, an ISR of one broker, and a high watermark. With a single
 replica, the high watermark follows the log end immediately; with several replicas, it follows the in-sync followers.
-Between the check of the leader epoch and the append, there is no `await` (E30).
+Under group commit (`waits_for_disk`), it does not pass the leader's synced offset either. Between the check of the
+leader epoch and the append, there is no `await` (E30).
 
 A caller may have waited since it looked up the partition, until its records were validated or its transaction was
 verified. The append itself therefore checks that this broker still leads, and that its session with the metadata store
@@ -45,6 +46,8 @@ class Partition(Replica):
         "_is_whole",
         "_lasting",
         "_may_lead",
+        "_moves_at_once",
+        "_request_sync",
         "epoch_start_offset",
         "followers",
         "guards",
@@ -52,6 +55,7 @@ class Partition(Replica):
         "is_alone",
         "is_throttled_as_follower",
         "is_throttled_as_leader",
+        "waits_for_disk",
     )
 
     def __init__(
@@ -64,12 +68,16 @@ class Partition(Replica):
         broker_id: int,
         high_watermark: int = 0,
         may_lead: Callable[[], bool] | None = None,
+        request_sync: Callable[[Partition], None] | None = None,
     ) -> None:
         """The parameters are those of `Replica`. `may_lead` returns whether this broker's session is valid, so that no
-        other broker can have been elected; None for a broker without other brokers (`Replicas`).
+        other broker can have been elected; None for a broker without other brokers (`Replicas`). `request_sync` starts
+        a sync of the partition's records, which ends with `on_synced` or `on_sync_failed`; None if records are never
+        synced before they are acknowledged.
         """
         super().__init__(topic, topic_id, index, log, broker_id=broker_id, high_watermark=high_watermark)
         self._may_lead = may_lead
+        self._request_sync = request_sync
         self._lasting: tuple[int, ...] = (broker_id,)
         """The replicas except those that a reassignment adds; min.insync.replicas refers to these replicas."""
         self.in_sync = InSync((broker_id,))
@@ -79,13 +87,17 @@ class Partition(Replica):
         """The log end offset at the beginning of this broker's leader epoch."""
         self.is_alone = True
         """Whether the partition has no other replica, so that an append is replicated immediately."""
+        self.waits_for_disk = False
+        """Whether records are acknowledged only when they are on this broker's disk (flush.messages=1)."""
+        self._moves_at_once = True
+        """Whether the high watermark follows the log end immediately: `is_alone`, and not `waits_for_disk`."""
         self._is_whole = True
         """Whether all `_lasting` replicas are in sync, which fulfils any min.insync.replicas."""
         self.guards = VerificationGuards()
         self.is_throttled_as_leader = False
         """Whether fetches of out-of-sync replicas are throttled (KIP-73)."""
         self.is_throttled_as_follower = False
-        self._see_throttles(log.config)
+        self._see_config(log.config)
 
     # --- leading
 
@@ -144,11 +156,13 @@ class Partition(Replica):
     def update_config(self, config: LogConfig) -> None:
         """Apply new topic settings, including min.insync.replicas."""
         self.log.update_config(config)
-        self._see_throttles(config)
+        self._see_config(config)
         if not self.is_resigned:
             self._see_who_is_in_sync()
 
-    def _see_throttles(self, config: LogConfig) -> None:
+    def _see_config(self, config: LogConfig) -> None:
+        self.waits_for_disk = config.syncs_before_ack and self._request_sync is not None
+        self._moves_at_once = self.is_alone and not self.waits_for_disk
         as_leader, as_follower = (
             config.leader_replication_throttled_replicas,
             config.follower_replication_throttled_replicas,
@@ -159,6 +173,7 @@ class Partition(Replica):
     def _see_who_is_in_sync(self) -> None:
         """Update everything that depends on the replicas, the ISR or the proposed ISR."""
         self.is_alone = not self.followers and self.in_sync.maximal == {self.broker_id}
+        self._moves_at_once = self.is_alone and not self.waits_for_disk
         self._is_whole = set(self._lasting) <= set(self.isr)
         if self.purgatory.deletions:
             self.purgatory.on_low_watermark(self.low_watermark)
@@ -166,6 +181,7 @@ class Partition(Replica):
             self.purgatory.on_too_few_replicas()
         elif self.high_watermark < self.log.log_end_offset:
             self._advance_high_watermark(0)
+        self._sync_if_needed()
 
     @property
     def has_enough_in_sync(self) -> bool:
@@ -427,22 +443,104 @@ class Partition(Replica):
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if next_offset <= self.high_watermark:
             return ErrorCode.NONE
+        if self.log.is_offline and self.waits_for_disk:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         if needs_replicas and not self.has_enough_in_sync:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return self.purgatory.for_offset(next_offset, needs_replicas=needs_replicas)
 
+    def acknowledged(self, next_offset: int, required_acks: int) -> Answer[ErrorCode]:
+        """Return an answer that completes with NONE when a Produce request with `required_acks`, whose records are
+        below `next_offset`, may be acknowledged: like `committed` for acks=all; for acks=1, when the records are on
+        this broker's disk, if the partition `waits_for_disk`.
+        """
+        if required_acks == -1:
+            return self.committed(next_offset)
+        if required_acks == 0 or not self.waits_for_disk:
+            return ErrorCode.NONE
+        if self.is_resigned:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if next_offset <= self.log.state.synced_offset:
+            return ErrorCode.NONE
+        return ErrorCode.KAFKA_STORAGE_ERROR if self.log.is_offline else self.synced()
+
+    # --- group commit
+
+    def waits_only_for_sync(self, next_offset: int, required_acks: int) -> bool:
+        """Whether a request whose records are below `next_offset` may be acknowledged after the next sync of the log,
+        without waiting for anything else.
+        """
+        state = self.log.state
+        return (
+            self.waits_for_disk
+            and (required_acks == 1 or (required_acks == -1 and self.is_alone))
+            and next_offset > state.synced_offset
+            and state.offline_reason is None
+            and not self.is_resigned
+        )
+
+    def synced(self) -> Answer[ErrorCode]:
+        """Return an answer that completes with NONE after the next sync of the log, which covers all records that are
+        appended until it begins.
+        """
+        answer = self.purgatory.for_sync()
+        if self._request_sync is not None:
+            self._request_sync(self)
+        return answer
+
+    @property
+    def must_sync(self) -> bool:
+        """Whether this broker leads the partition, the partition `waits_for_disk`, and records are not synced yet."""
+        return (
+            self.waits_for_disk
+            and not self.is_resigned
+            and self.log.state.synced_offset < self.log.local.log_end_offset
+        )
+
+    def _sync_if_needed(self) -> None:
+        if self._request_sync is not None and self.must_sync and not self.log.is_offline:
+            self._request_sync(self)
+
+    def begin_sync(self) -> bool:
+        """Return whether the log must be synced now, because records are not on the disk or requests wait for it."""
+        if self.is_resigned or self.log.state.is_truncating or not (self.must_sync or self.purgatory.unsynced):
+            return False
+        self.purgatory.on_sync_begun()
+        return True
+
+    def on_synced(self) -> None:
+        """Show and acknowledge the records that are on the disk now."""
+        if self.is_resigned:
+            return
+        if self.high_watermark < self.log.local.log_end_offset:
+            self._advance_high_watermark(0)
+        if self.purgatory.syncing:
+            self.purgatory.on_synced()
+
+    def on_sync_failed(self) -> None:
+        """Fail all waiting appends: the log is offline, and nobody knows which of its records are on the disk."""
+        self.purgatory.on_disk_failed()
+
+    # --- the high watermark of the leader
+
     def _advance_high_watermark(self, new_bytes: int) -> None:
         """Recompute the high watermark after an append of `new_bytes`, or after followers have fetched."""
         end = self.log.local.log_end_offset
-        if not self.is_alone:
-            self._advance_with_followers(new_bytes, end)
+        if not self._moves_at_once:
+            self._advance_with_others(new_bytes, end)
         elif end != self.high_watermark:
             self._move_high_watermark(end, new_bytes + self._hidden_bytes, is_log_end=True)
 
-    def _advance_with_followers(self, new_bytes: int, end: int) -> None:
+    def _advance_with_others(self, new_bytes: int, end: int) -> None:
+        """Recompute the high watermark of a partition that waits for followers, for this broker's disk, or for both."""
         self._hidden_bytes += new_bytes
         if new_bytes and self.purgatory.replica_fetches:
             self.purgatory.on_appended(new_bytes)
+        if self.waits_for_disk:
+            if new_bytes and self._request_sync is not None:
+                self._request_sync(self)
+                return  # the disk does not have the new records yet
+            end = self.log.state.synced_offset
         if not self.has_enough_in_sync:
             return
         ends = [

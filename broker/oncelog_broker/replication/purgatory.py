@@ -1,5 +1,5 @@
 """The purgatory of a partition: requests that wait until a deadline for the high watermark (acks=all appends), for
-bytes (fetches) or for the low watermark (DeleteRecords).
+the leader's disk (acks=1 appends under group commit), for bytes (fetches) or for the low watermark (DeleteRecords).
 
 Each waiting request has an answer (`runtime/answers.py`); cancelling the answer removes the request. An append costs
 one subtraction for each waiting fetch, and a fetch is read only once, when there are enough bytes. A waiting append is
@@ -44,7 +44,7 @@ class Purgatory:
     deletion failed.
     """
 
-    __slots__ = ("_look_at", "_numbers", "appends", "deletions", "fetches", "replica_fetches")
+    __slots__ = ("_look_at", "_numbers", "appends", "deletions", "fetches", "replica_fetches", "syncing", "unsynced")
 
     def __init__(self) -> None:
         self.fetches: dict[DelayedFetch, None] = {}
@@ -55,6 +55,9 @@ class Purgatory:
         """
         self.deletions: list[tuple[int, asyncio.Future[ErrorCode]]] = []
         """The waiting deletions as (offset, answer)."""
+        self.unsynced: list[asyncio.Future[ErrorCode]] = []
+        self.syncing: list[asyncio.Future[ErrorCode]] = []
+        """The answers that wait for the leader's disk alone: for the next sync of the log, and for the running one."""
         self._numbers = count()
         self._look_at = APPENDS_BEFORE_LOOK
 
@@ -71,6 +74,14 @@ class Purgatory:
             self._look_at = max(APPENDS_BEFORE_LOOK, 2 * len(self.appends))
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         heappush(self.appends, (next_offset, next(self._numbers), needs_replicas, answer))
+        return answer
+
+    def for_sync(self) -> asyncio.Future[ErrorCode]:
+        """Return an answer that completes with NONE after the next sync of the log, with KAFKA_STORAGE_ERROR if the
+        disk fails before, or with NOT_LEADER_OR_FOLLOWER if this broker stops leading before.
+        """
+        answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.unsynced.append(answer)
         return answer
 
     def for_low_watermark(self, offset: int) -> asyncio.Future[ErrorCode]:
@@ -99,6 +110,26 @@ class Purgatory:
             _end(ended[0], ErrorCode.NONE)
         else:
             _end_all(ended, ErrorCode.NONE)
+
+    def on_sync_begun(self) -> None:
+        """Note that the sync that begins now covers all records that are appended so far."""
+        self.syncing, self.unsynced = self.unsynced, []
+
+    def on_synced(self) -> None:
+        """Complete the answers that waited for the sync that has ended."""
+        ended, self.syncing = self.syncing, []
+        _end_all(ended, ErrorCode.NONE)
+
+    def on_disk_failed(self) -> None:
+        """Complete all waiting appends with KAFKA_STORAGE_ERROR, because the leader's log went offline: their outcome
+        is unknown.
+        """
+        self._end_appends(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _end_appends(self, code: ErrorCode) -> None:
+        ended = [*(entry[3] for entry in self.appends), *self.syncing, *self.unsynced]
+        self.appends, self.syncing, self.unsynced = [], [], []
+        _end_all(ended, code)
 
     def on_readable(self, new_bytes: int, stable_bytes: int) -> None:
         """Count newly readable bytes for the waiting fetches: `new_bytes` for read_uncommitted, `stable_bytes` for
@@ -135,11 +166,9 @@ class Purgatory:
         """Complete all waiting requests, since this broker no longer leads. Appends get NOT_LEADER_OR_FOLLOWER, because
         their outcome is unknown; fetches are read again and then get their error.
         """
-        appends, self.appends = self.appends, []
+        self._end_appends(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         deletions, self.deletions = self.deletions, []
-        _end_all(
-            [*(entry[3] for entry in appends), *(entry[1] for entry in deletions)], ErrorCode.NOT_LEADER_OR_FOLLOWER
-        )
+        _end_all([entry[1] for entry in deletions], ErrorCode.NOT_LEADER_OR_FOLLOWER)
         _finish_all([*self.fetches, *self.replica_fetches])
 
 

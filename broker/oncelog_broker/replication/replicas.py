@@ -21,6 +21,7 @@ from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.metadata.model.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.observability.topic_traffic import TopicTraffic
+from oncelog_broker.replication.group_commit import GroupCommit
 from oncelog_broker.replication.image_changes import ImageChanges
 from oncelog_broker.replication.leader_check import Led
 from oncelog_broker.replication.log_opener import LogOpener, Opened
@@ -108,6 +109,7 @@ class Replicas:
         turn = host.slices.pauses(0.0).here
         self._changes = ImageChanges(self._look_at, self._on_late_changes, host.tasks, turn)
         self._hosted = LogOpener(logs, host.tasks, self._is_wanted, self._on_opened)
+        self._group_commit = GroupCommit(host.tasks)
         self._waiting: list[tuple[str | None, asyncio.Future[None]]] = []
         self._subscribers: list[OnOpened] = []
         self._waiting_followers: dict[int, dict[DelayedFetch, None]] = {}
@@ -587,6 +589,7 @@ class Replicas:
         partition = Partition(
             topic.name, topic.topic_id, index, log,
             broker_id=self._broker_id, high_watermark=noted, may_lead=self.may_lead,
+            request_sync=self._group_commit.request,
         )  # fmt: skip
         partition.traffic = self.traffic.setdefault(topic.name, TopicTraffic())
         self._hosts[key] = partition

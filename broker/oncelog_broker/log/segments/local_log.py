@@ -234,6 +234,10 @@ class LocalLog:
                 indexes += segment.files_to_sync()
         return logs, indexes
 
+    def logs_to_sync(self, start: int) -> list[File]:
+        """Return the log files with bytes at or above the offset `start`."""
+        return [segment.file for segment in self.from_offset(start) if segment.is_made]
+
     def write_indexes(self, start: int, end: int) -> None:
         """Write the missing entries to the index files of the segments between the offsets."""
         for segment in self._segments_to_sync(start, end):

@@ -228,6 +228,14 @@ class AnswerQueue:
         else:
             self._write(outgoing)
 
+    def make_ready(self, slots: list[Slot]) -> None:
+        """Note that the responses of `slots` are complete. They are sent with the next `finish`, which must follow."""
+        if self._is_closed:
+            return
+        for slot in slots:
+            slot.is_ready, slot.waits_for = True, None
+            self._ready_bytes += heap_size_of(slot.parts)
+
     def hold(self) -> None:
         """Collect responses until `release`, in order to write them together."""
         self._outgoing = []

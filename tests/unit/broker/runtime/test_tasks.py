@@ -25,6 +25,7 @@ ENDS_BY_ITSELF = {
     "questions to the coordinators of broker {}": "each question gets an answer, whatever fails",
     "state of share partition {}": "one write after the other: its failure is told, and the next change writes again",
     "states of share group {}": "one request: what failed is noted in the group, and a later heartbeat asks again",
+    "sync {}": "a failure takes the log offline and fails the waiting requests; each append asks again",
     "truncate {}": "one truncation: its end, good or bad, is reported, and the fetcher asks again",
 }
 """Names of all tasks that the broker starts with `spawn` -> why the task need not be restarted."""
