@@ -1,5 +1,5 @@
-"""Decides which replica leads a partition and which replicas are in sync. Pure. Source: Kafka's PartitionStateMachine
-and ReplicaStateMachine.
+"""Decides which replica leads a partition and which replicas are in sync; an unclean election makes a replica outside
+the ISR the leader. Pure. Source: Kafka's PartitionStateMachine and ReplicaStateMachine.
 
 Terms: a replica is *steady* if its broker has been registered without a break since the state was written. A replica
 has *returned* if its broker registered again later, without loss. A replica is *unsure* if its broker may have lost the

@@ -2,8 +2,8 @@
 functions (S56, E25).
 
 Three facts are stored in batch headers and control batches rather than in records: the last sequence of each producer,
-the outcome of each transaction, and how long deletions must stay visible. Source: Kafka's Cleaner and
-CleanedTransactionMetadata.
+the outcome of each transaction, and how long tombstones must stay visible (the delete horizon). Source: Kafka's Cleaner
+and CleanedTransactionMetadata.
 """
 
 from __future__ import annotations
