@@ -54,16 +54,6 @@ DEFECTS: Final = (
         ("pause", "slow links"),
     ),
     Defect(
-        "accepted-for-another",
-        "a member may acknowledge the records of another one",
-        "oncelog_broker.sharing.acknowledgement",
-        "        if run.owner != terms.owner:\n",
-        "        if False:\n",
-        SHARES,
-        60,
-        ("pause", "slow links", "kill a client"),
-    ),
-    Defect(
         "share-state-not-read",
         "a new leader hands out again what the group has accepted",
         "oncelog_broker.sharing.share_partition",
