@@ -14,7 +14,8 @@ import asyncio
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
-from oncelog import CorruptRecords, KafkaError
+from oncelog import KafkaError
+from oncelog.errors import CorruptRecords
 from oncelog_simulation.judges.committed import Committed
 from oncelog_simulation.judges.content import Content, content
 from oncelog_simulation.workloads.notes import Notes
