@@ -2,7 +2,7 @@
 
 `broker` is one broker: it starts the parts in `assembly/` in order, and stops them in reverse order. `command` is
 `oncelog serve`, `dump/` is `oncelog dump`. The other packages, from the network to the disk: `server/` passes requests
-from sockets to handlers. `sharing/` has the in-flight records of share groups at the leader of a partition.
+from sockets to handlers. `telemetry/` has the metrics that clients push. `sharing/` has the in-flight records of share groups at the leader of a partition.
 `coordinator/` has groups, transactions and the state of share partitions. `controller/` decides which broker leads
 which partition. `replication/` has partitions, the high watermark and the requests that wait for it. `log/` stores one
 partition on disk. `metadata/` reads and follows the metadata of the cluster. `identity/` records the cluster and the

@@ -31,6 +31,7 @@ from oncelog_broker.security.authorizer.authorizer import StandardAuthorizer
 from oncelog_broker.server.kept.fetch_sessions import FetchSessions
 from oncelog_broker.server.kept.refused_batches import RefusedBatches
 from oncelog_broker.sharing.share_partitions import SharePartitions
+from oncelog_broker.telemetry.client_telemetry import ClientTelemetry
 
 
 @dataclass(slots=True)
@@ -67,6 +68,7 @@ class Services:
     acls: AclController
     producer_ids: ProducerIdManager
     fetch_sessions: FetchSessions
+    telemetry: ClientTelemetry
     create_topic: Callable[[str], Awaitable[None]]
     """Creates a topic without a CreateTopics request (auto-creation, internal topics); see `TopicCreation.create`."""
     refused_batches: RefusedBatches
@@ -88,6 +90,7 @@ class Services:
 if TYPE_CHECKING:  # the type checker proves here that `Services` has the fields of every room
     from oncelog_broker.metrics.source import Observed
     from oncelog_broker.server.access.services import AccessServices
+    from oncelog_broker.server.cluster.services import ClusterServices
     from oncelog_broker.server.groups.services import GroupServices
     from oncelog_broker.server.records.services import RecordServices
     from oncelog_broker.server.replicas.services import ReplicaServices
@@ -97,6 +100,7 @@ if TYPE_CHECKING:  # the type checker proves here that `Services` has the fields
 
     def _rooms(services: Services) -> None:
         _access: AccessServices = services
+        _cluster: ClusterServices = services
         _groups: GroupServices = services
         _records: RecordServices = services
         _replicas: ReplicaServices = services

@@ -23,6 +23,7 @@ from oncelog_broker.server.dispatch.throttling import Throttling
 from oncelog_broker.server.kept.fetch_sessions import FetchSessions
 from oncelog_broker.server.kept.refused_batches import RefusedBatches
 from oncelog_broker.server.topics.topic_creation import TopicCreation
+from oncelog_broker.telemetry.client_telemetry import ClientTelemetry
 from oncelog_broker.web.http_service import HttpService
 
 
@@ -75,6 +76,7 @@ class Serving:
             acls=AclController(store),
             producer_ids=replication.producer_ids,
             fetch_sessions=FetchSessions(config[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]),
+            telemetry=ClientTelemetry(membership.metadata.image),
             create_topic=creation.create,
             refused_batches=RefusedBatches(),
             authorizer=configured_authorizer(config, membership.metadata),
@@ -110,3 +112,4 @@ class Serving:
 
     def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
         self._services.config = self._settings.current()
+        self._services.telemetry.follow(new)

@@ -3,7 +3,8 @@
 `declared` defines the class of a key. The keys are declared in `broker_keys`, `zookeeper_keys`, `leadership_keys`,
 `topic_defaults` (broker keys that topics inherit), `topic_keys`, `inert_topic_keys` (Kafka's topic keys without effect
 here), `effectless_keys` (Kafka's broker keys without effect; `effectless_warnings` logs them), `throttle_keys` (for
-brokers and topics), `group_keys` (for brokers and groups), `share_keys` (for share groups), `quota_keys`,
+brokers and topics), `group_keys` (for brokers and groups), `share_keys` (for share groups), `client_metrics_keys` (for
+subscriptions of client metrics), `quota_keys`,
 `security_keys`, `authorizer_keys` and `http_keys`. A listener may override keys of `security_keys`: `overrides` parses
 the names of such settings, and `listener_config` resolves their values. `secret` is the value of a password key, and
 `references` resolves `${...}` values. `load` reads file, environment and command line into a `broker_config`. `resolve`

@@ -96,7 +96,7 @@ share.coordinator.state.topic.compression.codec
 share.coordinator.threads
 share.fetch.purgatory.purge.interval.requests
 socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket.listen.backlog.size
-ssl.allow.dn.changes ssl.allow.san.changes telemetry.max.bytes transaction.state.log.load.buffer.size
+ssl.allow.dn.changes ssl.allow.san.changes transaction.state.log.load.buffer.size
 """
 
 _NO_PLUG_INS: Final = "this broker loads no Java classes, so the rules of that class would not be applied"

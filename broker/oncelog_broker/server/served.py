@@ -123,6 +123,9 @@ SERVED: Final[dict[int, Served]] = {
         _served("transactions", ApiKey.LIST_TRANSACTIONS, 0, 2),
         _served("groups", ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
         _served("groups", ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
+        # Kafka advertises both only with a metrics reporter for them; here the reporter is always there.
+        _served("cluster", ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0),
+        _served("cluster", ApiKey.PUSH_TELEMETRY, 0, 0),
         _served("topics", ApiKey.LIST_CONFIG_RESOURCES, 0, 1),
         _served("topics", ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
         # Version 0 of the share APIs was an early-access version of Kafka 4.0.

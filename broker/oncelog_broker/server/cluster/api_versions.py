@@ -13,6 +13,7 @@ from typing import Final
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.metadata.membership import feature_levels
+from oncelog_broker.server.net.software import Software
 from oncelog_broker.server.request.context import AnyContext, level_in_force
 from oncelog_broker.server.served import SERVED, highest_version
 from oncelog_protocol.api import ApiKey
@@ -94,6 +95,7 @@ def handle(request: ApiVersionsRequest, context: AnyContext) -> ApiVersionsRespo
         for text in (request.client_software_name, request.client_software_version):
             if SOFTWARE_NAME.fullmatch(text) is None:
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+        context.connection.software = Software(request.client_software_name, request.client_software_version).cut()
     is_in_cluster = context.services.is_clustered and context.is_for_brokers
     two_phase_commit = context.services.config[keys.TRANSACTION_TWO_PHASE_COMMIT_ENABLE]
     shows_zero = context.version >= FIRST_ZERO_FEATURE_VERSION

@@ -36,8 +36,6 @@ KNOWN: Final = (
     Known("unknown-keys", "configs.altering_others", ERROR, 0, 40, label="broker, unknown key"),
     Known("keys-that-promise", "configs.altering_others", ERROR, 0, 40, label="all brokers, a promise"),
     Known("keys-of-a-start", "configs.altering_others", ERROR, 0, 42, label="all brokers, at a start"),
-    Known("other-resources", "configs.describing", ERROR, 0, 42, label="client metrics"),
-    Known("other-resources", "configs.altering_others", ERROR, 0, 42, label="client metrics"),
     Known("named-twice", "configs.describing", "results", label="twice"),
     Known("own-keys", "configs.of_a_new_topic", "record.validation", ABSENT),
     Known("own-keys", "configs.describing", "record.validation", ABSENT, label="empty list of keys"),
@@ -61,6 +59,8 @@ KNOWN: Final = (
     Known("newer-versions", "cluster.versions", "1", 4, 5, label="DescribeLogDirs"),
     Known("newer-versions", "cluster.versions", "1", 1, 2, label="Share*"),
     Known("newer-versions", "cluster.versions", "1", 0, 1, label="DescribeShareGroupOffsets"),
+    Known("telemetry-always", "cluster.versions", "", None, label="GetTelemetrySubscriptions"),
+    Known("telemetry-always", "cluster.versions", "", None, label="PushTelemetry"),
     *(Known("not-served", "cluster.versions", "", ours=None, label=name) for name in NOT_SERVED),
     Known("not-served", "cluster.versions", "", ours=[], label="*.version"),
     # quotas
