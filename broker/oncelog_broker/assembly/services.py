@@ -20,6 +20,7 @@ from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.membership.producer_ids import ProducerIdManager
 from oncelog_broker.metadata.model.cache import MetadataCache
 from oncelog_broker.metadata.model.image import ClusterImage
+from oncelog_broker.replication.directory_moves import DirectoryMoves
 from oncelog_broker.replication.isr_keeper import IsrKeeper
 from oncelog_broker.replication.peers import Peers
 from oncelog_broker.replication.replicas import Replicas
@@ -52,6 +53,7 @@ class Services:
     """Limits the requests of several steps that run simultaneously (queued.max.requests)."""
     deadlines: Deadlines
     logs: LogManager
+    directory_moves: DirectoryMoves
     metadata: MetadataCache
     peers: Peers
     replicas: Replicas

@@ -60,6 +60,7 @@ class Serving:
             at_work=asyncio.Semaphore(config[keys.QUEUED_MAX_REQUESTS]),
             deadlines=host.deadlines,
             logs=storage.logs,
+            directory_moves=replication.directory_moves,
             metadata=membership.metadata,
             peers=replication.peers,
             replicas=replication.replicas,

@@ -43,7 +43,7 @@ _DYNAMIC: Final = {
     ConfigType.LONG: """
         log.local.retention.bytes log.local.retention.ms remote.list.offsets.request.timeout.ms
         remote.log.index.file.cache.total.size.bytes remote.log.manager.copy.max.bytes.per.second
-        remote.log.manager.fetch.max.bytes.per.second replica.alter.log.dirs.io.max.bytes.per.second
+        remote.log.manager.fetch.max.bytes.per.second
         sasl.kerberos.min.time.before.relogin
     """,
     ConfigType.SHORT: """

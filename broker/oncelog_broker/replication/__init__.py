@@ -11,7 +11,8 @@ applies the leader's response), `purgatory` (appends and fetches that wait at th
 (guards a transaction from its verification to its append).
 
 Modules for all partitions of this broker: `replicas` updates them with each cluster image, `image_changes` applies
-large changes in slices, and `log_opener` opens and closes their logs. `offline_log_recovery` reopens logs after a disk
+large changes in slices, and `log_opener` opens and closes their logs. `directory_moves` moves logs to other data
+directories. `offline_log_recovery` reopens logs after a disk
 failure, and `leader_check` asks leaders whether they lead before records are discarded. `lost_epochs` lists partitions
 whose log has a newer leader epoch than the metadata, and `epoch_raiser` asks the controller for a higher epoch.
 `fetcher` runs the follower's fetch loops, `isr_keeper` sends ISR changes to the controller (AlterPartition), and

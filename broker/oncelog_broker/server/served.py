@@ -100,6 +100,7 @@ SERVED: Final[dict[int, Served]] = {
         _served("access", ApiKey.DELETE_ACLS, 1, 3),
         _served("topics", ApiKey.DESCRIBE_CONFIGS, 1, 4),
         _served("topics", ApiKey.ALTER_CONFIGS, 0, 2),
+        _served("replicas", ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2),
         _served("replicas", ApiKey.DESCRIBE_LOG_DIRS, 1, 5),
         _served("access", ApiKey.SASL_AUTHENTICATE, 0, 2),
         _served("topics", ApiKey.CREATE_PARTITIONS, 0, 3),
