@@ -6,7 +6,8 @@ from typing import Final
 
 from oncelog_broker.metrics.family import NO_LABELS, Families, Sample, Samples
 from oncelog_broker.metrics.source import Source
-from oncelog_broker.telemetry.pushed_series import MAX_CLIENTS, MAX_SERIES, OF_CLIENT
+from oncelog_broker.telemetry.pushed_series import MAX_CLIENTS, MAX_SERIES, OF_CLIENT, Dropped
+from oncelog_protocol.errors import ErrorCode
 
 families = Families()
 
@@ -22,8 +23,9 @@ def instances(source: Source) -> Samples:
 
 @families.counter("oncelog_client_metrics_pushes_total", "PushTelemetry requests of clients.", "error")
 def pushes(source: Source) -> Samples:
-    for code, count in sorted(source.services.telemetry.pushes.items()):
-        yield Sample({"error": code.name}, count)
+    counts = source.services.telemetry.pushes
+    for code in sorted({ErrorCode.NONE, *counts}):
+        yield Sample({"error": code.name}, counts[code])
 
 
 @families.counter(
@@ -32,8 +34,8 @@ def pushes(source: Source) -> Samples:
     "reason",
 )
 def dropped(source: Source) -> Samples:
-    for reason, count in sorted(source.services.telemetry.pushed.dropped.items()):
-        yield Sample({"reason": reason}, count)
+    for reason in Dropped:
+        yield Sample({"reason": reason}, source.services.telemetry.pushed.dropped[reason])
 
 
 @families.gauge(

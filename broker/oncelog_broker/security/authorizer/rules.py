@@ -272,6 +272,8 @@ WITHOUT_RULE: Final = {
     ApiKey.API_VERSIONS: "sent before authentication",
     ApiKey.SASL_HANDSHAKE: "sent before authentication",
     ApiKey.SASL_AUTHENTICATE: "sent to authenticate",
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "every client may ask which metrics to push, as in Kafka",
+    ApiKey.PUSH_TELEMETRY: "every client may push the metrics that it was asked for, as in Kafka",
 }
 """APIs that need no authorization, each with the reason. Besides, Metadata and DescribeCluster list the brokers for
 every client.

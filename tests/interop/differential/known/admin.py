@@ -11,7 +11,7 @@ from tests.interop.differential.side import CLOSED
 ERROR: Final = "error_code"
 
 NOT_SERVED: Final = (
-    *("AlterReplicaLogDirs", "DescribeQuorum", "InitializeShareGroupState", "ReadShareGroupState"),
+    *("DescribeQuorum", "InitializeShareGroupState", "ReadShareGroupState"),
     *("WriteShareGroupState", "DeleteShareGroupState", "ReadShareGroupStateSummary"),
 )
 

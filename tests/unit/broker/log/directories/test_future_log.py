@@ -186,7 +186,7 @@ def test_a_log_is_moved_there_and_back(broker: Broker) -> None:
 
 
 @pytest.mark.parametrize("cuts_power", [False, True])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.soak) for seed in range(1, 6))])
 def test_no_record_is_lost_whenever_the_process_dies(seed: int, cuts_power: bool) -> None:
     died, changes = True, 0
     while died:
@@ -213,7 +213,7 @@ def test_no_record_is_lost_whenever_the_process_dies(seed: int, cuts_power: bool
     assert changes > 50, "there were as many moments to die in"
 
 
-@pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])
+@pytest.mark.parametrize("code", [errno.EIO, pytest.param(errno.ENOSPC, marks=pytest.mark.soak)])
 def test_whatever_fails_the_log_goes_on_or_is_whole_after_a_restart(code: int) -> None:
     failed, changes, went_on, offline = True, 0, 0, 0
     while failed:

@@ -142,7 +142,7 @@ async def test_a_wrong_push_has_kafkas_error_and_changes_nothing(
 ) -> None:
     assert await client.push(await client.get(), **more) == code
     assert client.samples()["oncelog_client_metric"] == []
-    assert client.samples()["oncelog_client_metrics_pushes_total"] == [({"error": code.name}, 1, "")]
+    assert ({"error": code.name}, 1, "") in client.samples()["oncelog_client_metrics_pushes_total"]
 
 
 async def test_after_a_terminating_push_no_other_is_taken(client: Client) -> None:
@@ -155,7 +155,7 @@ async def test_after_a_terminating_push_no_other_is_taken(client: Client) -> Non
 async def test_what_is_left_out_of_a_push_is_counted(client: Client) -> None:
     given = await client.get()
     assert await client.push(given, metrics_data(gauge_of("g", b""))) == ErrorCode.NONE
-    assert client.samples()["oncelog_client_metrics_dropped_total"] == [({"reason": "unread"}, 1, "")]
+    assert ({"reason": "unread"}, 1, "") in client.samples()["oncelog_client_metrics_dropped_total"]
 
 
 async def test_a_client_is_forgotten_with_its_connection(client: Client) -> None:
