@@ -39,6 +39,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 logger = logging.getLogger(__name__)
 
+MOVES_AT_A_TIME: Final = 16
+"""Maximum number of logs that are copied at the same time; further moves wait."""
 BYTES_AT_A_TIME: Final = 1024 * 1024
 """Bytes that one job of the worker thread copies."""
 LAST_BYTES: Final = 256 * 1024
@@ -110,6 +112,7 @@ class DirectoryMoves:
         self._max_rate = max_rate
         self._moves: dict[TopicPartition, _Move] = {}
         self._threads = ThreadPoolExecutor(1, THREAD_NAME)
+        self._turns = asyncio.Semaphore(MOVES_AT_A_TIME)
 
     def move(self, topic: str, index: int, path: str) -> None:
         """Begin to move a log to the data directory at `path`, and end another move of this log; nothing is moved if
@@ -155,8 +158,9 @@ class DirectoryMoves:
         if before is not None and before.task is not None:
             await asyncio.wait([before.task])
         try:
-            while not await self._attempt(move):
-                logger.info("copy begun anew, records were truncated", extra={"partition": name})
+            async with self._turns:
+                while not await self._attempt(move):
+                    logger.info("copy begun anew, records were truncated", extra={"partition": name})
         except _Ended as ended:
             logger.info("move of a log ended", extra={"partition": name, "to": move.path, "reason": ended})
         except (KafkaError, OSError) as error:

@@ -124,7 +124,7 @@ SERVED: Final[dict[int, Served]] = {
         _served("transactions", ApiKey.LIST_TRANSACTIONS, 0, 2),
         _served("groups", ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
         _served("groups", ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
-        # Kafka advertises both only with a metrics reporter for them; here the reporter is always there.
+        # Both are advertised while there is a subscription: see `cluster/api_versions.py`.
         _served("cluster", ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0),
         _served("cluster", ApiKey.PUSH_TELEMETRY, 0, 0),
         _served("topics", ApiKey.LIST_CONFIG_RESOURCES, 0, 1),

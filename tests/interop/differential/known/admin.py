@@ -59,8 +59,6 @@ KNOWN: Final = (
     Known("newer-versions", "cluster.versions", "1", 4, 5, label="DescribeLogDirs"),
     Known("newer-versions", "cluster.versions", "1", 1, 2, label="Share*"),
     Known("newer-versions", "cluster.versions", "1", 0, 1, label="DescribeShareGroupOffsets"),
-    Known("telemetry-always", "cluster.versions", "", None, label="GetTelemetrySubscriptions"),
-    Known("telemetry-always", "cluster.versions", "", None, label="PushTelemetry"),
     *(Known("not-served", "cluster.versions", "", ours=None, label=name) for name in NOT_SERVED),
     Known("not-served", "cluster.versions", "", ours=[], label="*.version"),
     # quotas
