@@ -145,12 +145,12 @@ class DirectoryMoves:
             move.task = self._tasks.spawn("move of a log to another data directory", self._run(move, under_way))
 
     def futures(self) -> Iterator[FutureReplica]:
-        """Yield the future logs that are being written."""
+        """Yield the future logs of all moves, also of those whose future log is not created yet."""
         for key, move in list(self._moves.items()):
-            future = move.future
-            if future is not None:
-                lag = max(0, move.partition.log.log_end_offset - future.log_end_offset)
-                yield FutureReplica(key, move.path, future.log.size_bytes, lag)
+            log, future = move.partition.log, move.future
+            copied_to = log.log_start_offset if future is None else future.log_end_offset
+            size = 0 if future is None else future.log.size_bytes
+            yield FutureReplica(key, move.path, size, max(0, log.log_end_offset - copied_to))
 
     async def _run(self, move: _Move, before: _Move | None) -> None:
         partition = move.partition

@@ -16,7 +16,7 @@ from tests.support.storage import append, contents, fill
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.replication import directory_moves
-from oncelog_broker.replication.directory_moves import DirectoryMoves
+from oncelog_broker.replication.directory_moves import DirectoryMoves, FutureReplica
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import SystemClock
@@ -127,6 +127,19 @@ async def test_a_log_moves_while_records_are_appended(broker: Broker) -> None:
     append(partition.log, b"more")
     partition._advance_high_watermark(0)
     assert partition.high_watermark == number + 1
+
+
+async def test_a_move_is_seen_from_its_first_moment_on(broker: Broker) -> None:
+    """A client that waits for the end of its move must not take a future log that is not created yet for no move."""
+    await broker.lead()
+    moving = broker.begin("b")
+    assert list(broker.moves.futures()) == [FutureReplica(KEY, broker.paths[1], 0, 4000)]
+    while not moving.done():
+        (place,) = {broker.logs.place_of(KEY), *(future.directory for future in broker.moves.futures())} - {
+            broker.paths[0]
+        }
+        assert place == broker.paths[1]
+        await asyncio.sleep(0)
 
 
 async def test_a_throttled_move_is_seen_on_its_way(broker: Broker) -> None:

@@ -345,3 +345,21 @@ def test_a_log_that_does_not_exist_yet_is_created_where_it_was_asked_for(broker:
 def test_a_name_that_is_too_long_has_no_future() -> None:
     assert future_directory_name(("t" * 249, 0), "0" * 32) is None
     assert future_directory_name(("orders", 0), "0" * 32) == f"orders-0.{'0' * 32}-future"
+
+
+def test_a_producer_whose_records_are_gone_is_known_after_the_move(broker: Broker) -> None:
+    log = broker.log
+    first = produce(log, 9, 0, 1)
+    fill(log, RECORDS, start=200)
+    log.flusher.flush()
+    log.trimmer.delete_records_before(first + RECORDS - 5)
+    log.flusher.flush()
+    base = log.segment_base_offsets[0]
+    assert base > first
+    for name in broker.names(log.directory):
+        if name.endswith(".snapshot") and int(name.partition(".")[0]) <= base:
+            broker.disk.remove(f"{log.directory}/{name}")  # so that only the memory of the log knows the producer
+    broker.move()
+    before = broker.log.log_end_offset
+    assert produce(broker.log, 9, 0, 1) == first
+    assert broker.log.log_end_offset == before
