@@ -5,6 +5,7 @@ process is killed or the power is cut.
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
 from dataclasses import replace
 from random import Random
 from typing import Any
@@ -94,11 +95,13 @@ class Broker:
         self.logs.checkpoint_high_watermarks({KEY: self.log.log_end_offset})
         self.synced = contents(self.log)
 
-    def move(self, path: str = "/b") -> FutureLog:
+    def move(self, path: str = "/b", meanwhile: Callable[[], object] = lambda: None) -> FutureLog:
+        """Move the log; call `meanwhile` after a part of it was copied."""
         log = self.log
         future = self.logs.make_future(WANTED, path, log)()
         for part in parts_of(log, future.log_end_offset)[:1]:
             future.copy(part)
+        meanwhile()
         log.pause()
         replacement = None
         try:
@@ -296,11 +299,14 @@ def test_a_large_batch_is_copied_whole(broker: Broker) -> None:
 
 def test_a_log_whose_last_records_are_gone_keeps_its_end(broker: Broker) -> None:
     end = broker.log.log_end_offset
-    broker.log.trimmer.delete_records_before(end)
-    broker.log.trimmer.roll()
-    broker.log.flusher.flush()
-    broker.log.trimmer.delete_below_start()
-    broker.move()
+
+    def delete_all() -> None:
+        broker.log.trimmer.delete_records_before(end)
+        broker.log.trimmer.roll()
+        broker.log.flusher.flush()
+        assert broker.log.segment_base_offsets == [end]
+
+    broker.move(meanwhile=delete_all)
     assert (broker.log.log_start_offset, broker.log.log_end_offset) == (end, end)
     assert append(broker.log, b"x") == end
 
