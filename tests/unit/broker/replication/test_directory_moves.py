@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from tests.support.hosted_partitions import EMPTY, WatchedDisk, nobody_fetches, replicated, show, topic
 from tests.support.hosts import host_of
+from tests.support.producers import COMMIT, mark, produce
 from tests.support.storage import append, contents, fill
 
 from oncelog_broker.log.config import LogConfig
 from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.replication import directory_moves
 from oncelog_broker.replication.directory_moves import DirectoryMoves, FutureReplica
-from oncelog_broker.replication.partition import Partition
+from oncelog_broker.replication.partition import MARKER_SIZE, Partition
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.runtime.clock import SystemClock
 from oncelog_broker.runtime.tasks import Tasks
@@ -153,6 +154,18 @@ async def test_a_throttled_move_is_seen_on_its_way(broker: Broker) -> None:
     assert 0 < future.size_bytes < partition.log.size_bytes
     assert broker.names()["b"] == ["orders-0-future"]
     assert partition.log.state.is_copied, "it is not compacted meanwhile"
+
+
+async def test_an_open_transaction_moves_with_its_log(broker: Broker) -> None:
+    partition = await broker.lead()
+    first = produce(partition.log, 1, 0, transactional=True)
+    partition._advance_high_watermark(0)
+    assert partition.last_stable_offset == first
+    await broker.move("b")
+    assert partition.last_stable_offset == first
+    mark(partition.log, 1, COMMIT)
+    partition._advance_high_watermark(MARKER_SIZE)
+    assert partition.last_stable_offset == partition._stable_offset == partition.high_watermark == first + 2
 
 
 async def test_a_move_back_ends_the_move(broker: Broker) -> None:
