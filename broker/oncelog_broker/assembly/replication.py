@@ -13,12 +13,14 @@ from oncelog_broker.assembly.membership import ClusterMembership
 from oncelog_broker.assembly.settings import Settings
 from oncelog_broker.assembly.storage import Storage
 from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config import throttle_keys
 from oncelog_broker.config.listeners import inter_broker_listener
 from oncelog_broker.metadata.membership.producer_ids import MAX_KNOWN_ID, ProducerIdManager
 from oncelog_broker.metadata.membership.registration import Membership
 from oncelog_broker.metadata.model.cache import MetadataCache
 from oncelog_broker.metadata.model.image import NO_LEADER, ClusterImage
 from oncelog_broker.metadata.stores.store import MetadataStore
+from oncelog_broker.replication.directory_moves import DirectoryMoves
 from oncelog_broker.replication.epoch_raiser import EpochRaiser
 from oncelog_broker.replication.fetch_plan import FetchLimits
 from oncelog_broker.replication.fetcher import Fetchers
@@ -46,6 +48,7 @@ class Replication:
         replicas: Replicas,
         isr_keeper: IsrKeeper,
         controller_calls: ControllerCalls,
+        directory_moves: DirectoryMoves,
     ) -> None:
         self._storage = storage
         self.peers = peers
@@ -53,6 +56,7 @@ class Replication:
         self.replicas = replicas
         self.isr_keeper = isr_keeper
         self.controller_calls = controller_calls
+        self.directory_moves = directory_moves
 
     @classmethod
     async def start(
@@ -107,8 +111,11 @@ class Replication:
             membership.member.follow(back)
             LogMaintenance(settings.current, storage.logs, replicas, host).start()
             LogCleaner(settings.current, storage.logs, replicas, host).start()
+            moves = DirectoryMoves(
+                replicas, storage.logs, host, lambda: settings.current()[throttle_keys.ALTER_LOG_DIRS_MAX_RATE]
+            )
             undo.pop_all()
-        return cls(storage, peers, producer_ids, replicas, isr_keeper, calls)
+        return cls(storage, peers, producer_ids, replicas, isr_keeper, calls, moves)
 
     def resign(self) -> None:
         """Stop leading partitions: appends are refused, and requests that wait for replicas get an error."""

@@ -13,6 +13,15 @@ from typing import Any, NamedTuple
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.broker_keys import BROKER_KEYS
+from oncelog_broker.config.client_metrics_keys import (
+    CLIENT_METRICS_KEYS,
+    INTERVAL_MS,
+    MATCH,
+    MAX_INTERVAL_MS,
+    METRICS,
+    MIN_INTERVAL_MS,
+    split_pattern,
+)
 from oncelog_broker.config.declared import ConfigKey, ConfigType, InvalidConfig, UpdateMode, unknown_key
 from oncelog_broker.config.group_keys import GROUP_KEYS, GroupBounds
 from oncelog_broker.config.overrides import override_key
@@ -144,6 +153,39 @@ def _check_bounds(name: str, value: int, bounds: GroupBounds, broker: BrokerConf
             ErrorCode.INVALID_CONFIG,
             f"{name}={value}: must be from {least} to {most} ({bounds.least.name}, {bounds.most.name})",
         )
+
+
+def alter_client_metrics_overrides(current: Mapping[str, str], changes: Changes) -> dict[str, str]:
+    """The settings of a subscription of client metrics after `changes`. Raises KafkaError: INVALID_REQUEST for an
+    unknown key and for an interval outside its limits, INVALID_CONFIG for an invalid value, an element that is there
+    twice, or a pattern for an attribute that clients do not have."""
+    altered = dict(current)
+    for name, change in changes.items():
+        if change.operation == AlterOperation.DELETE:
+            altered.pop(name, None)
+            continue
+        if name not in CLIENT_METRICS_KEYS:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, unknown_key(name, CLIENT_METRICS_KEYS) + " (client metrics configuration)"
+            )
+        _apply(altered, CLIENT_METRICS_KEYS[name], change)
+    if INTERVAL_MS.name in altered and not (
+        MIN_INTERVAL_MS <= INTERVAL_MS.parse(altered[INTERVAL_MS.name]) <= MAX_INTERVAL_MS
+    ):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"{INTERVAL_MS.name}={altered[INTERVAL_MS.name]}: must be from {MIN_INTERVAL_MS} to {MAX_INTERVAL_MS}",
+        )
+    for key in (METRICS, MATCH):
+        items = key.parse(altered.get(key.name, ""))
+        if len(set(items)) < len(items):
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Configuration {key.name} has an element twice")
+    try:
+        for pattern in MATCH.parse(altered.get(MATCH.name, "")):
+            split_pattern(pattern)
+    except InvalidConfig as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return altered
 
 
 def _of_group(name: str, overrides: Mapping[str, str], broker: BrokerConfig) -> int:

@@ -39,7 +39,7 @@ class ConfigType(IntEnum):
 
 class ConfigSource(IntEnum):
     """The source of a value, with the codes of DescribeConfigs. Among the codes up to DEFAULT_CONFIG a smaller code
-    takes precedence. Loggers and groups have separate sources."""
+    takes precedence. Loggers, client metrics and groups have separate sources."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -47,6 +47,7 @@ class ConfigSource(IntEnum):
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
     DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
     DYNAMIC_GROUP_CONFIG = 8
 
 

@@ -1,5 +1,5 @@
-"""Matches transactional ids (KIP-1152) and topic names (KIP-848) against patterns that clients send, with RE2, as in
-Kafka.
+"""Matches transactional ids (KIP-1152), topic names (KIP-848) and attributes of clients (KIP-714) against patterns that
+clients send, with RE2, as in Kafka.
 
 RE2 takes time proportional to the pattern and the text. But a pattern of a few dozen characters may compile to
 thousands of steps. RE2 tries each step for every character of an id of up to 32 KB, which takes about a second. So
@@ -61,9 +61,7 @@ class IdPattern:
     @classmethod
     async def read(cls, text: str) -> IdPattern:
         """Raises InvalidPattern."""
-        if len(text) > MAX_PATTERN_CHARS:
-            raise InvalidPattern(f"the pattern has {len(text)} characters, at most {MAX_PATTERN_CHARS} are allowed")
-        return cls(await asyncio.get_running_loop().run_in_executor(_THREAD, _compiled, text))
+        return cls(await asyncio.get_running_loop().run_in_executor(_THREAD, id_pattern, text))
 
     async def matching(self, ids: Sequence[str], clock: Clock) -> set[str]:
         """Returns those of `ids` that the pattern matches completely."""
@@ -82,6 +80,22 @@ class IdPattern:
             if clock.monotonic() > end:
                 return number + 1
         return len(ids)
+
+
+def id_pattern(text: str) -> Compiled:
+    """Compile a pattern for ids and other short texts; call this in a thread. Raises InvalidPattern."""
+    if len(text) > MAX_PATTERN_CHARS:
+        raise InvalidPattern(f"the pattern has {len(text)} characters, at most {MAX_PATTERN_CHARS} are allowed")
+    return _compiled(text)
+
+
+async def check_id_pattern(text: str) -> str | None:
+    """The error message for a pattern of ids; None if the pattern is valid."""
+    try:
+        await IdPattern.read(text)
+    except InvalidPattern as error:
+        return str(error)
+    return None
 
 
 async def check_topic_pattern(text: str) -> str | None:

@@ -142,7 +142,7 @@ class CoordinatorRuntime(Generic[M]):
         offset = log.log_start_offset
         try:
             # Records that were appended after the end of the previous replay, such as a marker, are replayed, too.
-            while offset < log.log_end_offset and self.is_current(shard):
+            while offset < shard.partition.log.log_end_offset and self.is_current(shard):
                 offset = await settled(self._slices.run(replay_log(shard, offset, partial(self.is_current, shard))))
         except (KafkaError, CorruptBatch, ValueError) as error:
             shard.failure = str(error)

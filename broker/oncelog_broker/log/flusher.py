@@ -7,6 +7,8 @@ records from the recovery point on, and rebuilds indexes and snapshots from them
 
 from __future__ import annotations
 
+from threading import Lock
+
 from oncelog_broker.log.log_content import LogContent
 from oncelog_broker.log.log_state import LogState
 from oncelog_broker.log.new_directory import NewDirectory
@@ -89,6 +91,19 @@ class LogFlusher:
         start = state.log_start_offset
         is_told = start == first and not self.has_unsynced_names and start <= state.durable_start_offset
         return start if start > 0 and not is_told else None
+
+    # --- replacing the log by a copy ---------------------------------------------------------------------------------
+
+    @property
+    def guard(self) -> Lock:
+        """The lock that each sync of this log takes; while another thread holds the lock, no sync runs."""
+        return self._flushes.guard
+
+    def note_moved(self) -> None:
+        """Note that a synced copy has replaced the log, so that the flushes under way need no file of this log. The
+        caller must hold `guard`.
+        """
+        self._flushes.is_moved = True
 
     # --- flushing --------------------------------------------------------------------------------------------------
 

@@ -28,6 +28,10 @@ logger = logging.getLogger(__name__)
 NOT_REFUSED: Final = -1
 CLOSED: Final = "closed"
 """The `LogState.offline_reason` of a log that was closed without an error."""
+MOVING: Final = "moving to another data directory"
+"""The `LogState.offline_reason` of a log that is paused for some milliseconds while its copy in another data directory
+replaces it. Such a log does not count as offline. Its calls raise NOT_LEADER_OR_FOLLOWER, after which clients retry.
+"""
 
 
 class LogState:
@@ -39,6 +43,7 @@ class LogState:
         "cleaner_checkpoint",
         "config",
         "directory",
+        "is_copied",
         "is_truncating",
         "log_start_offset",
         "offline_reason",
@@ -81,6 +86,10 @@ class LogState:
         self.is_truncating = False
         """Whether a worker thread is truncating the end of the log: no other task, including background maintenance,
         may change the log meanwhile.
+        """
+        self.is_copied = False
+        """Whether the log is being copied to another data directory: it must not be compacted meanwhile, because the
+        copy would keep old records whose tombstones were removed.
         """
         self.checkpointed_start = log_start_offset
         """The log start offset that is in the checkpoint file."""
@@ -129,7 +138,11 @@ class LogState:
             raise self.offline_error()
 
     def offline_error(self) -> KafkaError:
-        """Return the KAFKA_STORAGE_ERROR that each call of an offline log raises."""
+        """Return the error that each call of an offline log raises: KAFKA_STORAGE_ERROR, or NOT_LEADER_OR_FOLLOWER for
+        a paused log.
+        """
+        if self.offline_reason is MOVING:
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is {MOVING}")
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name} is offline: {self.offline_reason}")
 
     def fail(self, what: str, error: Exception) -> KafkaError:

@@ -34,7 +34,7 @@ from oncelog_broker.log.header_fields import (
 )
 from oncelog_broker.log.internal_batches import assign_offsets, check_offsets, checked_batches, stamp_append_time
 from oncelog_broker.log.log_content import LogContent
-from oncelog_broker.log.log_state import CLOSED, NOT_REFUSED, LogState
+from oncelog_broker.log.log_state import CLOSED, MOVING, NOT_REFUSED, LogState
 from oncelog_broker.log.new_directory import NewDirectory
 from oncelog_broker.log.producers.state import DuplicateBatch
 from oncelog_broker.log.reader import LogReader
@@ -208,7 +208,12 @@ class PartitionLog:
 
     @property
     def is_offline(self) -> bool:
-        return self.state.offline_reason is not None
+        return self.state.offline_reason not in (None, MOVING)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the log waits for its copy in another data directory to replace it."""
+        return self.state.offline_reason is MOVING
 
     @property
     def is_cleanly_closed(self) -> bool:
@@ -276,6 +281,15 @@ class PartitionLog:
                 state.offline_reason = CLOSED
         finally:
             self.local.close()
+
+    def pause(self) -> None:
+        """Refuse all calls with NOT_LEADER_OR_FOLLOWER, while a copy in another data directory replaces this log."""
+        self.state.offline_reason = MOVING
+
+    def resume(self) -> None:
+        """Continue after `pause`, because the copy has not replaced this log."""
+        if self.is_paused:
+            self.state.offline_reason = None
 
     def abandon(self) -> None:
         """Close the files of a log that is being deleted or reopened, without writing anything, and cancel the

@@ -85,8 +85,9 @@ class PendingFlush:
         """
         with self._of_this_log.guard:
             try:
-                self._of_this_log.raise_failure()
-                self._sync()
+                if not self._of_this_log.is_moved:
+                    self._of_this_log.raise_failure()
+                    self._sync()
             except OSError as error:
                 self._of_this_log.failure = self._of_this_log.failure or error
                 raise
@@ -126,7 +127,7 @@ class FlushesUnderWay:
     Each flush therefore also syncs the files of earlier unfinished flushes, even of those that will never finish.
     """
 
-    __slots__ = ("_flushes", "failure", "guard")
+    __slots__ = ("_flushes", "failure", "guard", "is_moved")
 
     def __init__(self) -> None:
         self._flushes: list[PendingFlush] = []
@@ -136,6 +137,8 @@ class FlushesUnderWay:
         """
         self.failure: OSError | None = None
         """The error of the first flush that failed; None if no flush has failed."""
+        self.is_moved = False
+        """Whether a synced copy in another data directory has replaced the log: a flush has nothing to do."""
 
     def begin(
         self,

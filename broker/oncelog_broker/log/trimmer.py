@@ -161,12 +161,13 @@ class LogTrimmer:
 
         Every record in `cleaned` must also be in `old`. `aborted` is for the transaction index of `cleaned`: at least
         every aborted transaction of `old` that still has records in `cleaned`. Returns False, and changes nothing, if
-        the log is offline, is being truncated, is no longer at `generation`, or has deleted a segment of `old`. Raises
+        the log is offline, is being truncated or copied, is no longer at `generation`, or has deleted a segment of
+        `old`. Raises
         KAFKA_STORAGE_ERROR: the replacement is then half done, `cleaned` may be the only copy of its records, and the
         next startup completes the replacement.
         """
         state = self._state
-        if not state.may_be_changed or generation != self.generation or not self._local.holds(old):
+        if not state.may_be_changed or state.is_copied or generation != self.generation or not self._local.holds(old):
             return False
         try:
             self._content.replace(old, cleaned, aborted, suffix=suffix)

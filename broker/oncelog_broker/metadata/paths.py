@@ -29,6 +29,8 @@ IP_CONFIGS = "/config/ips"
 """The quotas of addresses."""
 GROUP_CONFIGS = "/config/groups"
 """The settings of groups. Kafka has no such node: it supports group settings only without ZooKeeper."""
+CLIENT_METRICS_CONFIGS = "/config/client-metrics"
+"""The subscriptions of client metrics (KIP-714). Kafka has no such node: it supports them only without ZooKeeper."""
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 ADMIN = "/admin"
@@ -135,6 +137,7 @@ FIXED: Final = (
     CLIENT_CONFIGS,
     IP_CONFIGS,
     GROUP_CONFIGS,
+    CLIENT_METRICS_CONFIGS,
     CONTROLLER_EPOCH,
     ADMIN,
     DELETE_TOPICS,
@@ -165,6 +168,11 @@ def user_config(user: str | None) -> str:
 
 def group_config(group_id: str) -> str:
     return f"{GROUP_CONFIGS}/{sanitized(group_id)}"
+
+
+def client_metrics_config(name: str) -> str:
+    """Return the path of a subscription of client metrics."""
+    return f"{CLIENT_METRICS_CONFIGS}/{sanitized(name)}"
 
 
 def sanitized(name: str) -> str:

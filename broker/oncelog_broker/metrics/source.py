@@ -33,6 +33,7 @@ from oncelog_broker.server.dispatch.dispatcher import Dispatcher
 from oncelog_broker.server.kept.fetch_sessions import FetchSessions
 from oncelog_broker.server.net.connections import Connections
 from oncelog_broker.sharing.share_partitions import SharePartitions
+from oncelog_broker.telemetry.client_telemetry import ClientTelemetry
 from oncelog_protocol.quotas import QuotaKey
 
 PARTITIONS_PER_STEP: Final = 200
@@ -54,6 +55,7 @@ class Observed(Protocol):
     transactions: TransactionCoordinator
     producer_ids: ProducerIdManager
     fetch_sessions: FetchSessions
+    telemetry: ClientTelemetry
 
     def key_ages(self) -> Iterable[tuple[str, float]]:
         """Return each listener that accepts signed tokens, with the seconds since its keys were last read

@@ -502,8 +502,12 @@ class Partition(Replica):
             self._request_sync(self)
 
     def begin_sync(self) -> bool:
-        """Return whether the log must be synced now, because records are not on the disk or requests wait for it."""
-        if self.is_resigned or self.log.state.is_truncating or not (self.must_sync or self.purgatory.unsynced):
+        """Return whether the log must be synced now, because records are not on the disk or requests wait for it. A log
+        that is paused for a move to another data directory is synced by the move (`on_log_resumed`).
+        """
+        if self.is_resigned or self.log.state.is_truncating or self.log.is_paused:
+            return False
+        if not (self.must_sync or self.purgatory.unsynced):
             return False
         self.purgatory.on_sync_begun()
         return True
@@ -516,6 +520,16 @@ class Partition(Replica):
             self._advance_high_watermark(0)
         if self.purgatory.syncing:
             self.purgatory.on_synced()
+
+    def on_log_resumed(self) -> None:
+        """Continue after a pause of the log: acknowledge the waiting records if the move has synced them with its copy,
+        otherwise request the sync that did not run during the pause.
+        """
+        if self.log.state.offline_reason is None and self.log.state.synced_offset >= self.log.local.log_end_offset:
+            self.purgatory.on_sync_begun()
+            self.on_synced()
+        elif self._request_sync is not None and (self.must_sync or self.purgatory.unsynced):
+            self._request_sync(self)
 
     def on_sync_failed(self) -> None:
         """Fail all waiting appends: the log is offline, and nobody knows which of its records are on the disk."""

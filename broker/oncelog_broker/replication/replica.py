@@ -180,6 +180,15 @@ class Replica:
         if self.log.log_start_offset < log_start_offset <= self.high_watermark:
             self.log.trimmer.delete_records_before(log_start_offset)
 
+    def replace_log(self, log: PartitionLog) -> None:
+        """Go on with `log`, which has the same records in another data directory. The counts of the producers begin
+        anew with it.
+        """
+        self.traffic.fold(self.log.producer_state.counters)
+        self.log = log
+        self._producers = log.producers.state
+        self._note_stable_offset()
+
     def on_truncated(self) -> None:
         """Adjust the high watermark after a truncation, or after the log was restarted at another offset."""
         self.high_watermark = at_start(self.high_watermark, self.log.log_start_offset, self.log.log_end_offset)

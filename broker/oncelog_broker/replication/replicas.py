@@ -551,6 +551,20 @@ class Replicas:
         else:
             self._fetching.follow(partition)
 
+    def on_log_moved(self, partition: Partition, log: PartitionLog | None) -> None:
+        """Continue with `log`, which has replaced the partition's log; None if the partition keeps its log."""
+        if log is not None:
+            log.update_config(self._config_of(partition.topic))
+            partition.replace_log(log)
+        partition.on_log_resumed()
+        self._hosted.on_truncated()
+        if self._hosts.get((partition.topic, partition.index)) is partition and not partition.leads:
+            self._fetching.follow(partition)
+
+    def wanted_log(self, partition: Partition) -> WantedLog:
+        """Return the description of a hosted partition's log, with the present settings of its topic."""
+        return WantedLog(partition.topic, partition.index, partition.topic_id, self._config_of(partition.topic))
+
     def _is_wanted(self, wanted: WantedLog) -> bool:
         return self._opening.get(wanted.key) is wanted
 

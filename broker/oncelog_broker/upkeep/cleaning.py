@@ -101,7 +101,7 @@ class LogCleaner:
         for partition in list(self._replicas.partitions()):
             log = partition.log
             await pauses.here()
-            if not log.config.is_compacted or not log.state.may_be_changed:
+            if not log.config.is_compacted or not log.state.may_be_changed or log.state.is_copied:
                 continue
             if log in self._uncleanable or log in without:
                 continue
@@ -122,7 +122,7 @@ class LogCleaner:
             """Return whether the log was not truncated meanwhile; otherwise the cleanable range is invalid, and newer
             records may be unsynced.
             """
-            return log.state.may_be_changed and log.trimmer.generation == generation
+            return log.state.may_be_changed and not log.state.is_copied and log.trimmer.generation == generation
 
         try:
             # The flush makes everything durable that the compaction relies on: markers that decide which records are

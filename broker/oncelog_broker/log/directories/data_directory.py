@@ -10,6 +10,7 @@
 - `cleaner-offset-checkpoint` has the offset up to which each compacted log was compacted.
 - `orders-0/` is the log of partition 0 of topic orders.
 - `orders-1.2f0c...-delete/` is a deleted log, which is freed after file.delete.delay.ms.
+- `orders-3.05de...-future/` is a copy of a log in another data directory, which will replace that log (`future_log`).
 - `orders-2.77ab...-stray/` is a log that belongs to no topic; such a log is kept, but not used.
 
 A checkpoint that cannot be read is ignored with a warning. Without recovery points, every log is verified from its
@@ -129,6 +130,8 @@ class DataDirectory:
         """The fsyncs that make the names of the logs in this directory durable."""
         self._checkpoints: dict[str, Mapping[TopicPartition, int]] = {}
         """Checkpoint name -> its entries; absent until the checkpoint is read or written."""
+        self._arriving: dict[str, dict[TopicPartition, int]] = {}
+        """Checkpoint name -> entries of the logs whose copies are about to get their names in this directory."""
 
     @classmethod
     def open(cls, disk: Disk, path: str, *, node_id: int, cluster_id: str | None) -> DataDirectory:
@@ -239,12 +242,28 @@ class DataDirectory:
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Write a checkpoint; the caller must hold `checkpoint_guard`."""
+        if name in self._arriving:
+            offsets = {**offsets, **self._arriving[name]}
         try:
             write_offset_checkpoint(self._disk, self.join(name), offsets)
         except OSError as error:
             self.names.note_failure(error)  # the failed fsync may have been an fsync of this directory
             raise
         self._checkpoints[name] = offsets
+
+    def note_arrival(self, name: str, key: TopicPartition, offset: int) -> None:
+        """Write an entry into checkpoint `name` for a log that is about to arrive in this directory. Each later write
+        keeps the entry until `forget_arrival`.
+        """
+        with self.checkpoint_guard:
+            self._arriving.setdefault(name, {})[key] = offset
+            self.write_checkpoint(name, self._checkpoints.get(name, {}))
+
+    def forget_arrival(self, key: TopicPartition) -> None:
+        """Stop keeping the entries of `note_arrival`: the log has arrived, or stays where it was."""
+        with self.checkpoint_guard:
+            for entries in self._arriving.values():
+                entries.pop(key, None)
 
     def drop_from_checkpoints(self, keys: Collection[TopicPartition]) -> None:
         """Remove `keys` from every checkpoint, before logs are created under the names of deleted logs. Otherwise the

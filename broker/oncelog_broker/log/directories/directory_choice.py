@@ -16,6 +16,8 @@ from oncelog_broker.runtime.clock import Clock
 
 REFUSAL_SECONDS: Final = 60.0
 """Seconds for which new logs are created in other data directories after one directory has refused a log."""
+MAX_PREFERRED: Final = 10_000
+"""Maximum number of logs that do not exist yet for which a client has asked for a directory."""
 LITTLE_ROOM_BYTES: Final = 64 * 1024 * 1024
 """Bytes; a data directory with less free space gets a new log only if no other directory has more."""
 
@@ -32,6 +34,8 @@ class DirectoryChoice:
         self._refused_at: dict[DataDirectory, float] = {}
         """Monotonic time, in seconds, when each data directory last refused a log."""
         self._free_bytes: dict[DataDirectory, int] = {}
+        self._preferred: dict[TopicPartition, DataDirectory] = {}
+        """The directories that clients have asked for, for logs that do not exist yet; at most MAX_PREFERRED."""
         self._planned: dict[TopicPartition, DataDirectory] = {}
         """The directories chosen for logs that are not created yet."""
         self._left_in: dict[TopicPartition, DataDirectory] = {}
@@ -49,9 +53,16 @@ class DirectoryChoice:
         """Return the data directory that contains the log, or in which the log will be created."""
         home = self._homes.get(key) or self._planned.get(key)
         if home is None:
-            home = self._planned[key] = self._left_in.get(key) or self._best(counts)
+            home = self._planned[key] = self._left_in.get(key) or self._preferred.get(key) or self._best(counts)
             counts[home] += 1
         return home
+
+    def prefer(self, key: TopicPartition, home: DataDirectory) -> None:
+        """Create this log in `home`, if it does not exist yet. Beyond MAX_PREFERRED logs, the oldest are forgotten."""
+        self._preferred.pop(key, None)
+        self._preferred[key] = home
+        while len(self._preferred) > MAX_PREFERRED:
+            del self._preferred[next(iter(self._preferred))]
 
     def take(self, key: TopicPartition, counts: Counter[DataDirectory]) -> DataDirectory:
         """Like `place`, for a log that the caller creates now."""
@@ -71,6 +82,7 @@ class DirectoryChoice:
 
     def note_made(self, key: TopicPartition) -> None:
         self._left_in.pop(key, None)
+        self._preferred.pop(key, None)
 
     def note_refusal(self, key: TopicPartition, directory: DataDirectory, *, is_left: bool) -> None:
         """Note that a log could not be created in a directory. `is_left` says whether the directory contains remains of

@@ -31,6 +31,7 @@ from oncelog_broker.log.directories.data_directory import (
     marked_directory_name,
 )
 from oncelog_broker.log.directories.directory_choice import DirectoryChoice
+from oncelog_broker.log.directories.future_log import FutureLog, settle_future_logs
 from oncelog_broker.log.directories.log_changes import (
     LogMove,
     LogMoves,
@@ -175,6 +176,7 @@ class LogManager:
             _note_sisters(directories)
             manager = cls(disk, clock, entropy, directories)
             manager.cluster_id = cluster_id
+            settle_future_logs(disk, directories, entropy)
             for directory in directories:
                 manager._open_logs(directory, config_of or (lambda _: DEFAULT_CONFIG))
         except BaseException:
@@ -410,9 +412,11 @@ class LogManager:
             raise error
 
     def is_truncating(self, key: TopicPartition) -> bool:
-        """Whether a worker thread is truncating the end of this log; the log cannot be deleted meanwhile."""
+        """Whether a worker thread is truncating the end of this log, or replacing the log by a copy in another data
+        directory; the log cannot be deleted meanwhile.
+        """
         log = self._logs.get(key)
-        return log is not None and log.state.is_truncating
+        return log is not None and (log.state.is_truncating or log.is_paused)
 
     def begin_deletion(self, keys: Iterable[TopicPartition]) -> LogMoves:
         """Begin to delete these logs; from now on no part of the broker may use them. The caller must run
@@ -524,6 +528,51 @@ class LogManager:
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
         """Return the high watermarks that were read from the checkpoints at the startup."""
         return self._high_watermarks
+
+    # --- another data directory --------------------------------------------------------------------------------------
+
+    def directory_at(self, path: str) -> DataDirectory:
+        """Return the data directory with this absolute path. Raises LOG_DIR_NOT_FOUND."""
+        for home in self._directories:
+            if home.path == path:
+                return home
+        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs")
+
+    def prefer(self, key: TopicPartition, path: str) -> None:
+        """Create the log of this partition in a data directory, if the log does not exist yet. Raises
+        LOG_DIR_NOT_FOUND.
+        """
+        home = self.directory_at(path)
+        if key not in self._homes:
+            self._choice.prefer(key, home)
+
+    def make_future(self, wanted: WantedLog, path: str, log: PartitionLog) -> Callable[[], FutureLog]:
+        """Return a function for a worker thread to call: it creates a future log of `log` in the data directory at
+        `path`, and raises KAFKA_STORAGE_ERROR. Raises LOG_DIR_NOT_FOUND.
+        """
+        home, start, directory = self.directory_at(path), log.local.first.base_offset, log.directory
+        wanted = wanted._replace(topic_id=self._topic_ids.get(wanted.key))
+
+        def make() -> FutureLog:
+            future = FutureLog.make(self._disk, self._clock, home, wanted, start, self._entropy)
+            try:
+                future.adopt_producers(directory, start)
+            except OSError as error:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory}: {error}") from error
+            return future
+
+        return make
+
+    def finish_replacement(self, future: FutureLog, log: PartitionLog | None) -> None:
+        """Use `log`, with which `FutureLog.replace` has replaced a log; None if the replacement failed."""
+        key = future.wanted.key
+        if future.deleted_path is not None:
+            self._homes[key] = future.home
+        if log is not None and future.deleted_path is not None:
+            delay_ms = log.config.file_delete_delay_ms
+            self._deleted.append((self._clock.monotonic() + delay_ms / 1000, future.deleted_path))
+            self._adopt(key, log)
+        future.home.forget_arrival(key)
 
     # --- periodic work ---------------------------------------------------------------------------------------------
 

@@ -199,6 +199,20 @@ class ProducerSnapshots:
                 self._remove(offset)
         return None
 
+    def read_at(self, offset: int) -> list[bytes] | None:
+        """Return the entries of the snapshot at `offset`; None if there is none, or if it is damaged."""
+        snapshot_path, window_path = (
+            self._path(offset, PRODUCER_SNAPSHOT_SUFFIX),
+            self._path(offset, PRODUCER_WINDOW_SUFFIX),
+        )
+        if not self._disk.exists(snapshot_path):
+            return None
+        try:
+            window = self._disk.read_file(window_path) if self._disk.exists(window_path) else None
+            return parse_entries(self._disk.read_file(snapshot_path), window)
+        except SnapshotCorrupt:
+            return None
+
     def take(self, offset: int, entries: Sequence[bytes]) -> PendingSnapshot:
         """Return a snapshot of `entries` at `offset`, ready to be written."""
         return PendingSnapshot(self._disk, self._directory, offset, entries)

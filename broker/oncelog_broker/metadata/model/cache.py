@@ -62,6 +62,7 @@ class _Stale:
         self.acls: set[ResourcePattern] = set()
         self.user_configs: set[str] = set()
         self.group_configs: set[str] = set()
+        self.client_metrics: set[str] = set()
         self.quotas: set[QuotaEntity] = set()
 
     def add(self, path: str) -> None:
@@ -82,6 +83,8 @@ class _Stale:
             self.user_configs.add(name)
         elif parent == paths.GROUP_CONFIGS:
             self.group_configs.add(name)
+        elif parent == paths.CLIENT_METRICS_CONFIGS:
+            self.client_metrics.add(name)
         elif path == paths.CONTROLLER:
             self.controller = True
         elif (pattern := paths.parse_acl_path(path)) is not None:
@@ -313,6 +316,9 @@ class MetadataCache:
         if stale.group_configs:
             names = sorted(stale.group_configs)
             image = image.with_group_configs(await reader.read_group_configs(self._store, image, names, self._pause))
+        if stale.client_metrics:
+            names = sorted(stale.client_metrics)
+            image = image.with_client_metrics(await reader.read_client_metrics(self._store, image, names, self._pause))
         if stale.quotas:
             image = image.with_quotas(await reader.read_quotas(self._store, image, list(stale.quotas), self._pause))
         if stale.topics:

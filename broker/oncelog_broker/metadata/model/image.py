@@ -105,6 +105,8 @@ class ClusterImage:
     """ACL entries by resource pattern; a pattern with an empty set has a node that cannot be read."""
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Setting overrides by group; a group without overrides has no entry."""
+    client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Settings by subscription of client metrics; a subscription without settings does not exist."""
     quotas: Quotas = field(default_factory=dict)
     """Client quotas by user, client id and address. The quotas of users are also in `user_configs`."""
 
@@ -161,6 +163,14 @@ class ClusterImage:
         """Return an image with these groups' overrides instead of the earlier ones; empty overrides remove the
         group."""
         return replace(self, group_configs=_with_overrides(self.group_configs, changed))
+
+    def config_of_client_metrics(self, name: str) -> Mapping[str, str]:
+        return self.client_metrics.get(name, _NOTHING)
+
+    def with_client_metrics(self, changed: Mapping[str, Mapping[str, str]]) -> ClusterImage:
+        """Return an image with these subscriptions instead of the earlier ones; empty settings remove the
+        subscription."""
+        return replace(self, client_metrics=_with_overrides(self.client_metrics, changed))
 
     def with_user_configs(self, changed: Mapping[str | None, Mapping[str, str]]) -> ClusterImage:
         """Return an image with these users' settings instead of the earlier ones; empty settings remove the user. The

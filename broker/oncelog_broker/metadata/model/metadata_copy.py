@@ -51,6 +51,17 @@ SETTLE_SECONDS: Final = 1.0
 REST_SECONDS: Final = 9.0
 """Seconds between two attempts to write a copy."""
 STATES_PER_STEP: Final = 200
+COPIED: Final = (
+    "topics",
+    "topic_configs",
+    "broker_configs",
+    "user_configs",
+    "group_configs",
+    "client_metrics",
+    "acls",
+    "quotas",
+)
+"""The parts of an image that the copy has."""
 
 _log = logging.getLogger(__name__)
 
@@ -85,6 +96,9 @@ def nodes_of(image: ClusterImage) -> Steps[list[Node]]:
         yield None
     nodes += [Node(paths.broker_config(id_), encode_config(found)) for id_, found in image.broker_configs.items()]
     nodes += [Node(paths.group_config(group), encode_config(found)) for group, found in image.group_configs.items()]
+    nodes += [
+        Node(paths.client_metrics_config(name), encode_config(found)) for name, found in image.client_metrics.items()
+    ]
     for path, settings in _entity_settings(image).items():
         nodes.append(Node(path, encode_config(settings)))
         yield None
@@ -204,10 +218,7 @@ class MetadataCopier:
             await self._written(asyncio.to_thread(run_steps, self._steps(self._metadata.image)))
 
     def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
-        if any(
-            getattr(old, part) is not getattr(new, part)
-            for part in ("topics", "topic_configs", "broker_configs", "user_configs", "group_configs", "acls", "quotas")
-        ):
+        if any(getattr(old, part) is not getattr(new, part) for part in COPIED):
             self._changed.set()
 
     async def _follow(self) -> None:

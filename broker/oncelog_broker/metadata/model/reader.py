@@ -89,6 +89,8 @@ async def read_image(store: MetadataStore, before: ClusterImage | None = None, p
     image = image.with_user_configs(await read_user_configs(store, known, users, pause))
     groups = await _children(store, paths.GROUP_CONFIGS)
     image = image.with_group_configs(await read_group_configs(store, known, groups, pause))
+    subscriptions = await _children(store, paths.CLIENT_METRICS_CONFIGS)
+    image = image.with_client_metrics(await read_client_metrics(store, known, subscriptions, pause))
     return image.with_quotas(await read_quotas(store, known, await _quota_entities(store, users, pause), pause))
 
 
@@ -288,6 +290,19 @@ async def read_group_configs(
         groups = [paths.unsanitized(name) for name in names[start : start + STATES_AT_A_TIME]]
         wanted = [paths.group_config(group) for group in groups]
         read |= await _read_configs(store, groups, wanted, before.config_of_group)
+        await pause()
+    return read
+
+
+async def read_client_metrics(
+    store: MetadataStore, before: ClusterImage, names: Sequence[str], pause: Pause = no_pause
+) -> dict[str, Mapping[str, str]]:
+    """Return the settings of each subscription of client metrics; `names` are the names of the nodes."""
+    read: dict[str, Mapping[str, str]] = {}
+    for start in range(0, len(names), STATES_AT_A_TIME):
+        subscriptions = [paths.unsanitized(name) for name in names[start : start + STATES_AT_A_TIME]]
+        wanted = [paths.client_metrics_config(name) for name in subscriptions]
+        read |= await _read_configs(store, subscriptions, wanted, before.config_of_client_metrics)
         await pause()
     return read
 

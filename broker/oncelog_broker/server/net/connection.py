@@ -42,6 +42,7 @@ from oncelog_broker.server.net.limits import (
 )
 from oncelog_broker.server.net.login_gate import LOGIN_SECONDS, LoginGate
 from oncelog_broker.server.net.memory_budget import BEYOND_WINDOW_SECONDS, PROGRESS_WINDOW_SECONDS, Progress
+from oncelog_broker.server.net.software import UNKNOWN
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.wire_writers import Buffer
 
@@ -115,6 +116,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "listener",
         "principal",
         "rights",
+        "software",
         "state",
     )
 
@@ -172,6 +174,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """The fast lanes that the client's requests have opened, by API key << 16 | version."""
         self.client_host = ""
         self.client_port = 0
+        self.software = UNKNOWN
         self.state: dict[str, object] = {}
         self.at_end: dict[str, Callable[[], None]] = {}
         """Callbacks for the end of the connection, by the name of their owner."""

@@ -194,3 +194,38 @@ async def test_the_setting_may_change_at_any_time(partition: Partition, disk: Sl
     assert isinstance(partition.acknowledged(3, 1), asyncio.Future), "the record is not on the disk yet"
     disk.may_end.set()
     assert await append(partition, 1) is ErrorCode.NONE
+
+
+async def test_s124_records_of_a_log_that_is_paused_for_a_move_wait_for_its_end(
+    partition: Partition, disk: SlowDisk
+) -> None:
+    """A pause is no disk failure: requests neither fail nor are acknowledged before the records are synced."""
+    answer = append(partition, 1)
+    partition.log.pause()
+    await some_turns()
+    assert not answer.done()
+    partition.log.resume()
+    partition.on_log_resumed()
+    await disk.until_begun()
+    assert not answer.done()
+    disk.may_end.set()
+    assert await answer is ErrorCode.NONE
+
+
+async def test_s124_a_synced_copy_in_another_directory_acknowledges_the_records_that_waited(
+    tmp_path: Path, partition: Partition, disk: SlowDisk
+) -> None:
+    old = partition.log
+    answer = append(partition, 1)
+    old.pause()
+    await some_turns()
+    copied = open_log(tmp_path / "copied-0", SYNCED)
+    copied.append_as_leader(make_batch(), leader_epoch=0)
+    copied.close()
+    partition.replace_log(open_log(tmp_path / "copied-0", SYNCED, recovery_point=1, clean_shutdown=True))
+    partition.on_log_resumed()
+    assert await answer is ErrorCode.NONE
+    assert partition.high_watermark == 1
+    disk.may_end.set()
+    old.resume()
+    old.close()
