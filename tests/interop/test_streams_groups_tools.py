@@ -26,6 +26,7 @@ GROUPS = "org.apache.kafka.tools.streams.StreamsGroupCommand"
 DUMP = "org.apache.kafka.tools.DumpLogSegments"
 PARTITIONS = 2
 RECORD = re.compile(r'key: \{"type":"(\d+)","data":(\{.*?\})\} payload: (.*)')
+OFFSET = 1
 METADATA, MEMBER, TARGET, TARGET_MEMBER, CURRENT, TOPOLOGY = 17, 19, 20, 21, 22, 23
 """Types of the records of streams groups."""
 
@@ -60,10 +61,6 @@ def test_tools_describe_reset_delete_and_dump_a_group(tools: ApacheKafka, tmp_pa
         shown = tools.tool(GROUPS, ["--bootstrap-server", broker.address, *arguments])
         return [line.split() for line in shown.splitlines() if line.strip()]
 
-    def offset_of_partition_0() -> str:
-        lines = groups("--describe", "--group", "app", "--offsets")[1:]
-        return next(offset for _, topic, partition, offset, *_ in lines if (topic, partition) == ("lines", "0"))
-
     with BrokerProcess(data, QUICK) as broker, RawClient(broker.port) as client:
         create_topic(broker.address, "lines")
         client.call(FindCoordinatorRequest(coordinator_keys=["app"]), ApiKey.FIND_COORDINATOR, 6)
@@ -78,17 +75,21 @@ def test_tools_describe_reset_delete_and_dump_a_group(tools: ApacheKafka, tmp_pa
         _, shown = groups("--describe", "--group", "app", "--members", "--verbose")
         assert shown[:8] == ["app", epoch, "0", "member-1", "streams", epoch, "member-1", "raw"]
         assert " ".join(shown[8:]) == "ACTIVE: 0:[0,1]; 1:[0,1]; TARGET-ACTIVE: 0:[0,1]; 1:[0,1];"
-        assert offset_of_partition_0() == "5"
+        lines = groups("--describe", "--group", "app", "--offsets", "--verbose")
+        assert ["app", "lines", "0", "5"] in [line[:4] for line in lines]
         member.epoch = -1
         member.beat()
-        groups("--reset-offsets", "--group", "app", "--input-topic", "lines", "--to-earliest", "--execute")
-        assert offset_of_partition_0() == "0"
-        ((*_, success),) = groups("--delete", "--group", "app")
-        assert success == "successful."
+        *_, reset = groups(
+            "--reset-offsets", "--group", "app", "--input-topic", "lines:0", "--to-earliest", "--execute"
+        )
+        assert reset == ["app", "lines", "0", "0"]
+        *_, deleted = groups("--delete", "--group", "app")
+        assert deleted[-1] == "successful."
     files = [path for path in sorted(data.glob("__consumer_offsets-*/*.log")) if path.stat().st_size]
     values = values_by_type(tools.tool(DUMP, ["--files", ",".join(map(str, files)), "--offsets-decoder"]))
     assert {METADATA, MEMBER, TARGET, TARGET_MEMBER, CURRENT, TOPOLOGY} <= values.keys()
     assert all(each[-1] is None for each in values.values()), "the group is deleted"
+    assert [value and value["offset"] for value in values[OFFSET]] == [5, 0, None]
     assert [part["subtopologyId"] for part in values[TOPOLOGY][0]["subtopologies"]] == ["0", "1"]
     tasks = [{"subtopologyId": name, "partitions": [0, 1]} for name in ("0", "1")]
     assert values[TARGET_MEMBER][-2]["activeTasks"] == tasks
