@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from oncelog.cli.running import Failure
 
@@ -42,7 +43,8 @@ class StartupOptions:
 
             def ended() -> None:
                 self.end()  # a paused broker could not react
-                loop.call_soon_threadsafe(stop.set)
+                with suppress(RuntimeError):  # the loop is closed: the broker has stopped by itself
+                    loop.call_soon_threadsafe(stop.set)
 
             at_end_of_input(ended)
 
