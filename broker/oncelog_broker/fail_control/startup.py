@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from oncelog.cli.running import Failure
 
@@ -45,7 +46,8 @@ class StartupOptions:
             def ended() -> None:
                 # The fail control is closed first, because a paused broker could not react to `stop`.
                 self.end()
-                loop.call_soon_threadsafe(stop.set)
+                with suppress(RuntimeError):  # the loop is closed: the broker has already stopped
+                    loop.call_soon_threadsafe(stop.set)
 
             at_end_of_input(ended)
 
