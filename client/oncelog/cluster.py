@@ -107,8 +107,8 @@ class Cluster:
             if error_code in NOT_THERE:
                 topics.pop(answer.name, None)
             elif error_code != answer.error_code or (error_code and not answer.partitions):
-                # The error may be temporary, for example LEADER_NOT_AVAILABLE, so the cached metadata may still be
-                # valid.
+                # A topic's error may be temporary, for example LEADER_NOT_AVAILABLE, so the cached metadata of the
+                # topic may still be valid.
                 unusable = Topic(answer.name, answer.topic_id, error_code=error_code, error_message=fault_of(answer))
                 topics.setdefault(answer.name, unusable)
             else:
@@ -135,7 +135,7 @@ class Cluster:
         return replace(self, topics={**self.topics, topic: replace(known, partitions=partitions)})
 
     def without(self, names: Iterable[str]) -> Cluster:
-        """Return the cluster without some topics."""
+        """Return a cluster without these topics."""
         gone = set(names)
         return replace(self, topics={name: topic for name, topic in self.topics.items() if name not in gone})
 

@@ -79,7 +79,7 @@ class TokenProvider(Protocol):
 
 
 class Bounds(NamedTuple):
-    """The integers low..high, both included."""
+    """The valid values of an option: the integers from low to high, both included."""
 
     low: int
     high: int = MAX_INT32
@@ -100,7 +100,7 @@ class ClientConfig:
         "default_api_timeout_ms": Bounds(1),
     }
     NAMES: ClassVar[tuple[str, ...]] = ("client_id",)
-    """The keys whose values go to brokers as strings."""
+    """The keys whose values are sent to brokers as strings, so they must be encodable as UTF-8."""
 
     bootstrap_servers: str | Iterable[str]
     """One "host:port" or several, comma-separated or as a list; any of these brokers gives access to the entire
@@ -134,8 +134,8 @@ class ClientConfig:
     """The user name for PLAIN and SCRAM."""
     sasl_plain_password: str | None = field(default=None, repr=False)
     sasl_oauth_token_provider: Token | TokenProvider | None = field(default=None, repr=False)
-    """For OAUTHBEARER: a function that returns a token or an awaitable of a token, or an object with such a method
-    `token`. The function is called in a thread.
+    """For OAUTHBEARER: a function that returns a token or an awaitable of a token, or an object whose method `token`
+    returns a token. The function is called in a thread.
     """
     sasl_kerberos_service_name: str = "kafka"
     """For GSSAPI: the first part of the brokers' principals, SERVICE/HOST. GSSAPI needs the extra `gssapi`."""
@@ -521,7 +521,8 @@ def _check_name(key: str, value: Any) -> None:
 
 def _check_type(option: Field[Any], value: object, declared: Any) -> None:
     if not fits(value, declared):
-        shown = f"{option.name}={value!r:.100}" if option.repr else option.name  # a password is not shown
+        # an error message must not show a password
+        shown = f"{option.name}={value!r:.100}" if option.repr else option.name
         raise ConfigError(f"{shown}: must be {words(declared)}, not {type(value).__name__}")
 
 

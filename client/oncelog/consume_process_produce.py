@@ -89,7 +89,7 @@ async def _to_commit(
     if polled:
         return {partition: consumed[partition] for partition in polled}
     for partition in stored.keys() - consumed.keys():
-        del stored[partition]  # another member may own the partition and commit it
+        del stored[partition]  # another member may own the partition by now and commit its offset
     new = consumed.keys() - stored.keys()
     if new:
         found = await consumer.committed(new)
@@ -121,7 +121,8 @@ async def _transact(
                 is_complete = True
         except EndNotKnown:
             if not is_complete:
-                raise  # the error of an earlier transaction whose commit was still running
+                # the error of an earlier transaction, whose commit was still running when its caller was cancelled
+                raise
             await _commit_at_last(producer)
     except BaseException as error:
         rewind(consumer, polled)
@@ -156,7 +157,9 @@ def _may_pass(error: KafkaError) -> bool:
     if isinstance(error, FatalError):
         return False
     if error.code is ErrorCode.INVALID_TXN_STATE:
-        return isinstance(error, AbortableError)  # True if the coordinator has aborted it; otherwise a call was wrong
+        # True if the coordinator has aborted the transaction; otherwise the application has called a method in the
+        # wrong state
+        return isinstance(error, AbortableError)
     return error.retriable or rule_of(error.code).is_repeated
 
 

@@ -139,7 +139,7 @@ class ClientClosed(FatalError):
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
     def __str__(self) -> str:
-        return self.message  # raised by the client, not sent by a broker
+        return self.message  # this error is raised by the client, not sent by a broker
 
 
 class AbortableError(KafkaError):
@@ -166,7 +166,7 @@ class InvalidTransactionState(KafkaError):
         super().__init__(ErrorCode.INVALID_TXN_STATE, message)
 
     def __str__(self) -> str:
-        return self.message  # no server was asked
+        return self.message  # without the error code, because no broker has sent one
 
 
 class AuthorizationFailed(KafkaError):

@@ -108,9 +108,10 @@ class BoundedConnection(H11Protocol):
         self._parse()
 
     def _parse(self) -> None:
-        while self._unparsed and not self.transport.is_closing():  # a refused request closes the connection
+        # uvicorn closes the connection of a request that it refuses
+        while self._unparsed and not self.transport.is_closing():
             if self.conn.their_state in REQUEST_IS_WHOLE:
-                self.flow.pause_reading()  # until the response is complete
+                self.flow.pause_reading()  # read nothing more until the response is complete
                 return
             size = len(self._unparsed) if self.conn.their_state is h11.SEND_BODY else SLICE_BYTES
             part, self._unparsed = self._unparsed[:size], self._unparsed[size:]
@@ -129,7 +130,7 @@ class BoundedConnection(H11Protocol):
         self.transport.abort()
 
     def arm(self) -> None:
-        """Start the timer of the next exchange."""
+        """Start the timer for the next request of this connection."""
         self._disarm()
         self._end = self.loop.call_later(self.exchange_seconds(), self.on_late)
 

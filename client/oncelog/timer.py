@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 
 class Timer:
-    """Calls `ring` once, at the earliest time set since the last call of `ring`.
+    """A timer that calls the function `ring` once, at the earliest of the times that were set since the last call of
+    `ring`.
 
     The time is stored here, because uvloop's handles of past times do not report their time.
     """

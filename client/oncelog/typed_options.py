@@ -62,8 +62,8 @@ class ClientOptions(TypedDict, total=False):
     """The user name for PLAIN and SCRAM."""
     sasl_plain_password: str | None
     sasl_oauth_token_provider: Token | TokenProvider | None
-    """For OAUTHBEARER: a function that returns a token or an awaitable of a token, or an object with such a method
-    `token`. The function is called in a thread.
+    """For OAUTHBEARER: a function that returns a token or an awaitable of a token, or an object whose method `token`
+    returns a token. The function is called in a thread.
     """
     sasl_kerberos_service_name: str
     """For GSSAPI: the first part of the brokers' principals, SERVICE/HOST. GSSAPI needs the extra `gssapi`."""

@@ -51,7 +51,8 @@ class Assets(StaticFiles):
 
 
 def application(site: Site, *, hosts: Iterable[str] = ()) -> Starlette:
-    """`hosts`: host names of the console, in addition to those of loopback. The site is closed when the application
+    """`hosts`: host names under which browsers may reach the console, in addition to those of loopback. The site is
+    closed when the application
     ends.
     """
 

@@ -39,8 +39,8 @@ class Notices:
 
 @dataclass(slots=True)
 class Capacity:
-    """The limits that the pages of all users and clusters share. `tails`: the running live tails. `logins`: the logins
-    that are being tried.
+    """The limits that the pages of all users and clusters share. `tails`: the number of live tails (pages that show new
+    records as they arrive). `logins`: limits the logins whose password brokers check concurrently.
     """
 
     pages: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_PAGES))

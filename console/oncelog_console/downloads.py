@@ -21,11 +21,11 @@ COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "headers",
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 """First characters of a cell that a spreadsheet takes for a formula, which may run programs."""
 GUARD: Final = "'"
-"""Put before such a cell, so that the spreadsheet shows the rest as text."""
+"""The character before a cell that looks like a formula, so that the spreadsheet shows the rest of the cell as text."""
 
 
 class Kind(NamedTuple):
-    """`written(topic, records)` returns the content of the file."""
+    """The format of a downloaded file; `written(topic, records)` returns the content of the file."""
 
     ending: str
     media_type: str

@@ -66,7 +66,9 @@ class Guard:
             await PlainTextResponse(f"{why}\n", status)(scope, receive, guarded)
 
     def refusal(self, method: str, headers: Headers) -> tuple[int, str] | None:
-        """Return the status and reason of a refusal; None if the request is allowed."""
+        """Return the HTTP status and the reason with which the console refuses a request; None if the request is
+        allowed.
+        """
         hosts = headers.getlist("host")
         if len(hosts) != 1 or host_name(hosts[0]) not in self._hosts:
             return 421, "this is not the host you ask for: see --allow-host of oncelog console"

@@ -7,7 +7,7 @@ from typing import Final
 # --- requests and clients
 
 MAX_CONNECTIONS: Final = 64
-"""Limit on open connections, including live tails; a new connection closes the one that was idle longest."""
+"""Limit on open connections, including live tails; a new connection closes the connection that was idle longest."""
 HEAD_SECONDS: Final = 20.0
 """Seconds from the opening of a connection, or from the end of its last response, to a complete request head."""
 MAX_FORM_BYTES: Final = 256 * 1024
@@ -18,10 +18,12 @@ SEND_SECONDS: Final = 30.0
 PAGE_SECONDS: Final = 20.0
 """Seconds for all requests of one page to the cluster together."""
 MAX_PAGES: Final = 8
-"""Limit on the pages that query the cluster concurrently; others wait."""
+"""Limit on the pages that query the cluster concurrently; further pages wait."""
 MAX_TAILS: Final = 8
 TAIL_SECONDS: Final = 3600.0
-"""Seconds after which a live tail ends; the browser then reconnects, if the page is still open."""
+"""Seconds after which the response of a live tail (a page with new records) ends; the browser then reconnects, if the
+page is still open.
+"""
 
 # --- logins
 
@@ -33,7 +35,7 @@ IDLE_SECONDS: Final = 1800.0
 """Seconds after its last request when a session ends."""
 SWEEP_SECONDS: Final = 30.0
 MAX_LOGINS: Final = 2
-"""Limit on the logins that are tried concurrently; others wait."""
+"""Limit on the logins whose password is checked concurrently; further logins wait."""
 FAILED_LOGIN_SECONDS: Final = 1.0
 """Seconds before a failed login gets its response, so that passwords are guessed slowly."""
 MAX_NAME_CHARACTERS: Final = 256
@@ -53,9 +55,9 @@ SHARED_SECONDS: Final = 1.5
 MAX_SEARCHED_PARTITIONS: Final = 5_000
 """Number of partitions above which not all of them are searched for hanging transactions."""
 MAX_TRANSACTIONS: Final = 100
-"""Limit on the open transactions that are described."""
+"""Limit on the open transactions whose producer and coordinator state a page shows."""
 MAX_EXPLAINED: Final = 100
-"""Limit on the partitions whose blocking transactions are explained."""
+"""Limit on the partitions for which a page explains which transaction blocks their readers."""
 MAX_HOLDS: Final = 50
 """Limit on the partitions that are shown of one transaction."""
 

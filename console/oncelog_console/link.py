@@ -18,8 +18,8 @@ CLIENT_ID = "oncelog-console"
 
 
 class Link:
-    """Opens clients of a cluster, until `close`: afterwards a page that still waits opens no more connections in the
-    name of a user who has logged out.
+    """Opens clients of a cluster, until `close` is called: after a user has logged out, a waiting page must open no
+    more connections in the name of this user.
     """
 
     def __init__(self, bootstrap: str, settings: Mapping[str, Any]) -> None:
@@ -107,7 +107,8 @@ class Shared(Generic[T]):
     def _ended(self, task: asyncio.Task[T]) -> None:
         self._running.discard(task)
         if not task.cancelled():
-            task.exception()  # Mark the error as retrieved, because no waiter may be left.
+            # Mark the error of the load as retrieved, because possibly no page waits for the load any more.
+            task.exception()
 
 
 async def _awaited(load: Callable[[], Awaitable[T]]) -> T:

@@ -66,12 +66,14 @@ def age(since_ms: int | None, now: int | None = None) -> str | None:
 
 
 def unchanged(text: str) -> Markup:
-    """Return the value of a form field, which is sent back: only HTML is escaped."""
+    """Return the value of a form field for a template: only HTML is escaped, because the browser sends
+    the value back.
+    """
     return escape(text)
 
 
 def _pairs(names: list[str]) -> list[tuple[str, str]]:
-    """Return the choices of a field, as pairs of value and label, which are equal."""
+    """Return the choices of a form field as pairs of value and label; both have the same text."""
     return [(name, name) for name in names]
 
 
@@ -100,7 +102,9 @@ def environment() -> Environment:
 
 
 def render(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
-    """Render a template as a page. The page's console is in the scope; pages outside a cluster have none."""
+    """Render a template as a page. The ASGI scope has the console (the state of the cluster) of the page; pages outside
+    a cluster have none.
+    """
     console: Console | None = request.scope.get("console")
     notice = None if console is None else console.notices.get(request.query_params.get("notice", ""))
     given = {"console": console, "notice": notice, "has_several": request.app.state.site.has_several} | values

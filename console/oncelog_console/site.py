@@ -22,7 +22,7 @@ from oncelog_console.values.workers import Workers
 @dataclass(slots=True)
 class Place:
     """A cluster, and the state that all its users share. `prefix`: the prefix of the paths of its pages. `open`: the
-    console for everybody, if the cluster has no login.
+    state that all visitors share, if the cluster has no login; otherwise None.
     """
 
     cluster: Cluster
@@ -100,7 +100,7 @@ class Site:
             return session.consoles.get(place.cluster.name)
         login = session.oidc
         if login is None or not await login.is_valid() or session.oidc is not login:
-            return None  # also if the session has ended while its token was replaced
+            return None  # None also if the session has ended while its token was replaced
         console = session.consoles.get(place.cluster.name)
         if console is None:
             console = self.open_console(place, self._link_of(place, login), login.user)

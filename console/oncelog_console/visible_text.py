@@ -45,7 +45,7 @@ def visible(text: str) -> str:
 
 
 def finalized(value: Any) -> Any:
-    """The filter for every expression in a template."""
+    """Escape the value of an expression in a template; the templates apply this function to every expression."""
     if value is None:
         return NOTHING
     if isinstance(value, Markup):
@@ -60,7 +60,8 @@ def short(text: str | None, characters: int = NAME_CHARACTERS) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """Bytes in the form of text. `kind` is "null", "empty", "text", "json" or "binary"; `size` is the full size in
+    """Bytes of a key or value as text that a page can show. `kind` is "null", "empty", "text", "json" or "binary";
+    `size` is the full size in
     bytes.
     """
 

@@ -28,7 +28,7 @@ TEMPLATE = "oncelog_pipeline.spark.template_process"
 MAX_MESSAGE_BYTES = 128 * 1024
 BACKLOG = 128
 STARTED = b"started"
-DEFAULTS = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}  # the same values as in the template process
+DEFAULTS = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}  # these constants must equal those of the template process
 
 
 def main(arguments: list[str]) -> None:

@@ -40,7 +40,9 @@ class Answer(Response):
 
 
 def application(registry: Registry, hosts: frozenset[str] | None = None) -> Starlette:
-    """Return the ASGI application. `hosts`: the host names under which clients may call it; None means any."""
+    """Return the ASGI application. `hosts`: the host names under which clients may call the registry; None means any
+    host name.
+    """
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncIterator[None]:
@@ -351,7 +353,9 @@ def _reference(document: Any) -> Reference:
 
 
 def _refuse(body: Mapping[str, Any], field: str) -> None:
-    """Refuse data contracts, which are not supported: a client that sends one must not believe that it is enforced."""
+    """Refuse data contracts, which are not supported: a client that sends a data contract must not believe that the
+    registry enforces the contract.
+    """
     if body.get(field):
         raise errors.unprocessable(f"`{field}` is not supported by this registry: leave it out")
 

@@ -1,4 +1,6 @@
-"""The compatibility levels: which versions of a subject a new schema is compared with, and in which direction."""
+"""The compatibility levels of subjects, such as BACKWARD and FULL: which versions of a subject a new schema is compared
+with, and in which direction.
+"""
 
 from __future__ import annotations
 

@@ -37,14 +37,16 @@ MAX_ID: Final = 2**31 - 1
 
 
 class Registered(NamedTuple):
-    """The response to a registration, and the records to write."""
+    """The decision about a registration: the response for the client, and the records to write to the topic."""
 
     version: SubjectVersion
     records: tuple[Record, ...] = ()
 
 
 class Deleted(NamedTuple):
-    """The numbers of the deleted versions, and the records to write."""
+    """The decision about a deletion: the numbers of the deleted versions for the response, and the records to write to
+    the topic.
+    """
 
     versions: list[int]
     records: tuple[Record, ...] = ()
@@ -151,7 +153,9 @@ def _told_before(state: State, subject: str, gone: Collection[int]) -> tuple[Rec
 
 
 def set_level(subject: str | None, level: object) -> tuple[str, tuple[Record, ...]]:
-    """Return the level as the interface spells it, and the records to write."""
+    """Set a compatibility level: return the level as the REST interface spells it, and the records to write to the
+    topic.
+    """
     wanted = level.upper() if isinstance(level, str) else None
     if wanted not in LEVELS:
         raise errors.invalid_level(level)
@@ -159,7 +163,7 @@ def set_level(subject: str | None, level: object) -> tuple[str, tuple[Record, ..
 
 
 def remove_level(state: State, subject: str | None) -> tuple[str, tuple[Record, ...]]:
-    """Return the removed level, and the records to write."""
+    """Remove the compatibility level of a subject: return the removed level, and the records to write to the topic."""
     had = state.level(subject)
     if had is None:
         if subject is not None:
@@ -169,7 +173,8 @@ def remove_level(state: State, subject: str | None) -> tuple[str, tuple[Record, 
 
 
 def set_mode(state: State, subject: str | None, mode: object, *, force: bool) -> tuple[str, tuple[Record, ...]]:
-    """Return the mode, and the records to write. A subject in mode IMPORT accepts ids from clients, so it must be
+    """Set a mode: return the mode, and the records to write to the topic. A subject in mode IMPORT accepts ids from
+    clients, so it must be
     empty, unless `force` is set.
     """
     wanted = mode.upper() if isinstance(mode, str) else None

@@ -52,7 +52,9 @@ class Journal:
         self._partition = TopicPartition(topic, 0)
         self._apply = apply
         self._admin = Admin(bootstrap, **self._settings)
-        """Requests the topic's end offset: on the consumer's connection this request would wait behind a fetch."""
+        """A client of its own that requests the topic's end offset, because on the consumer's connection this request
+        would wait behind a fetch.
+        """
         self._consumer = Consumer(
             bootstrap, **{**self._settings, "isolation_level": "read_committed", "auto_offset_reset": "none"}
         )
@@ -78,7 +80,8 @@ class Journal:
         await self._admin.close()
 
     async def catch_up(self, behind: int = -1) -> None:
-        """Read all records that are committed now, and at least the record at offset `behind`. Raises RegistryError
+        """Read all records that are committed now, and wait at least for the record at offset `behind`. Raises
+        RegistryError
         50001 or 50002.
         """
         try:
@@ -145,7 +148,7 @@ class Journal:
                     await self._drop_producer()
                     raise store_failed(f"{error.code.name}: {error.message}") from error
                 except BaseException:
-                    await self._drop_producer()  # a transaction may be open
+                    await self._drop_producer()  # close the producer, which may have an open transaction
                     raise
         raise store_failed(f"other registries wrote first {WRITE_ATTEMPTS} times in a row")
 

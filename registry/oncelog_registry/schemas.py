@@ -53,7 +53,7 @@ class SubjectVersion:
     id: int
     schema: Schema
     fingerprint: str = field(compare=False)
-    """Equal for schemas with the same meaning, which share one id."""
+    """The schema's fingerprint: equal for schemas with the same meaning, which share one id."""
     deleted: bool = False
 
     def document(self) -> dict[str, Any]:

@@ -32,7 +32,7 @@ class State:
         self._by_id: dict[int, SubjectVersion] = {}
         """For each id, one version that has the id; the version may be deleted."""
         self._id_of: dict[str, int] = {}
-        """Ids by fingerprint."""
+        """Fingerprint of a schema (equal for schemas with the same meaning) -> its id."""
         self._highest_id = 0
         self._highest_versions: dict[str, int] = {}
         self._levels: dict[str | None, str] = {}

@@ -26,7 +26,7 @@ class ApplicationHistory(History):
         super().__init__()
         self._bootstrap_servers = bootstrap_servers
         self._found: list[Send] = []
-        """Sends that the test did not record, found by `read_processed`."""
+        """Records that the test did not record as sends, and that `read_processed` found in the output topic."""
 
     def read(self, *topics: str) -> None:
         """Read the final content of these topics. Raises StillOpen or KafkaError."""
@@ -62,7 +62,7 @@ class ApplicationHistory(History):
                 where, offset = inputs[original]
                 send = Send(f"{application}, of {where}", place, value)
                 sends.append((Input(group_id or application, where, offset), send))
-        for made_from, send in sorted(sends, key=lambda each: each[0]):  # in the order of their inputs
+        for made_from, send in sorted(sends, key=lambda each: each[0]):  # sort the outputs by the order of their inputs
             send.made_of = made_from
             self._note_found(send)
         committed = committed_offsets(self._bootstrap_servers(), group_id) if group_id is not None else None
@@ -72,7 +72,9 @@ class ApplicationHistory(History):
             self.finally_processed(group_id or application, place, due)
 
     def verdict(self, *, apart_from: Collection[Kind] = ()) -> Verdict:
-        """`apart_from`: violations that the test's fault may cause. Raises ValueError."""
+        """Return the verdict on the history; `apart_from`: kinds of violations that the test's fault may cause and that
+        are ignored. Raises ValueError.
+        """
         return verdict(self, apart_from=apart_from)
 
     def check(self, *, apart_from: Collection[Kind] = ()) -> None:

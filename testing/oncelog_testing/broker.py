@@ -107,10 +107,12 @@ class Broker:
         transactional_id: str | None = None,
         group_id: str | None = None,
     ) -> Fault:
-        """Set a fault at `point`, for the next `times` hits (None: until it is removed).
+        """Set a fault at the fail point `point`, a named step in the broker, for the next `times` executions of the
+        step (None: until the fault is removed).
 
         `crash`: kill -9; `drop`: lose the step, request or response; `delay`: milliseconds; `refuse`: the name of a
-        Kafka error. `after`: strike after the step instead of before it. The other parameters limit the fault to one
+        Kafka error. `after`: apply the fault after the step instead of before it. The other parameters limit the fault
+        to one
         topic, transaction or group. docs/testing.md lists the points. Raises ValueError for an action that a point does
         not support, or BrokerGone.
         """
@@ -141,7 +143,7 @@ class Broker:
 
     def stop(self) -> None:
         """Stop the broker in an orderly way. Raises TimeoutExpired."""
-        with suppress(BrokerGone):  # the broker's control may hang
+        with suppress(BrokerGone):  # stop the process also if the broker's control server does not respond
             self._see_whether_it_crashes()
         self._is_touched = True
         self.ended_by_test.add(self.pid)
@@ -199,7 +201,7 @@ class Broker:
 
     @property
     def is_well(self) -> bool:
-        """Whether the broker runs, and no fault was injected since the last repair."""
+        """Whether the broker runs, and no fault was injected since the last call of `mend`."""
         return self.is_running and not self._is_touched
 
     def logged(self) -> list[tuple[str, str]]:
@@ -255,7 +257,8 @@ class Broker:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
-                start_new_session=True,  # so that Ctrl-C in the terminal does not reach the broker
+                # a session of its own, so that Ctrl-C in the terminal does not reach the broker
+                start_new_session=True,
                 # A test's broker uses only its own settings, whatever the environment contains.
                 env=without_settings(os.environ),
             )

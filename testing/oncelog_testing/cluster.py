@@ -81,7 +81,8 @@ class Cluster:
         return run(ask)
 
     def fail(self, point: str, **what: Any) -> ClusterFault:
-        """Like `Broker.fail`, on every broker, for a test that does not know which broker the fault will strike.
+        """Set a fault at the fail point `point` (a named step) in every broker, for a test that does not know which
+        broker will reach the step.
 
         `times` applies to each broker, so that a crash may strike one broker after another;
         `cluster[cluster.leader_of(topic)].fail(...)` sets the fault on one broker. Raises ValueError or BrokerGone.
@@ -140,7 +141,7 @@ class Cluster:
             broker.kill()
         zookeeper, self._zookeeper = self._zookeeper, None
         if zookeeper is not None:
-            zookeeper.communicate()  # ends ZooKeeper's input, and thereby its process
+            zookeeper.communicate()  # closes ZooKeeper's standard input, which ends the process
 
     def _start_zookeeper(self) -> str:
         """Start ZooKeeper; returns its connect string. Raises NoZooKeeper or BrokerStartError."""
@@ -178,7 +179,7 @@ class ClusterFault:
 
     @property
     def struck(self) -> int:
-        """The number of strikes so far, in all brokers that have not ended for another reason."""
+        """How often the fault has been applied so far, in all brokers that have not ended for another reason."""
         found = 0
         for fault in self.faults:
             with suppress(BrokerGone):

@@ -1,4 +1,4 @@
-"""Client of a broker's fail control: sets faults and counts their strikes."""
+"""Client of a broker's control server for tests: sets faults and counts how often they were applied."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __tracebackhide__ = True  # hides this module in the traceback of a failed test
 ANSWER_SECONDS: Final = 60.0
 """Timeout in seconds for a response of the control; a busy machine may take some seconds."""
 WAIT_SECONDS: Final = 30.0
-"""Seconds that a test waits by default until a fault strikes."""
+"""Seconds that a test waits by default until a fault is applied."""
 CRASH_SECONDS: Final = 5.0
 """Seconds from a broker's own kill -9, or from a broken response, to the end of its process."""
 LONGEST_QUESTION_SECONDS: Final = 20.0
@@ -26,7 +26,7 @@ class BrokerGone(Exception):
 
 
 class NotStruck(AssertionError):
-    """Raised if the test's fault did not strike, so that the test has shown nothing."""
+    """Raised if the test's fault was never applied, so that the test has shown nothing."""
 
 
 def ask(url: str, method: str, path: str, body: Any = None, more_seconds: float = 0.0) -> Any:
@@ -69,7 +69,7 @@ class Fault:
 
     @property
     def struck(self) -> int:
-        """The number of strikes so far. Raises BrokerGone if the broker has ended for another reason."""
+        """How often the fault has been applied so far. Raises BrokerGone if the broker has ended for another reason."""
         if self._has_crashed_it:
             return 1
         try:

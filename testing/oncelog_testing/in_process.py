@@ -32,7 +32,7 @@ CALL_SECONDS: Final = 120.0
 raises TimeoutError.
 """
 MAX_CONNECTIONS: Final = "200"
-"""Connections of each broker: the brokers share file descriptors with the test."""
+"""Limit on the connections of each broker, because the brokers share file descriptors with the test."""
 
 
 class MemoryBroker:
@@ -44,7 +44,7 @@ class MemoryBroker:
         self._broker: Broker | None = None
         self.number = number
         self.port = 0
-        """The port, which is 0 before the first start."""
+        """The port on which this broker listens; 0 before the first start."""
 
     @property
     def bootstrap_servers(self) -> str:

@@ -25,7 +25,7 @@ CLUSTER_REQUIRED = "oncelog_cluster_required"
 MARK = "oncelog_topic"
 
 _servers: list[Server] = []
-"""The running servers of this test session."""
+"""The brokers and registries that the fixtures of this test session have started."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -57,7 +57,7 @@ def pytest_runtest_teardown() -> Generator[None, None, None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Add the log lines of its brokers to the report of a failed test."""
+    """Add the log lines of the brokers that a failed test used to the test's report."""
     report = yield
     if report.failed:
         for server in _servers:

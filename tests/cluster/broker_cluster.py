@@ -31,7 +31,7 @@ METADATA_VERSION = 9
 
 
 class BrokerCluster:
-    """A cluster of brokers 1 to `size`. A context manager that starts and stops the brokers."""
+    """A cluster of broker processes with the ids 1 to `size`. A context manager that starts and stops the brokers."""
 
     def __init__(self, directory: Path, zookeeper: str, *, size: int, settings: dict[str, str] | None = None) -> None:
         self.brokers = {

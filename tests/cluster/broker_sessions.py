@@ -25,7 +25,7 @@ def end_session(cluster: ReplicatedCluster, node_id: int) -> None:
         client = KazooClient(cluster.zookeeper, timeout=60, client_id=key)
         try:
             client.start(60)
-            has = client.client_id  # None if this connection was lost immediately, too
+            has = client.client_id  # the result is None if this connection was lost immediately, too
         except (ConnectionLoss, SessionExpiredError, KazooTimeoutError):
             return False  # the broker has resumed its session first
         finally:

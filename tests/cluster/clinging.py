@@ -1,4 +1,5 @@
-"""Detects that librdkafka clings to a lost coordinator; the signs are its actions, not how long a call takes.
+"""Detects that librdkafka clings to a lost coordinator; the test looks at the requests of the library, not at the
+duration of a call.
 
 librdkafka 2.16 stores the handle of a broker that has left the metadata as coordinator of a group, although such a
 handle never connects again. `send_offsets_to_transaction` waits for this handle, even when the broker has returned and
@@ -30,11 +31,13 @@ ABOUT_COORDINATORS = ("FindCoordinator", "AddOffsetsToTxn", "TxnOffsetCommit", "
 
 
 class Clings(Exception):
-    """The call does not return, the client waits for no response, and it sends only metadata requests."""
+    """librdkafka hangs: a call does not return although the client waits for no response and sends only metadata
+    requests.
+    """
 
 
 class Said(NamedTuple):
-    """The client's statistics at one point in time."""
+    """The statistics of a librdkafka client at one point in time."""
 
     sent: Counter[str]
     """Number of requests by kind, since the client started."""
@@ -91,7 +94,8 @@ class Calls:
             self._is_told.notify_all()
 
     def _at_rest(self) -> Said:
-        """Wait for the next statistics with no request in flight. Raises AssertionError if no such statistics arrive in
+        """Wait for the next statistics of the client in which no request is in flight. Raises AssertionError if no such
+        statistics arrive in
         time.
         """
         with self._is_told:

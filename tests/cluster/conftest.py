@@ -32,7 +32,9 @@ HERE = Path(__file__).parent
 LOG_CHARACTERS = 6000
 SCENARIO = re.compile(r"test_c(\d+)_")
 TIMES = 5
-"""How often a soak repeats a scenario that has no longer form of its own, not counting the first time."""
+"""How often a soak (a long run of the tests) repeats a scenario that does not itself run longer in a soak; the first
+run is not counted.
+"""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -47,8 +49,8 @@ def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.Tes
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """In a soak, parametrize scenarios with their repetitions, each of which uses the cluster as the previous one has
-    left it.
+    """In a soak, parametrize scenarios with their repetitions, each of which uses the cluster in the state in which the
+    previous repetition has left it.
     """
     if not SCENARIO.match(metafunc.function.__name__) or _has_longer_form(metafunc):
         return

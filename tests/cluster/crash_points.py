@@ -1,4 +1,6 @@
-"""Lets brokers ask at their fail points, so that a test can kill the first broker that reaches a point."""
+"""Lets brokers stop at their fail points and ask the test how to continue, so that a test can kill the first broker
+that reaches a chosen fail point.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,7 @@ class CrashPoints:
         self._questions = Questions(directory / "questions.sock", self._decide)
         self._awaited: Hit | None = None
         self.struck = threading.Event()
-        """Set when a broker is being killed at the point that was armed last."""
+        """Set when a broker is being killed at the fail point for which the test last requested a kill."""
         self.specification = self._questions.specification(points)
 
     def __enter__(self) -> Self:
@@ -35,7 +37,9 @@ class CrashPoints:
         self._loop.close()
 
     def arm(self, when: str, point: str) -> None:
-        """Kill the next broker that reaches this point, and only that one; `when` is before or after."""
+        """Kill the next broker that reaches this fail point, and no other broker; `when` is "before" or "after" the
+        step.
+        """
         self.struck.clear()
         self._awaited = Hit(when, point)
 

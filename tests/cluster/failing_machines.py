@@ -57,8 +57,8 @@ time.time_ns = Jumping()
 
 @contextmanager
 def machines_that_fail(directory: Path) -> Iterator[None]:
-    """Let the brokers that are started in this block run on such machines. `directory` is where the module that
-    replaces the functions is written.
+    """Let the brokers that are started in this block run on such machines. `directory` gets the Python module that
+    replaces these functions in the brokers.
     """
     (directory / "sitecustomize.py").write_text(SITECUSTOMIZE)
     before = os.environ.get("PYTHONPATH")

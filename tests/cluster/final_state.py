@@ -61,7 +61,7 @@ def _stable_end(cluster: ReplicatedCluster, place: Place) -> int:
     with cluster.client(cluster.until_led(*place).leader) as leader:
         try:
             return last_stable_offset(leader, *place) + 1 if is_stable(leader, *place) else 0
-        except AssertionError:  # the broker no longer leads
+        except AssertionError:  # the broker no longer leads the partition: the caller tries again
             return 0
 
 

@@ -23,7 +23,7 @@ HEADER = Struct(">ihhih")
 CHUNK = 65_536
 
 Way = tuple[int, int]
-"""A direction, from the broker that sends requests to the broker that responds."""
+"""A direction between two brokers: the id of the broker that sends requests, and the id of the broker that responds."""
 
 
 class PeerNetwork:
@@ -136,7 +136,7 @@ class PeerNetwork:
         try:
             await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            to_target.transport.abort()  # at once, as a second cancellation may follow
+            to_target.transport.abort()  # close both immediately, because a second cancellation may follow
             for way in ways:
                 way.cancel()
             await asyncio.gather(*ways, return_exceptions=True)

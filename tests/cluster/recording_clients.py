@@ -47,7 +47,7 @@ LEFT_BEHIND: list[confluent_kafka.Producer] = []
 
 
 class Loop:
-    """An event loop that runs in its own thread."""
+    """An asyncio event loop that runs in its own thread, so that blocking tests can call coroutines."""
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
@@ -82,7 +82,7 @@ class RecordingProducer(ABC):
         self._progress = threading.Condition()
         self.sent = 0
         self.answered = 0
-        """The number of records that were acknowledged or given up."""
+        """The number of records of this producer that were acknowledged or given up."""
         self.acknowledged = 0
         self._since: dict[Send, float] = {}
         """The time at which each record without an outcome was sent."""
@@ -104,7 +104,9 @@ class RecordingProducer(ABC):
         return send
 
     def longest_wait(self) -> float:
-        """The longest wait of a record that was answered since the last call, in seconds."""
+        """The longest time in seconds from the sending of a record to its outcome, among the records with an outcome
+        since the last call.
+        """
         waits, self._waits = self._waits, []
         return max(waits, default=0.0)
 

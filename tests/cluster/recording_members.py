@@ -53,7 +53,7 @@ def begin_at_zero(addresses: str, history: History, group: str, places: Collecti
 
 
 class Member(Background):
-    """Reads a topic and commits its position after each poll."""
+    """A member of a consumer group that reads a topic and commits its position after each poll."""
 
     def __init__(
         self, addresses: str, history: History, name: str, group: str, topic: str, instance: str | None

@@ -69,7 +69,7 @@ lost its registration.
 
 
 class Part(NamedTuple):
-    """The state of a partition, as one broker knows it."""
+    """Leader, leader epoch and ISR of a partition, as one broker knows them."""
 
     leader: int
     """-1: none."""
@@ -213,7 +213,7 @@ class ReplicatedCluster:
         return len(self.up) == len(self.brokers)
 
     def client(self, node_id: int, timeout: float = CALL_SECONDS) -> RawClient:
-        """Return a new connection, which the caller must close."""
+        """Return a new connection to this broker, which the caller must close."""
         return RawClient(self.brokers[node_id].port, timeout)
 
     def ask(self, request: Any, key: ApiKey, version: int, node_id: int | None = None) -> Any:
@@ -290,7 +290,8 @@ class ReplicatedCluster:
 
     def until_whole(self, *topics: str, node_id: int | None = None) -> None:
         """Wait until all replicas of all partitions are in sync, either according to this broker, or according to the
-        store. The metadata of a broker is slightly old: a replica that has left the ISR since then may lack
+        metadata in ZooKeeper. The metadata of a broker is slightly old: a replica that has left the ISR since then may
+        lack
         acknowledged records.
         """
         for topic in topics:

@@ -30,7 +30,8 @@ ORDERS = [
 def test_c20_all_brokers_are_killed(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, order: tuple[int, ...]
 ) -> None:
-    """The machine keeps running, so no log loses its end, and the first broker that starts may lead its former
+    """All brokers die but the machine keeps running, so no log loses its last records, and the first broker that starts
+    may lead its former
     partitions.
     """
     cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))

@@ -103,7 +103,7 @@ def test_load_is_spread_and_a_broker_is_let_go_after_an_interruption(brokers: Br
     assert set(Counter(replicas[0] for replicas in spread.values()).values()) == {2}
     assert "0 partitions of" in run(brokers, "rebalance").stderr, "a second time nothing moves"
 
-    # Decommission: the plan is shown, begun so slowly that it does not end, and interrupted.
+    # Decommission a broker: the plan is shown, begun with a throttle so low that the moves do not end, and interrupted.
     assert "nothing was changed" in run(brokers, "decommission", str(LEAVING)).stderr
     assert asyncio.run(replicas_of(addresses, topic)) == spread
     interrupted = subprocess.Popen(
@@ -122,7 +122,7 @@ def test_load_is_spread_and_a_broker_is_let_go_after_an_interruption(brokers: Br
     assert asyncio.run(moving(addresses)) > 0, "the throttle holds them back"
     assert asyncio.run(throttle_of(addresses, topic)), "it is still set"
 
-    # Run the command again without a limit: it continues, and removes the throttle.
+    # Run the command again without a throttle: the command continues the moves, and removes the old throttle.
     done = run(brokers, "decommission", str(LEAVING), "--execute", "--throttle", "0")
     assert "already on the way" in done.stderr
     assert f"broker {LEAVING} holds no replica any more. Left to do:" in done.stdout

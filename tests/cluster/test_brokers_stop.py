@@ -146,8 +146,9 @@ def test_c24_a_rolling_restart_loses_nothing(
 def test_clients_do_not_wait_long_for_a_restarted_broker(
     cluster: ReplicatedCluster, history: History, topic: str, library: str
 ) -> None:
-    """No produce request waits much longer than while no broker is restarted. The best of three measurements counts,
-    because timings of a machine vary. The waiting time of a client depends on the broker, so `make test` measures one
+    """No produce request waits much longer than while no broker is restarted. The test uses the best of three
+    measurements, because timings of a machine vary. The waiting time of a client depends on the broker, so `make test`
+    measures one
     library, and a soak measures both.
     """
     cluster.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
@@ -212,7 +213,7 @@ def test_kafka_python_and_our_client_elect_leaders(cluster: ReplicatedCluster, t
         async with Admin(cluster.addresses, request_timeout_ms=10_000) as admin:
             return await admin.elect_leaders(ElectionType.UNCLEAN, [oncelog.TopicPartition(topic, 1)])
 
-    # The list is empty if, on a busy machine, the first response was lost and the repeated request found the election
-    # done.
+    # The list of elected partitions is empty if, on a busy machine, the first response was lost and the repeated
+    # request found the election done.
     assert asyncio.run(elect_ours()) in ([(topic, 1)], [])
     assert cluster.until_led(topic, 1).leader == 2

@@ -57,7 +57,8 @@ def test_a_client_that_cannot_reach_a_named_broker_does_not_cling(source: str) -
         return said(json.dumps({"brokers": {"127.0.0.1:1/1": here, "127.0.0.1:2/2": named}}))
 
     before = beside("TRY_CONNECT", 7, Metadata=4)
-    assert clings(before, beside("TRY_CONNECT", 7, Metadata=6))  # no request needs this connection
+    # no request needs a connection to the second broker, so the client does not try to connect
+    assert clings(before, beside("TRY_CONNECT", 7, Metadata=6))
     assert not clings(before, beside("TRY_CONNECT", 9, Metadata=6))
     assert not clings(before, beside("CONNECT", 7, Metadata=6))
     assert not clings(before, beside("APIVERSION_QUERY", 7, Metadata=6))
@@ -71,7 +72,7 @@ def test_a_client_may_wait_for_an_earlier_answer() -> None:
 def test_an_election_is_over_when_every_broker_knows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Before that, a broker that is asked for the coordinator of a group would name the previous one."""
     known = {1: 2, 2: 2, 3: 1}
-    """The leader as each broker knows it; the preferred leader is broker 1."""
+    """Broker id -> the leader that this broker knows; the preferred leader is broker 1."""
 
     def until(condition: Callable[[], Any], what: str) -> Any:
         while not (found := condition()):

@@ -50,7 +50,7 @@ SETTINGS = {
     "log.message.timestamp.after.max.ms": str(2**63 - 1),
 }
 SHORT_MS = 1000
-"""The timeout in ms of a transaction that must time out, which shows when others would have timed out."""
+"""The timeout in ms of a transaction that must time out, to show when other transactions would have timed out."""
 
 
 @pytest.fixture(scope="module")
@@ -92,7 +92,7 @@ def test_c25_a_clock_jumps(jumping: ReplicatedCluster, history: History, topic: 
             until_others_time_out(cluster, short_id, f"{topic}-short")
             producer.send(place)
             producer.send_offset(group + "-2", place, 1)
-            producer.commit()  # raises Abortable after a timeout or fencing
+            producer.commit()  # this call raises Abortable if the transaction has timed out or the producer was fenced
             commit_some(producer, place)
         sent = {send.value for send in history.sends}
         cluster.until(

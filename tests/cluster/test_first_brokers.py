@@ -1,4 +1,4 @@
-"""Tests a cluster that does not have all its brokers yet."""
+"""Tests a new cluster in which not all brokers have started yet."""
 
 from __future__ import annotations
 

@@ -96,7 +96,9 @@ def test_c13_a_follower_comes_back_without_the_end_of_its_log(
 
 
 def fetched(cluster: ReplicatedCluster, place: Place) -> bool:
-    """Return whether broker 2 may lead because it has fetched its lost records again, just before broker 1 died."""
+    """Return whether broker 2 may lead because this broker had fetched its lost records again just before broker 1
+    died.
+    """
     return len(stored_batches(cluster, 2, place)) >= len(stored_batches(cluster, 3, place))
 
 

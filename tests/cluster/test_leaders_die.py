@@ -80,7 +80,7 @@ def test_c16_leaders_change_again_and_again(
                 leader = cluster.until_led(topic).leader
                 write_alone(cluster, history, place, leader, b"alone/%d" % number)
                 cluster.kill(leader)
-                if number % 2:  # restart immediately, before any broker has noticed
+                if number % 2:  # restart the broker immediately, before any other broker has noticed its death
                     cluster.start(leader)
                 else:
                     cluster.until_led(topic, but_by=leader)

@@ -62,13 +62,14 @@ def test_c11_answers_about_the_controllers_writes_are_lost(
             before = cluster.until_led(topic)
             controller = cluster.controller()
             lose_the_next_answer(proxy)
-            cluster.kill(before.leader)  # an election, preceded by a claim if this was the controller
+            # the write is an election, or a controller claim if this broker was the controller
+            cluster.kill(before.leader)
             after = cluster.until_led(topic, but_by=before.leader)
             assert after.epoch == before.epoch + 1
             writer.until_more(5)
 
             lose_the_next_answer(proxy)
-            cluster.start(before.leader)  # the broker registers, and joins the ISR
+            cluster.start(before.leader)  # the next writes: the broker registers, and joins the ISR
             cluster.until_whole(topic)
             lose_the_next_answer(proxy)
             follower = next(node_id for node_id in (1, 2, 3) if node_id != after.leader)

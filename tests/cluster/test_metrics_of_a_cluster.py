@@ -98,7 +98,7 @@ def check_alerts(cluster: ReplicatedCluster, directory: Path) -> None:
     scrapes.mkdir()
     brokers = {f"broker-{node_id}": [text] for node_id, text in texts.items()} | down
     assert firing(brokers, expected, scrapes, apart_from=OF_THE_MACHINE) == ""
-    # The same metrics as if the controller did not respond either.
+    # Check the same metrics as if the controller did not respond either.
     without = {name: texts if not has_controller(texts) else [] for name, texts in brokers.items()}
     expected = ["OncelogBrokerDown", "OncelogNoController"]
     also = [*OF_THE_MACHINE, "OncelogUnderReplicated", "OncelogUnderMinIsr"]
@@ -111,7 +111,7 @@ def has_controller(texts: list[str]) -> bool:
 
 def texts_that_tell_all(cluster: ReplicatedCluster) -> dict[int, str] | None:
     """Return the metrics of the live brokers, after one of them is the controller and has noticed everything; None
-    before.
+    before that time.
     """
     texts = {node_id: read(cluster.brokers[node_id], "/metrics")[1] for node_id in cluster.up}
     if sum(has_controller([text]) for text in texts.values()) != 1:

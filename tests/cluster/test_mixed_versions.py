@@ -80,7 +80,7 @@ def write(producer: RecordingProducer, topic: str) -> None:
 
 
 def until_level(cluster: ReplicatedCluster, level: int) -> None:
-    """Wait until each live broker announces this level."""
+    """Wait until each live broker announces this finalised feature level."""
     for node_id in cluster.up:
         cluster.until(lambda: level_of(cluster, node_id) == level, f"broker {node_id} is at level {level}")  # noqa: B023
 

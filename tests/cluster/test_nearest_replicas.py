@@ -48,7 +48,7 @@ def racks_of_module(
 
 @pytest.fixture
 def racks(racks_of_module: ReplicatedCluster) -> ReplicatedCluster:
-    """Three brokers, each in a different rack."""
+    """A cluster of three brokers, each in a different rack."""
     racks_of_module.mend()
     return racks_of_module
 
@@ -206,5 +206,5 @@ def _end(cluster: ReplicatedCluster, topic: str) -> int:
     with cluster.client(cluster.until_led(topic).leader) as leader:
         try:
             return leader.list_offset(topic, 0)[0]
-        except AssertionError:  # the broker no longer leads
+        except AssertionError:  # the broker no longer leads the partition: the caller tries again
             return 0

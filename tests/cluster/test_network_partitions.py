@@ -92,7 +92,7 @@ def test_c2_a_duplicate_is_not_taken_for_written_before_it_is(
         )
         for sequence in (2, IN_FLIGHT + 2):
             producer.send(again, sequence)
-        for _ in range(LOOKS):  # when the last has a response, all earlier requests are handled
+        for _ in range(LOOKS):  # when the last request has a response, the broker has handled all earlier requests
             cluster.metadata(node_id=1)
         cluster.kill(1)
         for client in (first, again):

@@ -58,7 +58,8 @@ class Operator:
         return asyncio.run(ask())
 
     def _until_done(self, work: Callable[[Admin], Coroutine[Any, Any, T]]) -> T:
-        """Retry the work if the controller has just changed, or a broker that waited for a processor has lost its
+        """Retry the admin calls of `work` if the controller has just changed, or a broker that waited for a processor
+        has lost its
         registration.
         """
 
@@ -157,7 +158,7 @@ def test_c23_partitions_move_under_transactions_and_the_target_dies(
     rounds = partitions // RECORDS_PER_TRANSACTION
     with PRODUCERS[library](cluster.addresses, history, "anna", topic) as producer:
         with TransactionWriter(producer, places) as writer:
-            writer.until_more(rounds + 1)  # each partition has records
+            writer.until_more(rounds + 1)  # wait until each partition has records
             with operator.throttled(topic, 3, 0):
                 operator.move(targets)
                 writer.until_more(rounds + 1)

@@ -84,7 +84,7 @@ def test_a_follower_that_hangs_is_waited_for_until_it_leaves_the_isr(cluster: Re
         with cluster.client(leader) as impatient:
             request = wanted(topic, 10, timeout_ms=1)
             answer = result(impatient.call(request, ApiKey.DELETE_RECORDS, DELETE_RECORDS_VERSION))
-        # On a busy machine a session may have ended already.
+        # On a busy machine the paused broker's session may have ended already, which changes the error code.
         assert answer.error_code in PASSING | {ErrorCode.REQUEST_TIMED_OUT}
         assert delete(cluster, topic, 10) == 10
         cluster.until(lambda: hanging not in cluster.part(topic).isr, "it has left the ISR")

@@ -85,7 +85,8 @@ def test_s37_offsets_are_committed_to_a_group_on_another_broker(
         txn.client = groups
         codes: list[int] = []
 
-        def is_answered() -> bool:  # not a broker with a doubtful session, which a busy machine may cause
+        # repeat after retriable errors, which a broker returns if its session may have ended on a busy machine
+        def is_answered() -> bool:
             codes.append(txn.commit_offset(group, topic, offset, version=5 if is_v2 else 3))
             return not ErrorCode.of(codes[-1]).retriable
 

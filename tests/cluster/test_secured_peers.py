@@ -62,7 +62,7 @@ def test_secured_brokers_keep_working_together(
     asyncio.run(let_clients_do_all_but_what_is_for_brokers(secured, tmp_path))
     secured.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     with PRODUCERS["oncelog"](secured.addresses, history, "anna", "anna") as producer:
-        for _ in range(3):  # markers are sent to all brokers
+        for _ in range(3):  # committing sends markers to all brokers, over secured connections
             producer.begin()
             for index in range(3):
                 producer.send(Place(topic, index))

@@ -29,7 +29,9 @@ INTERNAL_PARTITIONS = 50
 def test_c27_sessions_are_ended_from_outside(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, times: int
 ) -> None:
-    """A broker registers again each time; although its absences are short, it loses its leaderships."""
+    """A broker whose session ends repeatedly registers again each time; although its absences are short, the broker
+    loses its leaderships.
+    """
     cluster.create_topic(topic, (1, 2, 3))
     with PRODUCERS[library](cluster.addresses, history, "anna") as producer:
         with Writer(producer, Place(topic)) as writer:

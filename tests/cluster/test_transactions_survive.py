@@ -63,7 +63,9 @@ def test_c4_a_broker_dies_at_the_end_of_a_transaction(
     point: str,
     commits: bool,
 ) -> None:
-    """Either all records are visible or none, as the producer was told, and the id can begin the next transaction."""
+    """Either all records of the transaction are visible or none, according to the response to the producer, and the
+    transactional id can begin the next transaction.
+    """
     asking.mend()
     asking.create_topic(topic, (1, 2, 3), (2, 3, 1), (3, 1, 2))
     places = [Place(topic, index) for index in range(3)]

@@ -75,7 +75,7 @@ def test_s120_coordinators_die_between_prepare_and_complete_and_while_it_ends(
 
     dead = asking.coordinator(topic)
     asking.kill(dead)
-    asking.coordinator(topic, but=dead)  # another broker has loaded the prepared transaction
+    asking.coordinator(topic, but=dead)  # the new coordinator has loaded the prepared transaction
     zombie = PreparedTransaction(*prepared)
     asking.start(dead)
     asking.mend()

@@ -42,11 +42,11 @@ def kazoo(connect: str) -> Iterator[KazooClient]:
 
 
 class Scene(NamedTuple):
-    """A stopped broker, with its earlier states."""
+    """A stopped broker whose data directories exist, with copies of their earlier contents."""
 
     broker: TwoDisks
     older: Path
-    """A copy of the broker's data directories from the time when half of the records were written."""
+    """The path of a copy of the broker's data directories from the time when half of the records were written."""
     foreign: Path
     """A data directory of another broker in another cluster."""
     ledger: Ledger
@@ -88,7 +88,7 @@ def with_a_past(process: BrokerProcess, directory: Path) -> Scene:
 
 def alone_at(directory: Path) -> BrokerProcess:
     process = BrokerProcess(directory / "log", SETTINGS)
-    process.settings.pop("zookeeper.connect", None)  # other tests may have set this
+    process.settings.pop("zookeeper.connect", None)  # other tests of this process may have set this variable
     return process
 
 
@@ -334,7 +334,7 @@ def served(client: RawClient) -> set[int]:
 
 
 def test_s73_a_member_starts_with_older_directories(member: Scene) -> None:
-    """No other broker has the records."""
+    """The broker is alone, so no other broker has a copy of its records."""
     for broken in ((member.broker.b,), (member.broker.a, member.broker.b)):
         with ExitStack() as copies:
             for each in broken:
@@ -376,7 +376,7 @@ class Three(NamedTuple):
 
     @property
     def first(self) -> TwoDisks:
-        """The broker that is started wrongly."""
+        """The broker of the cluster that the test starts with a mistake."""
         return self.brokers[1]
 
     def kill(self) -> None:
@@ -466,7 +466,7 @@ def test_s70_one_broker_of_three_starts_with_swapped_and_reordered_disks(three: 
 
 @pytest.mark.parametrize("how", ["missing", "empty"])
 def test_s73_one_broker_of_three_starts_with_a_lost_directory(three: Three, how: str) -> None:
-    """The broker fetches everything again from the others."""
+    """The broker lost its data directories, and fetches all records again from the other brokers."""
     three.kill()
     lost = three.first.b
     aside = lost.with_name("lost")
@@ -603,7 +603,9 @@ def test_s70_a_member_starts_with_an_older_zookeeper(backups: Backups, tmp_path:
 
 
 def test_s70_three_brokers_start_with_an_older_zookeeper(backups: Backups, tmp_path: Path) -> None:
-    """No broker starts; after the newest state is restored, all of them have all records."""
+    """With the older ZooKeeper data no broker starts; after the newest data are restored, all brokers start with all
+    records.
+    """
     cluster = ReplicatedCluster(tmp_path, backups.connect, {**SETTINGS, "zookeeper.session.timeout.ms": "6000"})
     brokers = {node_id: TwoDisks(cluster.brokers[node_id], tmp_path / f"disks{node_id}") for node_id in BROKERS}
     ledger = Ledger(lambda: cluster.addresses)

@@ -51,7 +51,7 @@ class TwoDisks:
         self.use(*directories)
         with pytest.raises(AssertionError, match="the broker ended"):
             self.process.start()
-        self.process.kill()  # the process has ended, its pipe is still open
+        self.process.kill()  # the process has ended, but its pipe can still be read
         assert content(directories) == before
         return self.process.log.read_text().rpartition("cannot start: ")[2]
 

@@ -36,7 +36,7 @@ MEMORY_DISK_ROOM = 1 << 30
 
 FOREIGN_ADDRESS = os.environ.get("ONCELOG_TEST_ADDRESS")
 IN_ZOOKEEPER = os.environ.pop("ONCELOG_TEST_METADATA", "") == "zookeeper"
-"""The variable is removed from the environment, because brokers would interpret it as a setting."""
+"""The environment variable is removed after it was read, because brokers would interpret it as a setting."""
 
 
 @pytest.fixture(scope="session", autouse=IN_ZOOKEEPER)
@@ -92,7 +92,9 @@ def unguarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProces
 
 @pytest.fixture
 def in_a_file() -> None:
-    """For tests about the file in which a single broker keeps its metadata."""
+    """A fixture for tests of the file in which a single broker keeps its metadata: their brokers never
+    use ZooKeeper.
+    """
     if IN_ZOOKEEPER:
         pytest.skip("in this run no broker keeps its metadata in a file")
 
@@ -143,8 +145,8 @@ def undisturbed_directory(tmp_path: Path) -> Iterator[Path]:
 
 @pytest.fixture
 def sabotage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Yield `sabotage(code)`: brokers that this test starts afterwards run `code` before anything else; ""
-    means none.
+    """Yield `sabotage(code)`: brokers that this test starts afterwards run `code` before anything else;
+    "" ends this.
     """
 
     def set_code(code: str) -> None:

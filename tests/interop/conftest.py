@@ -117,7 +117,7 @@ def kafkajs(address: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     shutil.copy(HERE / "node" / "interop_client.js", directory)
     log = tmp_path_factory.mktemp("node") / "client.log"
     client = LineClient("kafkajs", ["node", str(directory / "interop_client.js"), address], log)
-    client.compressions = (None, "gzip", "snappy", "zstd")  # lz4 of this client needs a compiler
+    client.compressions = (None, "gzip", "snappy", "zstd")  # the lz4 library of kafkajs needs a compiler
     client.sends_null_headers = False
     yield client
     client.close()

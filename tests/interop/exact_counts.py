@@ -144,7 +144,7 @@ def high_watermarks(address: str, topic: str) -> dict[int, int]:
 
 
 def check(address: str, writer: LineWriter) -> None:
-    """Read the copies and counts again from the beginning to the end, and check them."""
+    """Read the topics with copies and counts again from the beginning to the end, and check every record."""
     for name, expected in (
         ("copies", writer.lines),
         ("counts", {word: [str(n + 1) for n in range(count)] for word, count in writer.counts.items()}),

@@ -42,7 +42,7 @@ def compressible(base_ms: int, count: int = 20) -> list[Record]:
 
 @dataclass
 class Partition:
-    """Everything that a broker returns for one partition."""
+    """The responses of a broker about one partition: batches, offsets and producers."""
 
     begin: int
     end: int
@@ -54,7 +54,7 @@ class Partition:
 
 
 def write(address: str) -> list[tuple[str, int]]:
-    """Write the history, and return its partitions."""
+    """Write topics of every kind to Apache Kafka, and return their partitions."""
     client = Librdkafka(address)
     try:
         topics = [
@@ -108,7 +108,7 @@ def _append_time(client: Librdkafka) -> str:
 
 def _idempotent(client: Librdkafka) -> str:
     client.create_topic("idempotent")
-    for _ in range(2):  # two producers, and thus two producer ids
+    for _ in range(2):  # use two producers, so that the log has two producer ids
         client.produce("idempotent", timed_records(now_ms()), idempotent=True)
     return "idempotent"
 

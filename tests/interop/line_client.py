@@ -131,7 +131,7 @@ class LineClient(ForeignClient):
         return None if offset == "-" else int(offset)
 
     def partition_for(self, key: bytes, partitions: int) -> int:
-        return int((murmur2(key) & 0x7FFFFFFF) % partitions)  # like Java's partitioner
+        return int((murmur2(key) & 0x7FFFFFFF) % partitions)  # choose the partition as Java's partitioner does
 
     def create_topic(
         self,

@@ -14,7 +14,7 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.api_versions import ApiVersionsRequest
 
 REMOVED_IN_4 = {"3.9.1": True, "4.1.0": False}
-"""Release -> whether it still serves the versions that 4.0 removed."""
+"""Maps a release of Apache Kafka to whether this release still serves the API versions that 4.0 removed."""
 
 
 def advertised(port: int) -> dict[int, tuple[int, int]]:

@@ -54,7 +54,7 @@ def follower_of_orders(cluster: ReplicatedCluster) -> int:
 
 
 def fault(command: dict[str, Any], result: Result) -> str | None:
-    """Return the differences from the list; None if there are none."""
+    """Return how the result of a command differs from its entry in tools.toml, as text; None if it does not differ."""
     if result.code != command.get("code", 0):
         return f"exit code {result.code}"
     for key in ("says", "also"):

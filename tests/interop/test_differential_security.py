@@ -1,4 +1,6 @@
-"""Like `test_differential.py`, on brokers where clients must log in, and do not have all rights."""
+"""Compares oncelog's broker with Apache Kafka as the oracle, on brokers where clients must log in and do not have all
+rights.
+"""
 
 from __future__ import annotations
 

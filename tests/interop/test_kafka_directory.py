@@ -22,7 +22,7 @@ STOPPED, KILLED = "stopped", "killed"
 
 @dataclass
 class Written:
-    """The responses of Kafka before it ended, and the directory that it left."""
+    """The responses of Apache Kafka before it ended, and the log directory that it left."""
 
     release: str
     directory: Path
@@ -67,7 +67,7 @@ def broker(written: Written, tmp_path: Path, broker_factory: BrokerFactory) -> B
     broker = broker_factory({"node.id": str(NODE_ID)}, tmp_path / "data")
     with pytest.raises(AssertionError, match="have no note of their metadata store") as refused:
         broker.start()
-    broker.kill()  # the process has ended, its pipe is still open
+    broker.kill()  # the process has ended, but its pipe can still be read
     broker.settings["start.accept"] = re.findall(r"start\.accept=(\S+)", str(refused.value))[-1]
     return broker.start()
 

@@ -53,7 +53,7 @@ def cluster(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Replicat
 def test_s97_e58_platformatic_transactions_work_with_an_inter_broker_listener(
     library: Path, cluster: ReplicatedCluster
 ) -> None:
-    address = cluster.brokers[2].address  # this broker need not be the controller
+    address = cluster.brokers[2].address  # the client's bootstrap broker, which need not be the controller
     done = subprocess.run(
         ["node", "transactions.mjs", address, "orders"],
         cwd=library,
@@ -68,7 +68,8 @@ def test_s97_e58_platformatic_transactions_work_with_an_inter_broker_listener(
 
 
 def committed(cluster: ReplicatedCluster) -> int:
-    """Return the group's committed offset. After the third committed record it is 6: two records, a marker, an aborted
+    """Return the group's committed offset. After the third committed record the committed offset is 6: two records, a
+    marker, an aborted
     record, its marker, and the third record.
     """
     group = "orders-readers"

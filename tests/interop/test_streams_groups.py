@@ -1,4 +1,5 @@
-"""Kafka Streams with `group.protocol=streams` (KIP-1071) and exactly_once_v2 on three brokers: the broker creates the
+"""Tests Kafka Streams with `group.protocol=streams` (KIP-1071) and exactly_once_v2 on three brokers: the broker creates
+the
 internal topics and assigns the tasks; instances and brokers are killed, and every count is exact."""
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ BROKER_SETTINGS = {
 }
 STREAMS = {
     "group.protocol": "streams",
-    # The broker decides these.
+    # Settings that are removed from the application, because with this protocol the broker determines them.
     "consumer.session.timeout.ms": "",
     "consumer.heartbeat.interval.ms": "",
 }
@@ -68,7 +69,7 @@ def is_settled(address: str, group: str, members: int) -> bool:
         found = described(address, group)
     except KafkaError as error:
         assert error.code is ErrorCode.GROUP_ID_NOT_FOUND
-        return False  # no instance has joined yet
+        return False  # the group does not exist, because no instance has joined yet
     return (found.group_type, found.state, len(found.members)) == ("streams", "Stable", members)
 
 

@@ -37,7 +37,7 @@ def library(request: pytest.FixtureRequest) -> type[TransactionalProducer]:
 
 @pytest.fixture
 def level() -> None:
-    """Use the transaction version that the cluster has."""
+    """Test with the transaction version (V1 or V2) that the Apache Kafka cluster has; do not change it."""
 
 
 @pytest.fixture(params=["oncelog"])

@@ -22,7 +22,7 @@ OPTIONS = (
 
 
 class Result(NamedTuple):
-    """The result of a command. `code` is the exit code, -1 if the runner gave up the tool."""
+    """The result of one run of a command line tool. `code` is the exit code, -1 if the runner gave up the tool."""
 
     code: int
     text: str

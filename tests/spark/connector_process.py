@@ -20,7 +20,9 @@ ROWS = 500
 
 @dataclass(frozen=True)
 class Work:
-    """The topics of a run: `filled` has records, some of them aborted; the other topics are empty."""
+    """The arguments of the process: address and topics; the topic `filled` has records, some of them aborted, and the
+    other topics are empty.
+    """
 
     address: str
     jars: Sequence[str]

@@ -1,5 +1,5 @@
-"""Defines `format("dying")`, which is like "oncelog", except that a process that reaches a named point dies there, or
-raises, a given number of times.
+"""Defines `format("dying")`, a version of format("oncelog") for tests: a process that reaches a named point dies there,
+or raises an exception, a given number of times.
 
 The option dieAt names the point:
 
@@ -7,8 +7,8 @@ The option dieAt names the point:
 - `rows sent`: a task dies before it has flushed its rows.
 - `rows flushed`: a task dies before it reports its rows.
 - `reading`: a task dies when it has read its first Arrow batch.
-- `decision`: the commit worker dies just before it writes the decision.
-- `decided`: the commit worker dies before it ends any transaction.
+- `decision`: the commit worker dies just before it writes the decision to commit the batch.
+- `decided`: the commit worker dies after it has written the decision to commit, before it ends any transaction.
 - `committing`: any process dies that is about to commit a decided transaction, also one that aborts the batch.
 - `one ended`: the commit worker dies after it has ended the first transaction.
 - `all ended`: the commit worker dies after it has ended the last transaction.
@@ -55,7 +55,7 @@ STANDS_SECONDS = 600
 
 
 class Raised(Exception):
-    """The exception that `dieHow=raise` raises."""
+    """The exception that a process raises at the named point with the option dieHow=raise."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Death:
     part: int | None = None
 
     def strike(self, point: str) -> None:
-        """Die at this point, raise Raised or pause, as `how` says, if the point and the task are the chosen ones."""
+        """If this point and this task are the chosen ones, die, raise Raised or pause, as `how` says."""
         if point != self.at or not self._is_meant():
             return
         # The file is appended to under a lock, because two tasks may arrive here simultaneously.
@@ -115,7 +115,7 @@ class DyingOwner:
 
 
 class DyingCluster:
-    """The real cluster, in which a process dies at the named points."""
+    """The sink's connection to the real cluster; the process dies at the named points of its calls."""
 
     def __init__(self, cluster: Any, death: Death) -> None:
         self._cluster, self._death = cluster, death
@@ -147,7 +147,8 @@ class DyingWriter:
         return DyingCluster(await super().cluster(), self.death)  # type: ignore[misc]
 
     async def send(self, sender: Any, rows: Iterator[Any], task: int, batch: int) -> None:
-        if isinstance(sender, RowCounter):  # rows of a replay are counted, not sent
+        # if the batch is a replay, its rows are counted, not sent, so the task does not die here
+        if isinstance(sender, RowCounter):
             await super().send(sender, rows, task, batch)  # type: ignore[misc]
             return
         self.death.strike("before the rows")
@@ -222,6 +223,6 @@ class DyingDataSource(OncelogDataSource):
 
 
 def has_died(file: str | Path) -> int:
-    """Return how many deaths the file records."""
+    """Return how many deaths of processes the file dieFile records."""
     path = Path(file)
     return path.stat().st_size if path.exists() else 0

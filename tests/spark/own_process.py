@@ -13,8 +13,8 @@ SECONDS = 600
 
 
 def run_file(path: str, told: Any) -> subprocess.CompletedProcess[str]:
-    """Run the file with `told`, in JSON, as its argument, until the program has ended or was killed with its workers
-    and its JVM.
+    """Run the Python file with `told`, as JSON, as its argument; return when the program has ended, or was killed
+    together with its workers and its JVM.
     """
     command = [sys.executable, path, json.dumps(told)]
     process = subprocess.Popen(

@@ -42,7 +42,7 @@ def started(
     for name, value in (SETTINGS | dict(settings or {})).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
-    os.environ["PYSPARK_PYTHON"] = sys.executable  # for other processes that a test starts
+    os.environ["PYSPARK_PYTHON"] = sys.executable  # an environment variable for other processes that a test starts
     session.sparkContext.setLogLevel("ERROR")
     try:
         yield session

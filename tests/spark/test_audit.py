@@ -44,7 +44,9 @@ class Whole(Extent):
 
 
 def test_an_audit_by_producer_finds_losses(spark: Any, address: str, topic: str) -> None:
-    """A part that is not read counts as missing, and records without sequences are not reported as correct."""
+    """An offset range that the audit did not read counts as missing records, and records without sequences are not
+    reported as correct.
+    """
     empty, unnumbered = f"{topic}-empty", f"{topic}-unnumbered"
     create(address, topic, empty, unnumbered)
     asyncio.run(write_values(address, topic, batch_size=300))

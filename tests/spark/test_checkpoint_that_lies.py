@@ -56,7 +56,7 @@ class Query:
 
     def is_refused(self, sentence: str) -> None:
         before = committed_values(self.stream.address, self.stream.target)
-        for _ in range(2):  # the check must hold at each start
+        for _ in range(2):  # each start must be refused, not only the first
             with pytest.raises(StreamingQueryException, match=sentence):
                 self.run()
         assert committed_values(self.stream.address, self.stream.target) == before
@@ -71,7 +71,9 @@ def query(spark: Any, address: str, topic: str, checkpoint: str) -> Query:
 
 @pytest.mark.parametrize("delivery", ["exactly-once", "exactly-once-per-task"])
 def test_a_checkpoint_without_its_last_entry_loses_nothing(query: Query, delivery: str) -> None:
-    """S1: batch 1 was decided, a power cut has removed its checkpoint entries, and 100 more records arrive."""
+    """S1: the sink has decided to commit batch 1, a power cut has removed the checkpoint entries of the batch, and 100
+    more records arrive.
+    """
     query.stream = replace(query.stream, writes={"delivery": delivery})
     query.batches(2)
     query.lose("offsets", 1)
@@ -93,7 +95,9 @@ def test_a_checkpoint_without_its_last_commit_loses_nothing(query: Query) -> Non
 
 
 def test_a_checkpoint_without_its_last_offsets_loses_nothing(query: Query) -> None:
-    """Spark repeats the previous batch and finds it committed; without these entries the query continues."""
+    """Spark repeats the previous batch, and the sink finds that this batch is committed; without these checkpoint
+    entries the query continues.
+    """
     query.batches(3)
     query.lose("offsets", 2)
     query.fill()
@@ -105,7 +109,7 @@ def test_a_checkpoint_without_its_last_offsets_loses_nothing(query: Query) -> No
 
 
 def test_a_torn_last_entry_loses_nothing(query: Query) -> None:
-    """Spark refuses the file; without the file the query continues."""
+    """Spark refuses a torn file of the checkpoint; when the file is removed, the query continues."""
     query.batches(2)
     query.lose("commits", 1)
     entry = query.entry("offsets", 1)
@@ -134,7 +138,9 @@ def test_an_older_checkpoint_loses_nothing(query: Query, tmp_path: Path, back: i
 
 
 def test_a_checkpoint_without_its_first_entry_is_refused(query: Query) -> None:
-    """With this entry the id of the stream is lost, so decided and new records can no longer be distinguished."""
+    """With the first checkpoint entry the id of the stream is lost, so the sink can no longer distinguish new records
+    from those of a decided batch.
+    """
     query.batches(1)
     query.lose("offsets", 0)
     query.lose("commits", 0)

@@ -143,7 +143,7 @@ def test_a_batch_write_without_a_write_id_is_retried(stream: Stream, died: Path,
 
 
 def test_k16_a_killed_executor_loses_nothing(stream: Stream, died: Path) -> None:
-    """The executors are separate JVMs."""
+    """The test uses a cluster whose executors are separate JVMs, one of which is killed."""
     settings = {"spark.executor.memory": "512m", "spark.ui.enabled": "false"}
     told = dying(stream, died, dieAt="rows flushed", dieHow="executor", diePart="0")
     succeeds(Application(told, "local-cluster[2,1,512]", settings))
@@ -177,7 +177,7 @@ def test_k20_a_killed_broker_loses_nothing(
     with reviving(broker, died):
         try:
             dying(stream, died, dieAt=point, dieHow="broker", diePid=str(broker.pid)).run(spark)
-        except Exception as error:  # the next start handles any error
+        except Exception as error:  # the query may fail or survive: the next start completes the batch
             print(error)
     assert has_died(died) == 1
     stream.run(spark)
@@ -211,8 +211,8 @@ def test_k20_a_killed_broker_of_three_loses_nothing(
 
 
 def test_k18_speculation_on_two_hosts_writes_once(stream: Stream, died: Path, two_hosts: str) -> None:
-    """An attempt hangs after all its rows are written; the attempt on the other host wins, and the rows of the first
-    attempt are aborted.
+    """An attempt hangs after all its rows are written; a speculative attempt on the other host completes the task, and
+    the rows of the first attempt are aborted.
     """
     settings = {
         "spark.executor.memory": "512m",

@@ -110,7 +110,7 @@ def test_a_json_job_runs_and_continues(
     assert [(row.batch, row.rows, row.lag) for row in rows] == [(0, BATCH, ROWS - BATCH), (1, BATCH, 0)]
     assert all(
         str(row.transaction).startswith("committed") for row in rows
-    )  # some transactions of the next batch may be open
+    )  # the line may also report open transactions of the next batch
     assert [line[2] for line in lines] == [str(BATCH)] * 2
     send(address, topic, [*orders(3, ROWS), b'{"customer": "nobody", "amount": -1}'])
     check(bills)

@@ -61,10 +61,12 @@ def test_a_query_is_measured_and_its_dashboard_fills(spark: Any, address: str, t
     try:
         produce_at(address, topic, [0, 1, 10])
         again_if_late(run)
-        produce_at(address, topic, [2, 11])  # minute 2 is behind the watermark, which follows minute 9
+        # the record of minute 2 is late, because the watermark is already near minute 9
+        produce_at(address, topic, [2, 11])
         again_if_late(run)
         ended = re.compile(r'oncelog_query_running{query="minutes",.*} 0.0')
-        while not ended.search(text := metrics_of(server.url)):  # Spark calls listeners some time later
+        # wait, because Spark calls listeners some time after the batch
+        while not ended.search(text := metrics_of(server.url)):
             pass
     finally:
         server.close()

@@ -101,7 +101,9 @@ def test_available_now_reads_existing_records(address: str, filled: str) -> None
 def test_an_idle_query_learns_of_a_record_from_the_broker(
     address: str, filled: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The query does not learn of the record by the clock: no lookup is due before the test's limit."""
+    """A broker's response to the waiting Fetch reports the record: no periodic lookup is due before the end of the
+    test.
+    """
     monkeypatch.setattr(ends, "FRESH_SECONDS", 1000)
     monkeypatch.setattr(ends, "LONGEST_SECONDS", 1000)
     monkeypatch.setattr(stream_reader, "WAIT_SECONDS", 1000)
@@ -126,7 +128,9 @@ def test_a_topic_that_comes_later_is_read_from_its_beginning(address: str, fille
 
 
 def test_a_pattern_never_means_the_states_of_sinks(address: str, filled: str) -> None:
-    """Otherwise a query would read its own sink's state."""
+    """A topic pattern must not match the state topic, because a query would otherwise read the state of
+    its own sink.
+    """
     create(address, f"{filled}-state")
     told = {"subscribePattern": f"{filled}.*", "startingOffsets": "earliest"}
     assert set(stream(address, **told).initialOffset()) == {
@@ -153,7 +157,8 @@ def test_a_re_created_topic_is_never_read_on_at_the_old_offset(address: str, fil
     for again in (stream(address, subscribe=filled), stream(address, subscribe=filled)):
         with pytest.raises(DataLoss, match="of a topic that was deleted"):
             again.latestOffset(through(planned), ReadAllAvailable())
-        with pytest.raises(DataLoss, match="of a topic that was deleted"):  # Spark replays a planned batch
+        # the call with which Spark replays a planned batch
+        with pytest.raises(DataLoss, match="of a topic that was deleted"):
             ranges(again, planned, planned)
     lenient = stream(address, subscribe=filled, failOnDataLoss="false")
     end = lenient.latestOffset(through(planned), ReadAllAvailable())
@@ -215,7 +220,7 @@ def test_batches_whose_entries_the_checkpoint_has_lost_are_planned_as_they_were(
     assert [checkpoint.next_batch(reader) for _ in range(lost)] == batches
     assert checkpoint.next_batch(reader) == [(topic, 0, 10, 30), (topic, 1, 10, 30)]
     assert checkpoint.next_batch(reader) == []
-    del checkpoint.offsets[-lost - 1 :]  # another reader must plan the same batch
+    del checkpoint.offsets[-lost - 1 :]  # a new reader of the same stream must plan the same batch
     reader = stream(address, subscribe=topic)
     assert [checkpoint.next_batch(reader) for _ in range(lost)] == batches
 
@@ -278,7 +283,8 @@ def test_a_checkpoint_of_an_older_release_gets_an_id_with_its_next_batch(address
     assert wide == [(topic, 0, 6, 30), (topic, 1, 6, 30)]
     del checkpoint.offsets[-1]
     produce(address, topic, values(4))
-    assert checkpoint.next_batch(stream(address, subscribe=topic)) != wide  # another stream, without this plan
+    # another stream of the same topics does not have this plan
+    assert checkpoint.next_batch(stream(address, subscribe=topic)) != wide
 
 
 def test_where_the_group_is_refused_batches_continue_with_a_warning(
@@ -339,7 +345,7 @@ def test_a_batch_is_bounded_by_about_so_many_bytes(address: str, topic: str) -> 
 def test_a_task_that_begins_while_its_broker_is_away_waits_for_it(
     broker_factory: BrokerFactory, topic: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The reader connects for the first time, as in each task of each batch."""
+    """The reader has no cached connection, as in a task in a new process."""
     broker = broker_factory().start()
     create(broker.address, topic)
     produce(broker.address, topic, values(20))

@@ -163,13 +163,17 @@ def test_another_interpreter_is_not_forked(program: Path, name: str) -> None:
 
 
 def test_a_forked_process_has_the_time_zone_of_its_environment(program: Path) -> None:
-    """The C library has already read a time zone in the template process."""
+    """A forked process must use its own TZ, although the C library has already read a time zone in the template
+    process.
+    """
     assert run(program, TELLS_THE_TIME, TZ="UTC").stdout == "True UTC 00\n"
     assert run(program, TELLS_THE_TIME, TZ="EAST-9").stdout == "True EAST 09\n"
 
 
 def test_numpy_does_not_draw_the_same_numbers_in_each_process() -> None:
-    """All forked processes have the generator of the template process, if numpy was imported there."""
+    """Forked processes must draw different random numbers, although each has a copy of numpy's generator in the
+    template process.
+    """
     numpy.random.seed(1)
     expected = numpy.random.random()
     numpy.random.seed(1)
@@ -192,7 +196,7 @@ def test_modules_of_the_environment_come_before_the_archive_of_pyspark(program: 
 
 
 def test_ending_the_launcher_ends_its_process(program: Path) -> None:
-    """The output of the process ends, because no other process has it open."""
+    """A reader of the forked process's output sees its end, because no other process keeps that pipe open."""
     program.write_text(WAITS)
     command = [worker_python(), "-m", "program"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=program.parent) as process:
@@ -313,7 +317,7 @@ def test_another_user_is_refused(program: Path) -> None:
     started = Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(")")[2].split()[19]
     address = f"\0{LAUNCHER}-{os.getuid()}-{os.getpid()}-{started}"
     asked = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    asked.connect(address)  # the template process still accepts
+    asked.connect(address)  # the template process still accepts connections
     asked.close()
     pid = os.fork()
     if pid == 0:
@@ -350,7 +354,7 @@ def test_the_processes_of_a_session_are_forks_of_one(spark: Any) -> None:
     parents = {
         each.pid: each.info["ppid"]
         for each in every
-        if {module, jvm} <= set(each.info["cmdline"] or [])  # a fork keeps its parent's command line
+        if {module, jvm} <= set(each.info["cmdline"] or [])  # a forked process keeps the command line of its parent
     }
     assert len([pid for pid, parent in parents.items() if parent not in parents]) == 1
 

@@ -102,7 +102,9 @@ def test_a_killed_task_loses_nothing(spark: Any, stream: Stream, tmp_path: Path)
 
 @pytest.mark.parametrize(("point", "seen"), [("decision", 0), ("decided", ROWS)])
 def test_a_killed_committer_loses_nothing(spark: Any, stream: Stream, tmp_path: Path, point: str, seen: int) -> None:
-    """The query fails; after a restart it continues with the same batch, then with newer records."""
+    """The process that commits is killed, and the query fails; after a restart the query repeats the same batch, then
+    reads newer records.
+    """
     with pytest.raises(StreamingQueryException):
         dying(stream, tmp_path / "died", dieAt=point).run(spark)
     assert has_died(tmp_path / "died") == 1

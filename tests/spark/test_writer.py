@@ -104,7 +104,7 @@ def test_a_write_is_invisible_before_the_commit_and_complete_afterwards(
     spark = spark_of(topic)
     messages = [spark.task(0, rows(b"a", b"b"), rows(b"c")), spark.task(1, rows(b"d")), spark.task(2)]
     assert len(open_transactions(address)) == 2
-    spark.task(1, rows(b"not this"), attempt=1)  # a speculative attempt, whose result is dropped
+    spark.task(1, rows(b"not this"), attempt=1)  # a speculative attempt of the task, whose result Spark drops
     spark.writer().commit(messages, 0)
     assert committed_values(address, topic) == Counter([b"a", b"b", b"c", b"d"])
     spark.run = str(uuid.uuid4())  # the query is started again, and the batch is replayed
@@ -151,7 +151,7 @@ def test_a_write_without_a_name_that_is_retried_is_there_once(
 
     async def end_one(cluster: KafkaCluster, transactions: Any, *, commits: bool) -> list[bool]:
         await end(cluster, transactions[:1], commits=commits)
-        raise ConnectionError  # the driver dies at this point
+        raise ConnectionError  # stop here, as if the driver had died at this point
 
     with monkeypatch.context() as patch:
         patch.setattr(KafkaCluster, "end", end_one)
@@ -163,7 +163,8 @@ def test_a_write_without_a_name_that_is_retried_is_there_once(
     second.commit(messages_of(second))
     assert committed_values(address, topic) == Counter([b"0", b"1", b"2"])
     third = planned()
-    third.commit(messages_of(third))  # the second write is complete, so this is a separate write
+    # the second write is complete, so a third write of the same rows is a separate write
+    third.commit(messages_of(third))
     assert committed_values(address, topic) == Counter({b"0": 2, b"1": 2, b"2": 2})
     warned = [record for record in caplog.records if "this write has no writeId" in record.message]
     assert len(warned) == 3

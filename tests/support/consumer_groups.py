@@ -49,7 +49,7 @@ def label_of(topic_id: bytes) -> str:
 
 @dataclass
 class Client848:
-    """What one member of the consumer protocol believes about its membership.
+    """One client of the consumer protocol: its member id, epoch and partitions according to the responses that it got.
 
     The member revokes partitions when a response tells it to, and reports the revocation in its next heartbeat; `owns`
     are the partitions that it may read.
@@ -68,7 +68,7 @@ class Client848:
     last: Answer = field(default_factory=Answer)
 
     def join(self) -> Answer:
-        """Send the first heartbeat, which has all fields. The member first gives up the partitions that it owned."""
+        """Join with a first heartbeat, which has all fields. The member first gives up the partitions that it owned."""
         self.epoch, self.owns = 0, frozenset()
         return self.send(
             rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
@@ -84,7 +84,7 @@ class Client848:
         return self.send(topic_partitions=self.driver.named_partitions(self.owns), **said)
 
     def idle(self) -> Answer:
-        """Send a heartbeat without optional fields."""
+        """Send a heartbeat that has only the required fields."""
         return self.send()
 
     def subscribe(self, *topics: str) -> Answer:
@@ -118,7 +118,9 @@ class Client848:
 
 
 class ConsumerDriver(GroupDriver):
-    """A machine and its members; by default the cluster has the topics "t" with four partitions and "u" with two."""
+    """Drives a GroupMachine and the members of its groups; by default the cluster has the topics "t" with four
+    partitions and "u" with two.
+    """
 
     def __init__(
         self, config: GroupConfig | None = None, topics: Iterable[Topic] | None = None, racks: Mapping[int, str] = {}

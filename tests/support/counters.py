@@ -104,7 +104,9 @@ def failed(error: KafkaError) -> ErrorCode:
 
 
 async def loaded(runtime) -> int:
-    """Let the tasks that load the machine run to their end. Returns the number of loop turns that the loading took."""
+    """Let the tasks that load the machine from its log run to their end. Returns the number of loop turns that the
+    loading took.
+    """
     turns = 0
     while runtime.is_loading:
         turns += 1

@@ -44,7 +44,7 @@ class Inode:
         """Draw the bytes that remain after a power cut."""
         written, synced = bytes(self.data), self.synced
         if not written.startswith(synced) and random.random() < 0.5:
-            return synced  # neither the truncation nor the later writes reached the disk
+            return synced  # after the power cut, neither the truncation nor the later writes are on the disk
         same = (a == b for a, b in zip(written, synced, strict=False))
         durable = len(list(takewhile(bool, same)))
         left = random.choice([durable, random.randint(durable, len(written)), len(written)])
@@ -61,7 +61,7 @@ def _apply(renaming: Renaming, names: dict[str, Inode]) -> None:
 
 
 class CrashingFile:
-    """An implementation of `File` that reads and writes an inode."""
+    """An open file of the simulated disk, which reads and writes the bytes of an inode in memory."""
 
     is_lent = False
 
@@ -110,7 +110,7 @@ class HeldLock:
 
 
 class CrashingDisk:
-    """An implementation of `Disk` in memory."""
+    """The simulated disk: files and directories in memory, with kills and power cuts."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -156,7 +156,7 @@ class CrashingDisk:
         self._names = self._durable_names
         moves, self._unsynced_moves = self._unsynced_moves, []
         for source, target in reversed(moves[self.random.randint(0, len(moves)) :]):
-            self._forget_directory(source)  # the directory that got the old name after the rename
+            self._forget_directory(source)  # another directory, which was given the old name after the rename
             self._rename_directory(target, source)
         for directory in sorted(self._unsynced_directories):
             if self.random.random() < 0.5:

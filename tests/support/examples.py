@@ -12,7 +12,7 @@ def examples(count: int, *, of: int = 0) -> settings:
     examples.
 
     A test with expensive examples uses `@examples(25)`; `settings(examples(60), ...)` adds further settings.
-    If `of` is given, other profiles scale `of` and `make test` still runs only `count` examples.
+    If `of` is given, other profiles than that of `make test` scale the number `of` instead of `count`.
     """
     most = settings().max_examples
     return settings(max_examples=count if most == USUAL_EXAMPLES else max(1, (of or count) * most // USUAL_EXAMPLES))

@@ -116,7 +116,7 @@ class FakeBroker:
         task = asyncio.current_task()
         assert task is not None
         if self._server is None:
-            writer.transport.abort()  # the connection arrived just before the broker stopped
+            writer.transport.abort()  # close a connection that arrived just before the fake broker stopped
             return
         self._tasks.add(task)
         self._writers.add(writer)

@@ -133,8 +133,8 @@ class FakeCluster:
 
 
 class ClusterBroker(FakeBroker):
-    """One broker. A broker of the cluster. `requests` are the requests that it received; it sends no response until
-    `pause` ends.
+    """One broker. A broker of the cluster. `requests` are the requests that the broker received; while it is paused
+    (`pause`), the broker sends no responses.
     """
 
     def __init__(self, cluster: FakeCluster, node_id: int) -> None:

@@ -55,7 +55,7 @@ class HangUp(Exception):
 
 
 class Step(Enum):
-    """What happens to a request for which the test chose no error."""
+    """A connection failure that the test chooses in place of a response."""
 
     PASS = auto()
     DROPPED = auto()  # the connection breaks before the broker has read the request
@@ -98,7 +98,8 @@ class SequenceChecks:
         state.batches.append((batch.base_sequence, last, offset))
 
     def marked(self, producer_id: int, epoch: int) -> None:
-        """Note that a marker was appended; in transactions V2 the marker has the next epoch, whose sequence numbers
+        """Update the producer state for a marker that was appended; in transactions V2 the marker has the next epoch,
+        whose sequence numbers
         start at 0.
         """
         state = self.states.get(producer_id)
@@ -264,7 +265,7 @@ class FakeCoordinator:
             found.state = "Ongoing"
             found.groups.add(request.group_id)
         if found is not None and request.group_id not in found.groups:
-            found, code = None, ErrorCode.INVALID_TXN_STATE  # Kafka checks this since KIP-890
+            found, code = None, ErrorCode.INVALID_TXN_STATE  # Kafka makes this check since KIP-890
         if found is not None:
             for topic in request.topics:
                 for partition in topic.partitions:

@@ -63,8 +63,8 @@ class PassedOn(NamedTuple):
 
 
 class _Context(RequestContext):
-    """Records the partitions that count against the connection's limit, and the errors after which they no longer
-    count.
+    """A request context that records the charges to the connection's quota of partition changes: broker id, number of
+    partitions, and the error code of the request (None after success).
     """
 
     noted: list[tuple[int, int, ErrorCode | None]]

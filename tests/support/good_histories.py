@@ -30,8 +30,8 @@ class GoodCluster:
         self._committed_last: dict[Place, Commit] = {}
         """Place -> the latest requested commit that took effect."""
         self._undecided: list[tuple[list[Send], Commit | None, bool]] = []
-        """Transactions whose outcome no client has learned and that end later: (sends, offset commit or None, whether
-        the transaction commits).
+        """Transactions whose outcome no client has learned and that the simulation ends later: (sends, offset commit or
+        None, whether the transaction commits).
         """
         self._processed = 0
         self._inputs = [self.history.send("writer", INPUTS, f"input/{offset}".encode()) for offset in range(steps)]
@@ -175,7 +175,8 @@ class GoodCluster:
         sure = self._rng.randint(0, len(log))
         for broker in (1, 2, 3):
             own = [batch._replace(content=batch.content + b"?%d" % broker) for batch in batches[sure:]]
-            start = self._rng.randint(0, max(0, sure - 1))  # one batch remains to show the replica's end
+            # at least one batch must remain, because it shows the replica's end offset
+            start = self._rng.randint(0, max(0, sure - 1))
             self.history.replica(
                 ReplicaLog(broker, place, self._rng.randint(0, sure), tuple(batches[:sure] + own)[start:])
             )

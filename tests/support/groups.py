@@ -43,7 +43,7 @@ Identity = LeaveGroupRequest.MemberIdentity
 
 
 class Answer:
-    """The result of one request: nothing yet, a response, or an error."""
+    """The result of one request to the machine: a response, an error, or nothing while the request waits."""
 
     def __init__(self) -> None:
         self.response: Any = None
@@ -164,7 +164,7 @@ class GroupDriver:
         self.run_jobs_after(lambda: None)
 
     def run_jobs_after(self, happens: Callable[[], object]) -> None:
-        """Like `run_jobs`, but call `happens` between the jobs and the passing of their results."""
+        """Run the requested jobs, call `happens`, and then pass the jobs' results to the machine."""
         jobs = {(job.key, job.name): job for job in self.jobs}
         self.jobs.clear()
         results = [(job.key, run_steps(job.steps())) for job in jobs.values()]

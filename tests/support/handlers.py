@@ -76,7 +76,7 @@ def asked(
 
 
 async def answered(handle: Callable[..., Any], request: Any, context: AskedContext) -> Any:
-    """Return the handler's response, and wait up to 10 s if it comes later."""
+    """Call the handler and return its response; wait up to 10 s if the handler responds later."""
     async with asyncio.timeout(10):
         return await settled(handle(request, context))
 

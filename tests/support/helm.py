@@ -19,7 +19,7 @@ BUILD_SECONDS: Final = 1800
 
 
 def program() -> str | None:
-    """Return the path of helm on this machine; None if it is not installed."""
+    """Return the path of the program helm on this machine; None if helm is not installed."""
     cached = CACHE / "helm"
     return shutil.which("helm") or (str(cached) if cached.exists() else None)
 

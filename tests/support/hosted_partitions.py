@@ -16,7 +16,7 @@ EMPTY = ClusterImage("")
 
 
 class WatchedDisk(RealDisk):
-    """Records which threads wait for the disk, and blocks threads until the test releases them."""
+    """A disk that records which threads wait for it, and that blocks threads until the test releases them."""
 
     def __init__(self) -> None:
         self.threads: set[threading.Thread] = set()

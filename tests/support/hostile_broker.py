@@ -69,7 +69,7 @@ class HostileBroker(FakeBroker):
         try:
             return await super()._answer(frame)
         except (IndexError, AttributeError, ValueError):
-            raise HangUp from None  # a version that only a hostile response claimed
+            raise HangUp from None  # the client uses a version that only a hostile ApiVersions response claimed
 
     def encoded(self, response: Any, key: ApiKey, version: int) -> bytes:
         if self.is_hostile and self.rng.random() < 0.4:

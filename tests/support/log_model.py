@@ -96,7 +96,9 @@ def facts_of(known: dict[int, Known]) -> dict[int, tuple[object, ...]]:
 
 
 def facts_of_log(log: PartitionLog) -> dict[int, tuple[object, ...]]:
-    """Like `facts_of`, but read from the log's own producer state."""
+    """Return by producer id the facts that the log's own producer state has: epochs, open transaction, last five
+    batches.
+    """
     found: dict[int, tuple[object, ...]] = {}
     for entry in log.producers.state.image():
         state = describe(entry)

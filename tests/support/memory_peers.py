@@ -16,7 +16,7 @@ SURELY_SECONDS = 20
 
 
 class Fate(Enum):
-    """What happens to one request."""
+    """What happens to one request between two brokers: delivered, lost, held, repeated, or left without a response."""
 
     LOST = "the request does not arrive"
     ANSWER_LOST = "it is handled, and nobody hears of it"
@@ -35,7 +35,7 @@ class MemoryPeers:
         self.handlers: dict[int, Callable[[Any], Any]] = {}
         self.sent: list[tuple[int, Any]] = []
         self.fates: list[Fate] = []
-        """What happens to the next requests, one element each; later requests succeed."""
+        """The fates of the next requests, one element for each request; when the list is empty, requests succeed."""
         self._held = asyncio.Event()
         self._news = asyncio.Event()
 

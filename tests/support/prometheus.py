@@ -146,8 +146,8 @@ def _run(command: Sequence[str], directory: str) -> subprocess.CompletedProcess[
 
 
 def main() -> int:
-    """Print the path of promtool, and fetch promtool first if it is missing. Always returns 0, because the tests are
-    skipped if promtool is missing.
+    """Print the path of promtool, and fetch promtool first if it is missing. The exit code is always 0, because the
+    tests are skipped if promtool is missing.
     """
     problem = None if program("promtool") else fetch()
     found = program("promtool")

@@ -59,7 +59,7 @@ BROKER = st.sampled_from(BROKERS)
 
 
 NUMBER = st.integers(0, 7)
-"""The index of a message among the messages in flight."""
+"""Draws the index of a message among the messages in flight between replicas."""
 
 
 class Fetch(NamedTuple):
@@ -108,7 +108,7 @@ class Pending(NamedTuple):
 
 
 WRITTEN, SINCE = 100, 200
-"""Transaction ids of the metadata store: the one that wrote the last partition state, and a later one."""
+"""Transaction ids of the metadata store: the id of the write of the last partition state, and a later id."""
 
 
 def log_end(log: PartitionLog) -> LogEnd:
@@ -423,7 +423,7 @@ class ReplicationMachine(RuleBasedStateMachine):
 
     @rule(broker=BROKER, kept=st.floats(0, 1))
     def begin_again(self, broker: int, kept: float) -> None:
-        """Reopen a log after its disk failed, without the unsynced records, if no broker counts on the log and the
+        """Reopen a log after its disk failed, without the unsynced records, if the broker is not in the ISR and the
         leader responds. If reopening is not allowed yet, request a leader epoch in which it is allowed.
         """
         here, seen = self.alive(broker), self.seen[broker]

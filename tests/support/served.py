@@ -51,7 +51,7 @@ EPOCH = 7
 
 
 class Timers:
-    """Replaces Deadlines: timers fire when the test says so."""
+    """Replaces the broker's timers (`Deadlines`): a timer fires when the test calls `fire`."""
 
     def __init__(self) -> None:
         self.set: list[tuple[float, Any]] = []

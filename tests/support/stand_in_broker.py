@@ -33,7 +33,7 @@ class StandInBroker(FakeBroker):
         value = json.dumps({"port": self.port}).encode()
         path = f"{IDS}/{self.node_id}"
         if self.zookeeper.exists(path):
-            self.zookeeper.delete(path)  # the node of a killed predecessor
+            self.zookeeper.delete(path)  # delete the registration that a killed predecessor left
         self.zookeeper.create(path, value, ephemeral=True, makepath=True)
 
     def registered(self) -> MetadataResponse:

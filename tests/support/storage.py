@@ -114,7 +114,7 @@ class FaultyFile(RealFile):
         fault = self.disk.append_fault
         if fault is not None and self.path.endswith(self.disk.suffix):
             if self.disk.torn_bytes:
-                # The bytes reach the file although the File object does not know it, as after a crash during a write.
+                # Some bytes reach the file although the File object does not know it, as after a crash during a write.
                 os.pwrite(self._fd, bytes(buffers[0])[: self.disk.torn_bytes], self.size)
             raise OSError(fault, os.strerror(fault))
         return super().append(*buffers)
@@ -207,6 +207,6 @@ class StoppingDisk(RealDisk):
         super().replace_file(path, data, is_durable=is_durable, private=private)
 
     def replace_files(self, contents: Mapping[str, bytes]) -> None:
-        for path in contents:  # a power cut could lose some files, but no part of a file
+        for path in contents:  # a kill leaves some of the files replaced, each of them entirely
             self.step()
             super().replace_files({path: contents[path]})

@@ -1,8 +1,7 @@
-"""A GroupMachine and members of streams groups that send it heartbeats, as Kafka Streams does: `ConsumerDriver` for
-streams groups.
+"""A GroupMachine and members of streams groups that send it heartbeats, as Kafka Streams does.
 
-What the rim does beside is noted: `wanted` has the internal topics that the last answer asked for; `create_topics`
-creates them.
+The driver records what a broker would do after a heartbeat: `wanted` has the internal topics that the last response
+required, and `create_topics` creates them.
 """
 
 from __future__ import annotations
@@ -54,7 +53,9 @@ def subtopology(
     copartition: Iterable[tuple[Sequence[int], Sequence[int]]] = (),
     regex: Iterable[str] = (),
 ) -> Subtopology:
-    """`copartition`: groups of indexes into `sources` and into `repartition`."""
+    """Return a subtopology; `copartition` lists groups of topics that must have equal partition counts, as
+    indexes into `sources` and `repartition`.
+    """
     return Subtopology(
         subtopology_id=name,
         source_topics=list(sources),
@@ -78,9 +79,9 @@ def topology(*subtopologies: Subtopology, epoch: int = 0) -> Topology:
 
 
 SIMPLE = topology(subtopology("0", "t"))
-"""Four tasks without state."""
+"""A topology of four tasks without state stores."""
 STATEFUL = topology(subtopology("0", "t", changelogs=[internal("store-changelog")]))
-"""Four tasks with state."""
+"""A topology of four tasks with a state store."""
 WORD_COUNT = topology(
     subtopology("0", "t", sinks=["words-repartition"]),
     subtopology(
@@ -93,8 +94,10 @@ WORD_COUNT = topology(
 
 @dataclass
 class Client1071:
-    """The beliefs of one member of a streams group. It gives tasks up when told, and reports that in its next
-    heartbeat; `active` and `standby` are the tasks that it has."""
+    """One client of a streams group: its member id, epoch and tasks according to the responses that it got. The member
+    gives up tasks when a response requires it, and reports its remaining tasks in the next heartbeat; `active` and
+    `standby` are the tasks that it has.
+    """
 
     driver: StreamsDriver
     member_id: str
@@ -113,7 +116,7 @@ class Client1071:
     last: Answer = field(default_factory=Answer)
 
     def join(self, **said: Any) -> Answer:
-        """Send the first heartbeat with all fields. The member gives up the tasks that it had."""
+        """Join with a first heartbeat, which has all fields. The member gives up the tasks that it had."""
         self.epoch, self.active, self.standby = 0, frozenset(), frozenset()
         at = self.endpoint
         fields = {
@@ -167,7 +170,8 @@ class Client1071:
 
 
 class StreamsDriver(ConsumerDriver):
-    """See the module's docstring; topics as in ConsumerDriver. Members that join an empty group wait three seconds for
+    """Drives a GroupMachine and members of streams groups; the cluster has the topics "t" with four partitions and "u"
+    with two. Members that join an empty group wait three seconds for
     others, as by default."""
 
     def __init__(self, *arguments: Any, **named: Any) -> None:
@@ -190,14 +194,16 @@ class StreamsDriver(ConsumerDriver):
         return answer
 
     def create_topics(self) -> None:
-        """Create the internal topics that the last answer asked for."""
+        """Create the internal topics that the last response required."""
         self.set_topics(*(topic(wanted.name, wanted.partitions) for wanted in self.wanted))
 
     def streams_client(self, member_id: str | None = None, **what: Any) -> Client1071:
         return Client1071(self, member_id or f"m{next(self.numbers)}", **what)
 
     def streams_joined(self, **what: Any) -> Client1071:
-        """A client that has joined, in a group with its internal topics, after the initial rebalance delay."""
+        """Create a client and let it join; return it when the internal topics exist and the initial rebalance delay has
+        passed.
+        """
         client = self.streams_client(**what)
         assert client.join().code is ErrorCode.NONE
         self.create_topics()
@@ -206,7 +212,7 @@ class StreamsDriver(ConsumerDriver):
         return client
 
     def settle_streams(self, *clients: Client1071, rounds: int = 8) -> None:
-        """All heartbeat, second after second, until each has its target."""
+        """Let all members send a heartbeat each second until each member has the tasks of its target assignment."""
         for _ in range(rounds):
             self.advance(1.0)
             for client in clients:
@@ -228,5 +234,5 @@ def tasks_in(listed: Iterable[TaskIds]) -> Tasks:
 
 
 def each_task(*clients: Client1071) -> list[Task]:
-    """The active tasks of these clients, sorted; a task that two have is listed twice."""
+    """Return the active tasks of these clients, sorted; a task that two clients have is listed twice."""
     return sorted(task for client in clients for task in client.active)

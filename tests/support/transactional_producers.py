@@ -61,6 +61,6 @@ async def until_abortable(producer: Producer) -> None:
             try:
                 await producer.send("topic", b"v")
             except InvalidTransactionState:
-                await asyncio.sleep(0)  # the commit is still in progress
+                await asyncio.sleep(0)  # wait: the commit is still in progress
             except AbortableError:
                 return

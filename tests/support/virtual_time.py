@@ -81,7 +81,8 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         raise socket.gaierror(socket.EAI_NONAME, f"{host}: there are no names here")
 
     def _path(self, port: int) -> str:
-        return f"\0oncelog-{os.getpid()}-{id(self)}-{port}"  # an abstract address, which disappears with its socket
+        # an abstract address of a Unix socket, which needs no file and disappears with the socket
+        return f"\0oncelog-{os.getpid()}-{id(self)}-{port}"
 
     def _pass(self, seconds: float) -> None:
         self._now += seconds

@@ -59,7 +59,8 @@ class RecordingTransport(asyncio.Transport):
 
 
 class RecordingDispatcher:
-    """Keeps a copy of each frame. The first byte of a frame says how the request behaves: `M` waits and blocks later
+    """Dispatches the frames of a connection in place of a broker's handlers, and keeps a copy of each frame. The first
+    byte of a frame says how the request behaves: `M` waits and blocks later
     requests; `L` does so, too, and is a long poll, which waits for other clients; `O` waits and lets later requests
     run; `U` is decoded first, and is a long poll if it ends with `L`; `A` gets its own bytes as the response. Other
     requests get no response.
@@ -141,7 +142,7 @@ class Wire:
         return taken
 
     def finish(self, number: int = 0, answer: bytes = b"") -> None:
-        """Complete the response to a waiting request."""
+        """Send the response to a request that was dispatched and waits."""
         slot, _ = self.dispatcher.waiting.pop(number)
         if answer:
             self.connection.respond([answer], slot)

@@ -300,7 +300,7 @@ class Admin(Lifecycle):
         isolation_level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
     ) -> dict[TopicPartition, OffsetAndTimestamp]:
         """Return the first record that is not older than a timestamp (ms); `offsets.EARLIEST_TIMESTAMP` and
-        `LATEST_TIMESTAMP` select the ends of the partition.
+        `LATEST_TIMESTAMP` select the partition's first offset and its end offset.
 
         Raises KafkaError, PartialFailure.
         """
@@ -378,7 +378,7 @@ class Admin(Lifecycle):
         )
 
     async def send_to(self, node_id: int, request: Request[R]) -> R:
-        """Send a request to one broker, unchanged. Raises KafkaError."""
+        """Send a request to one broker without changing its fields. Raises KafkaError."""
         return await self._calls.send_to(node_id, request)
 
 

@@ -69,7 +69,8 @@ class Calls:
         return self.config.default_api_timeout_ms if timeout_ms is None else timeout_ms
 
     async def send_to(self, node_id: int, request: Request[R], *, at_most: int | None = None) -> R:
-        """Send a request to one broker, unchanged; NO_NODE selects an arbitrary broker. `at_most` is the highest API
+        """Send a request to one broker without changing its fields; NO_NODE selects an arbitrary broker. `at_most` is
+        the highest API
         version to use.
 
         Raises KafkaError.
@@ -98,7 +99,7 @@ class Calls:
     async def ask_leaders(
         self, wanted: Mapping[TopicPartition, V], ask: Ask[V, R], *, timeout_ms: int | None = None
     ) -> dict[TopicPartition, R]:
-        """Send a request to the leader of each partition; retry if the leader has moved (see `metadata.leaders`).
+        """Send a request to the leader of each partition; refresh the metadata and retry if the leader has moved.
         Raises KafkaError, PartialFailure."""
         self._open_pool()
         timeout_s = self.timeout_ms(timeout_ms) / 1000
@@ -109,8 +110,8 @@ class Calls:
     async def coordinator(self, key: str, key_type: CoordinatorType, *, elsewhere: bool = False) -> int:
         """Return the node id of the coordinator of a group or transactional id, from the cache if possible.
 
-        `elsewhere` says that the cached node is no longer the coordinator or did not respond; the coordinator is then
-        looked up again, at another broker than before. Raises KafkaError, retriable while no coordinator is available.
+        `elsewhere` says that the cached node is no longer the coordinator or did not respond; FindCoordinator is then
+        sent again, to another broker than before. Raises KafkaError, retriable while no coordinator is available.
         """
         pool = self._open_pool()
         known = self._coordinators.get((key, key_type))

@@ -74,7 +74,9 @@ class Coordinators:
         return await self.until_answered(attempt)
 
     async def until_answered(self, attempt: Callable[[], Awaitable[R]], passing: frozenset[ErrorCode] = MOVED) -> R:
-        """Repeat `attempt` while its error is one of `passing`. Raises the last error when the timeout has expired."""
+        """Repeat `attempt` while it raises one of the `passing` errors. Raises the last error when the timeout has
+        expired.
+        """
         config = self._calls.config
         loop = asyncio.get_running_loop()
         deadline = loop.time() + config.default_api_timeout_ms / 1000

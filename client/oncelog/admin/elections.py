@@ -12,7 +12,7 @@ from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 
 ALL = "the election"
-"""The single item of an ElectLeaders call: partitions are not retried one by one."""
+"""The whole ElectLeaders request counts as one item of `items.each_item`, so partitions are not retried one by one."""
 
 
 async def elect_leaders(
@@ -33,7 +33,7 @@ async def elect_leaders(
 
     async def ask(_: list[str]) -> Outcomes[str, ElectLeadersResponse]:
         response = await calls.send_to_controller(request)
-        # Before v1 the response has no top-level error code; each partition has the code.
+        # Before v1 the response has no top-level error code; each partition has its own error code.
         codes = {each.error_code for topic in response.replica_election_results for each in topic.partition_result}
         code = response.error_code or (ErrorCode.NOT_CONTROLLER if codes == {ErrorCode.NOT_CONTROLLER} else 0)
         return ({}, {ALL: error_for(code)}) if code else ({ALL: response}, {})

@@ -47,8 +47,9 @@ class ListedGroup:
 class GroupMember:
     """A group member; `assignment` is empty while a classic group rebalances, and for members that are not consumers.
     In a group of the consumer protocol, `assignment` is the current assignment, `target` the target assignment, and
-    `epoch` the epoch of the member. In a streams group, both have the partitions that the active tasks of the member
-    read; `active_tasks` and `standby_tasks` name the tasks, such as "0_3": subtopology 0, partition 3.
+    `epoch` the epoch of the member. In a streams group, `assignment` and `target` have the partitions that the active
+    tasks of the member read; `active_tasks` and `standby_tasks` name the tasks, such as "0_3": subtopology 0, partition
+    3.
     """
 
     member_id: str
@@ -148,8 +149,9 @@ class GroupAdmin:
         return await self._coordinators.each(group_ids, ask)
 
     async def _of_newer_protocol(self, group_id: str, node_id: int) -> DescribedGroup | None:
-        """Return the group if it uses the consumer or the streams protocol; None if the broker does not know such a
-        group. Raises KafkaError."""
+        """Return the group if it uses the consumer or the streams protocol; None if the broker knows no group of this
+        name with either protocol. Raises KafkaError.
+        """
         found = await self._of_consumer_protocol(group_id, node_id)
         return found or await self._of_streams_protocol(group_id, node_id)
 
@@ -321,8 +323,8 @@ class GroupAdmin:
             except KafkaError as error:
                 if error.code is not ErrorCode.UNKNOWN_MEMBER_ID:
                     raise
-                # The broker rejects a commit from outside the group with this error, whose message does not mention the
-                # group's members.
+                # While the group has members, the broker rejects a commit from a non-member with UNKNOWN_MEMBER_ID,
+                # whose own message does not mention the members.
                 why = "the group has members, and its offsets can only be set while it has none"
                 raise error_for(error.code, f"{group_id}: {why}") from error
 

@@ -1,9 +1,11 @@
 """Combines the state of transactions at coordinators and in partitions, to find hanging transactions. Pure.
 
 A transaction is *open* in a partition from its first record there until its marker. The coordinator of a transaction
-writes the marker to each partition that it lists for the transaction. An open transaction *hangs* if no coordinator
+writes a marker to each partition that the coordinator lists for the transaction. An open transaction *hangs* if no
+coordinator
 knows the transaction, or if its coordinator does not list this partition. Nothing ends a hanging transaction, so
-read_committed readers of the partition are stuck at its first record until an operator ends it (E32, KIP-664).
+read_committed readers of the partition are stuck at the transaction's first record until an operator ends the
+transaction (E32, KIP-664).
 """
 
 from __future__ import annotations
@@ -51,7 +53,8 @@ class DescribedTransaction:
 
     `state` is Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort; `start_time_ms` is None
     without an open transaction. `partitions` are the partitions that have no marker of the open transaction yet.
-    `client_id` and `client_host` are those of the producer, None if unknown. Apache Kafka never reports the two fields;
+    `client_id` and `client_host` are those of the producer, None if unknown. Apache Kafka never reports the client's id
+    and host;
     an oncelog broker reports them after the producer's first request to it.
     """
 
@@ -115,8 +118,8 @@ class Hang(Enum):
     allows.
     """
     FENCED = "fenced"
-    """The coordinator has decided the outcome, but this log refuses the marker, because an earlier marker had a
-    coordinator epoch higher than any that exists (S40).
+    """The coordinator has decided the outcome, but this log refuses the marker, because an earlier marker, written by
+    an operator's tool, had a coordinator epoch higher than that of the coordinator (S40).
     """
 
 
@@ -159,7 +162,7 @@ class OpenTransaction:
     @property
     def is_fenced(self) -> bool:
         """Whether this partition's log refuses the marker that the coordinator has decided on. The log refuses the
-        marker if it has a marker of a later coordinator epoch, which never existed.
+        marker if an earlier marker in the log has a coordinator epoch above that of the present coordinator.
         """
         is_decided = self.held is not None and self.held.state in PREPARED
         return is_decided and NO_LEADER_EPOCH < self.coordinator_epoch < self.producer.coordinator_epoch

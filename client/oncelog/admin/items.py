@@ -84,7 +84,8 @@ def _may_be_elsewhere(error: KafkaError) -> bool:
 
 
 def the_one(answers: Sequence[A], subject: object) -> A:
-    """Return the response for the single requested item. Raises KafkaError if the response does not contain the
+    """Return the entry of a response for the single requested item. Raises KafkaError if the response does not contain
+    the
     item."""
     if not answers:
         raise answer_lacks(subject)

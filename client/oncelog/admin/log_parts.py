@@ -19,8 +19,10 @@ AbortedTransaction = FetchResponse.FetchableTopicResponse.PartitionData.AbortedT
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """Complete batches; the first may start below the requested offset. `aborted` contains the aborted transactions
-    that overlap these batches; it is filled with READ_COMMITTED only. The batches of aborted transactions are included.
+    """Complete batches of one partition; the first batch may start below the requested offset. `aborted` contains the
+    aborted transactions
+    that overlap these batches; it is empty unless the isolation level is READ_COMMITTED. The batches of aborted
+    transactions are included.
     """
 
     log_start_offset: int

@@ -62,7 +62,8 @@ async def pending_offsets(admin: Admin, group_ids: Collection[str] | None = None
     """Return the pending offsets of open transactions in these groups (None means all groups), sorted by group and
     partition.
 
-    The caller needs the rights of `explain`, and Read on __consumer_offsets. Raises KafkaError, PartialFailure.
+    The caller needs the rights of `admin.transactions.explain`, and Read on __consumer_offsets. Raises KafkaError,
+    PartialFailure.
     """
     explained = await admin.transactions.explain(await _partitions(admin, group_ids))
     found: list[PendingOffset] = []

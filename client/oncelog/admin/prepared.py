@@ -1,7 +1,8 @@
 """Ends transactions that their producers have handed over, and takes ownership of them first if the brokers support
 that (KIP-939).
 
-The producer id and epoch that own a transaction end it. Without a take-over, the owning pair is the producer id and
+Only the producer id and epoch that own a transaction can end the transaction. Without a take-over, the owning pair is
+the producer id and
 epoch of the transaction's records, which are stored in a PreparedTransaction. `keep` makes this admin client the owner:
 the transaction stays open, no longer has a timeout, and the previous owner is fenced. The next producer with the
 transactional id either takes ownership in the same way or aborts the transaction.
@@ -84,8 +85,8 @@ class PreparedTransactions:
         """Raises ProducerFenced if the transaction is still open because another process has taken it over, and will
         end it.
 
-        A client that took the transaction over has a producer id and epoch above those of its records; a later
-        transaction has records above both pairs.
+        A client that took the transaction over has a producer id and epoch above those of the transaction's records; a
+        later transaction has records with a producer id and epoch above those of that client.
         """
         try:
             known = await self._describe(prepared.transactional_id)
@@ -106,7 +107,8 @@ class PreparedTransactions:
         owned, records = await self._take_over(prepared.transactional_id, two_phase=True)
         if records == prepared.producer:
             return owned
-        if records is not None:  # another transaction was taken over: its producer is fenced, so it is aborted
+        # the take-over concerned a later transaction: its producer is fenced now, so abort that transaction
+        if records is not None:
             await self.end(owned, commits=False)
         return None
 

@@ -33,8 +33,8 @@ BROKER_DEFAULT: Final = -1
 class NewTopic:
     """A topic to create. A number of -1 lets the broker choose that number.
 
-    `replica_assignments` places the replicas explicitly: partition -> node ids, the preferred leader first. The two
-    numbers then follow from the assignments and stay at -1.
+    `replica_assignments` places the replicas explicitly: partition -> node ids, the preferred leader first.
+    `num_partitions` and `replication_factor` then follow from the assignments and keep the default -1.
     """
 
     name: str
@@ -54,7 +54,9 @@ class NewPartitions:
 
 @dataclass(frozen=True, slots=True)
 class CreatedTopic:
-    """A created topic; the numbers are -1, and `configs` is empty, if the broker does not report them (v5+ does)."""
+    """A created topic; if the broker does not report the numbers and the configuration (CreateTopics before v5), the
+    numbers are -1 and `configs` is empty.
+    """
 
     name: str
     topic_id: bytes
@@ -153,8 +155,8 @@ def config_resource(type_: int, name: str) -> ConfigResource:
 
 
 def by_node(resources: list[ConfigResource]) -> dict[int, list[ConfigResource]]:
-    """Group resources by the broker to ask: only the broker itself has its own configuration; any broker (NO_NODE) has
-    the others.
+    """Group resources by the broker to query: a broker's configuration is known only to that broker; every other
+    resource is known to all brokers (NO_NODE).
     """
     by_node: dict[int, list[ConfigResource]] = {}
     for resource in resources:
@@ -184,7 +186,9 @@ E = TypeVar("E", ConfigSource, ConfigType, ResourceType)
 
 
 def _known(kind: type[E], value: int) -> E:
-    """Return the member of `kind` with this value; the member 0 (unknown) for a value of a newer broker."""
+    """Return the member of `kind` with this value; a value that only newer brokers define becomes the member 0
+    (unknown).
+    """
     try:
         return kind(value)
     except ValueError:

@@ -187,7 +187,7 @@ class TransactionAdmin:
         """Return the hanging transactions, sorted by partition and offset.
 
         The search includes all partitions, or `partitions`; with `broker_id`, only the partitions that this broker
-        leads. `min_age_ms` selects only transactions whose last record is at least that old. The search sees each
+        leads. `min_age_ms` selects only transactions whose last record is at least that old. The search reads each open
         transaction twice and queries its coordinator in between, so transactions that have just begun or ended are not
         included. Raises KafkaError, PartialFailure.
         """
@@ -203,7 +203,7 @@ class TransactionAdmin:
         transaction is open there. Raises KafkaError."""
         (states,) = (await self.producers([partition])).values()
         if all(state.transaction_start_offset != start_offset for state in states):
-            return True  # `abort` raises the error
+            return True  # nothing is decided here: a later `abort` of this transaction raises the error
         return any(
             found.transaction.start_offset == start_offset and found.transaction.may_be_aborted_here
             for found in await self.find_hanging([partition])
@@ -252,7 +252,8 @@ class TransactionAdmin:
     async def abort_producer(
         self, partition: TopicPartition, producer: ProducerIdAndEpoch, coordinator_epoch: int
     ) -> None:
-        """Like `abort`, but without checks, for brokers that cannot describe their producers (Kafka before 3.0).
+        """Write the missing abort marker in this partition without checking that the transaction hangs, for brokers
+        that cannot describe their producers (Kafka before 3.0).
 
         `coordinator_epoch` is the epoch of the last marker of this producer, below 0 if there was none. Raises
         KafkaError: INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED.
@@ -500,7 +501,7 @@ class TransactionAdmin:
             producer_epoch=producer.epoch,
             transaction_result=False,
             topics=[topic],
-            coordinator_epoch=max(0, coordinator_epoch),  # the smallest epoch of a coordinator
+            coordinator_epoch=max(0, coordinator_epoch),  # 0, the smallest epoch that a coordinator can have
         )
         response = await self._calls.send_to(node_id, WriteTxnMarkersRequest(markers=[wanted]))
         written = the_one(the_one(response.markers, partition).topics, partition)

@@ -91,7 +91,9 @@ async def alter_user_scram_credentials(calls: Calls, changes: Iterable[ScramUpse
 
 
 def _prepared(change: ScramUpsertion | ScramDeletion) -> Any:
-    """Convert a change to its form in the request; salting a password takes some milliseconds."""
+    """Convert a change to its structure in the AlterUserScramCredentials request; salting a password takes some
+    milliseconds.
+    """
     from oncelog_protocol.messages.alter_user_scram_credentials import AlterUserScramCredentialsRequest as Alter
 
     mechanism = ScramMechanism.named(change.mechanism)

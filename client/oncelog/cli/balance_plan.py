@@ -207,7 +207,9 @@ class _Placing:
                 offers.add(partition, self.placed[partition])
 
     def _chain(self, offers: _Offers) -> list[tuple[int, int]] | None:
-        """Return the (giver, taker) pairs of one chain, its end first; None if no chain helps."""
+        """Return the pairs (broker that gives up a lead, broker that gets the lead) of one chain, the end of the chain
+        first; None if no chain helps.
+        """
         for start in sorted(self._racks, key=lambda node: (-self._leads[node], node)):
             came: dict[int, int] = {}
             queue = deque([start])
@@ -224,7 +226,9 @@ class _Placing:
 
 
 class _Offers:
-    """The partitions whose lead one broker could take over from another broker."""
+    """For each pair of brokers, the partitions that the first broker leads and whose lead the second broker could take
+    over.
+    """
 
     def __init__(self, placed: Assignment) -> None:
         self._partitions: dict[int, dict[int, set[TopicPartition]]] = {}

@@ -61,7 +61,9 @@ def produce(
     acks: str | None,
     compression: str | None,
 ) -> None:
-    """Send records to TOPIC; the measured wait of a record is the time from `send` to its acknowledgement."""
+    """Send records to TOPIC; the measured wait is the time from `send` of a record to the acknowledgement of the
+    record.
+    """
     options = client_settings(settings)
     if acks is not None:
         options["acks"] = acks

@@ -26,7 +26,7 @@ AHEAD_SECONDS: Final = 0.01
 """A load with a rate pauses when it is this many seconds ahead."""
 
 LETTERS: Final = bytes(b"abcdefghijklmnopqrstuvwxyz012345"[number % 32] for number in range(256))
-"""Maps each byte value to a letter."""
+"""A translation table for `bytes.translate` that maps each byte value to a letter."""
 
 
 def values(size: int, seed: int = 0) -> list[bytes]:
@@ -81,7 +81,7 @@ async def produce(
             if failed:
                 break
         await producer.flush()
-        await asyncio.sleep(0)  # run the last callbacks
+        await asyncio.sleep(0)  # let the event loop run the callbacks of the last acknowledgements
     if failed:
         raise failed[0]
 
@@ -102,7 +102,7 @@ async def consume(
             for partition, polled in (await consumer.poll(POLL_MS, left)).items():
                 records = [
                     record for record in polled if record.offset < ends.get(partition, 0)
-                ]  # other producers may still write
+                ]  # other producers may write beyond the end offsets that were read at the start
                 measured.count += len(records)
                 measured.size_bytes += sum(len(record.key or b"") + len(record.value or b"") for record in records)
             now = perf_counter()
@@ -142,7 +142,7 @@ async def _transaction(producer: Producer, topic: str, some: list[bytes], record
     if commits:
         await producer.commit_transaction()
     else:
-        await producer.flush()  # an abort would drop unsent records
+        await producer.flush()  # send all records first, because an abort would drop unsent records
         await producer.abort_transaction()
 
 

@@ -64,7 +64,7 @@ class Waits:
 
 @dataclass(slots=True)
 class Measured:
-    """The results of one benchmark so far. `what` is the name of the measured event, such as an acknowledgement."""
+    """The results of one benchmark so far. `what` names the event whose wait is measured, such as "acknowledgement"."""
 
     unit: str
     """The unit that is counted, such as records or transactions."""

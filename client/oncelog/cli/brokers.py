@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from oncelog.cluster import TopicPartition
 
     Planner = Callable[[ClusterState], Assignment]
-    """Computes the target assignment of replicas from the state of the cluster. Raises ValueError, Failure."""
+    """The type of functions that compute the target assignment of replicas from the state of the cluster. Raises
+    ValueError, Failure.
+    """
 
 DEFAULT_THROTTLE: Final = 50_000_000
 """Bytes per second that each broker may send, and may receive, for moved replicas; most of the network is left to
@@ -115,7 +117,8 @@ def decommission(broker_id: int, bootstrap: str, output: str | None, execute: bo
     known: set[int] = set()
 
     def plan(state: ClusterState) -> Assignment:
-        known.update(state.brokers.keys() | state.holders)  # a dead broker without replicas is forgotten
+        # the cluster's metadata no longer lists a dead broker that has no replicas
+        known.update(state.brokers.keys() | state.holders)
         if broker_id not in known:
             raise Failure(f"there is no broker {broker_id}: the brokers are {', '.join(map(str, sorted(known)))}")
         return emptied(state.assignment, state.racks, state.sizes, {broker_id})
@@ -267,7 +270,7 @@ async def _until_done(admin: Admin, state: ClusterState, plan: Planner, throttle
         if throttle:
             await set_throttle(admin, _throttled(state, moves), throttle)
         elif left := await throttled_topics(admin, state.topics):
-            await clear_throttle(admin, left)  # left by an interrupted command
+            await clear_throttle(admin, left)  # moves that an interrupted command left
         if moves:
             await admin.alter_partition_reassignments(moves)
         under_way = {each: move.target for each, move in state.moving.items()} | moves

@@ -27,7 +27,7 @@ _SAME: Final = {
     "sasl.kerberos.service.name": "sasl_kerberos_service_name",
 }
 _WITHOUT_EFFECT: Final = frozenset({"ssl.protocol", "ssl.enabled.protocols", "sasl.client.callback.handler.class"})
-"""Settings that OpenSSL handles itself, and settings that name Java classes."""
+"""Security settings that are ignored: OpenSSL handles some of them itself, and others name Java classes."""
 _NUMBERS: Final = frozenset({"request.timeout.ms", "default.api.timeout.ms", "retry.backoff.ms", "metadata.max.age.ms"})
 _REFERENCE: Final = re.compile(r"\$\{(env|file):([^}]*)\}")
 

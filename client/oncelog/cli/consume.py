@@ -274,8 +274,8 @@ async def _print_records(
 
 
 async def _drop_finished(consumer: Consumer, ends: dict[TopicPartition, int | None]) -> bool:
-    """Stop reading partitions that are at their end. Returns whether any partition is left. Positions decide, not
-    records, because markers or offsets of compacted records may follow the last record.
+    """Stop reading partitions that are at their end. Returns whether any partition is left. The consumer's position
+    decides whether the end is reached, because markers or gaps of compacted records may follow the last record.
     """
     finished = [
         partition for partition, end in ends.items() if end is not None and await consumer.position(partition) >= end

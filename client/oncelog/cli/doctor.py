@@ -96,7 +96,7 @@ async def examined(admin: Admin) -> list[Finding]:
 
 
 async def _gathered(admin: Admin, api_versions: Mapping[int, Versions]) -> Evidence:
-    """Read the evidence that the checks need. Raises KafkaError."""
+    """Read the facts about the cluster that the checks need. Raises KafkaError."""
     state = await read_state(admin)
     brokers = [state.brokers[node] for node in sorted(state.brokers)]
     pages: dict[int, BrokerPages] = {}

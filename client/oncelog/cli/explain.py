@@ -114,13 +114,15 @@ def text(explained: Sequence[Explanation], now_ms: int) -> Iterator[str]:
 
 
 def pinned_text(explained: Explanation, pinned_by: OpenTransaction, now_ms: int) -> Iterator[str]:
-    """Yield a headline, and a line for each fact about the transaction."""
+    """Yield the lines about one blocked partition: a headline, and a line for each fact about the transaction that
+    blocks it.
+    """
     yield headline(explained, pinned_by)
     yield from fact_lines(pinned_facts(explained, pinned_by, now_ms))
 
 
 def as_json(explained: Explanation, held: HeldOffsets = NOTHING_HELD) -> dict[str, Any]:
-    """Return the complete result, for programs."""
+    """Return the result as one document for JSON and YAML."""
     pinned_by = explained.pinned_by
     return {
         "topic": explained.partition.topic,

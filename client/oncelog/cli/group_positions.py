@@ -37,7 +37,9 @@ class PartitionRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupPositions:
-    """A group with its members, and a row for each partition that it has committed or reads."""
+    """A group with its members, and a row for each partition for which the group has a committed offset or a reading
+    member.
+    """
 
     group: DescribedGroup
     rows: tuple[PartitionRow, ...]

@@ -54,7 +54,9 @@ def member_table(positions: GroupPositions) -> tuple[tuple[str, ...], list[Row]]
 
 
 def plain_rows(positions: GroupPositions) -> Iterator[Row]:
-    """Yield a row for each partition, and for each member without partitions; a single row for a group with neither."""
+    """Yield a row for each partition, and for each member without partitions; a single row for a group with neither
+    partitions nor members.
+    """
     head = (positions.group.group_id, positions.group.state)
     for row in positions.rows:
         pending = positions.held.of_group(positions.group.group_id, row.partition)
@@ -84,7 +86,7 @@ def sum_of_lag(positions: GroupPositions) -> str:
 
 
 def as_json(positions: GroupPositions) -> dict[str, Any]:
-    """Return the complete result, for programs."""
+    """Return the groups as one document for JSON and YAML."""
     group = positions.group
     return {
         "group": group.group_id,
@@ -121,7 +123,7 @@ def _tasks_json(member: GroupMember) -> dict[str, Any]:
 
 
 def notes(positions: GroupPositions) -> Iterator[str]:
-    """Yield notes on pending offsets whose transaction is unknown."""
+    """Yield lines of text about pending offsets whose transaction is unknown."""
     if positions.held.unstable and positions.held.why_not is not None:
         where = ", ".join(_names(sorted(positions.held.unstable)))
         yield (
@@ -144,7 +146,9 @@ def _names(partitions: Any) -> list[str]:
 
 
 def _holder(positions: GroupPositions, row: PartitionRow) -> str | None:
-    """Return the transactional id with a pending offset of this partition, if known; None if no offset is pending."""
+    """Return the transactional id that has a pending offset for this partition, or a text with the producer id if the
+    transactional id is unknown; None if no offset is pending.
+    """
     pending = positions.held.of_group(positions.group.group_id, row.partition)
     if pending is not None:
         return pending.transactional_id or f"producer id {pending.transaction.producer.producer_id}"

@@ -70,7 +70,7 @@ class Evidence:
 
     @classmethod
     def of_listeners(cls, state: ClusterState, unreachable: Mapping[int, str]) -> Evidence:
-        """Return evidence that says only which brokers cannot be reached, for a cluster that could not be read."""
+        """Return evidence for a cluster that could not be read: which brokers cannot be reached, and nothing else."""
         return cls(state, unreachable, {}, {}, {}, None, "", frozenset())
 
 
@@ -283,4 +283,4 @@ FINE: Final[Mapping[str, str]] = {
     "versions": "all brokers serve the same",
     "throttles": "none is left behind",
 }
-"""Check -> the text that is shown if the check finds no problem."""
+"""Maps each check to the text that is shown if the check finds no problem."""

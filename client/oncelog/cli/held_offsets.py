@@ -36,8 +36,8 @@ class HeldOffsets:
 
 
 async def find(admin: Admin, group_ids: Collection[str] | None = None) -> HeldOffsets:
-    """Find the pending offsets of these groups, or of all groups. A missing right to read __consumer_offsets does not
-    raise an error.
+    """Find the pending offsets of these groups, or of all groups. Without the right to read __consumer_offsets, the
+    result has no transactions and `why_not` says why.
     """
     from oncelog.admin.pending_offsets import pending_offsets
     from oncelog.errors import KafkaError
@@ -64,7 +64,7 @@ def text(held: HeldOffsets, now_ms: int) -> Iterator[str]:
 
 
 def as_json(pending: PendingOffset) -> dict[str, Any]:
-    """Return the complete result, for programs."""
+    """Return the pending offsets as one document for JSON and YAML."""
     held = pending.transaction.held
     return {
         "group": pending.group_id,

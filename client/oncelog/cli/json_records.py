@@ -67,8 +67,8 @@ def _contents(record: OutputRecord, encoding: Encoding, decoded: Mapping[str, An
 
 
 def parse_json(line: bytes, as_json: Collection[str] = ()) -> InputRecord:
-    """Return the record that a line of JSON describes. `as_json` contains `key` or `value` if its format accepts any
-    JSON. Raises ValueError, whose message says which field is wrong.
+    """Return the record that a line of JSON describes. `as_json` contains "key", "value" or both if the chosen format
+    turns any JSON value into that field. Raises ValueError, whose message says which field is wrong.
     """
     try:
         fields = json.loads(line)

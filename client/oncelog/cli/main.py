@@ -58,7 +58,9 @@ class LazyCommands(click.Group):
         return sorted(BUILT_IN.keys() | _added_commands().keys())
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """Complete names only, because help texts would require importing all commands."""
+        """Return completions with the names of commands only, because their help texts would require importing all
+        commands.
+        """
         from click.shell_completion import CompletionItem
 
         names = [name for name in self.list_commands(ctx) if name.startswith(incomplete)]

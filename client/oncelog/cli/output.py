@@ -1,6 +1,7 @@
 """Prints the result of a command: a table for people, tab-separated lines for pipes, JSON or YAML on request.
 
-A command knows three formats: `table`, `plain` and `json`; the last stands for any document. Only this module knows
+A command knows three formats: `table`, `plain` and `json`; `json` stands for any structured document. Only this module
+knows
 whether a document is written as JSON or as YAML, from the option --output (`chosen_document` stores the choice).
 
 All output of commands goes through this module, so that no name that a client chose can send escape sequences to a
@@ -23,7 +24,9 @@ JSON: Final = "json"
 YAML: Final = "yaml"
 OUTPUTS: Final = ("table", JSON, YAML, "plain")
 YAML_CHOSEN: Final = "oncelog.yaml"
-"""The key in the `meta` of click's context, which a command shares with its parent commands."""
+"""The key of the chosen document format in the `meta` of click's context, which a command shares with its parent
+commands.
+"""
 HEADINGS_WISHED: Final = "oncelog.headings"
 
 
@@ -32,7 +35,9 @@ def _as_it_is(value: Any) -> object:
 
 
 class Column(NamedTuple):
-    """`name` is the key in JSON, and `heading` the heading in tables, which show `shown(value)`."""
+    """`name` is the key in JSON, `heading` is the heading in tables, and `shown(value)` is the text of a value in
+    tables.
+    """
 
     name: str
     heading: str
@@ -95,7 +100,7 @@ def show_plain(rows: Sequence[Sequence[object]], headings: Sequence[str] = ()) -
 
 
 def say(text: str) -> None:
-    """Print one line on standard output."""
+    """Print one line on standard output, with control characters escaped."""
     click.echo(visible(text))
 
 

@@ -28,7 +28,7 @@ WHAT_TO_DO: Final = {
 
 
 class Patience(logging.Handler):
-    """Watches the log of the client for retries. Each kind of error is reported once."""
+    """Watches the log of the client for retries. Each class of error is reported once."""
 
     def __init__(self, say: Callable[[str], None], clock: Callable[[], float] = monotonic) -> None:
         super().__init__(logging.INFO)

@@ -124,7 +124,9 @@ def produce(
 
 @dataclass(slots=True)
 class Tally:
-    """The counts of records. `error` is the first failure, with its line number if a line caused it."""
+    """Counts of the records that were sent and that were acknowledged. `error` is the first failure, with its line
+    number if a line caused it.
+    """
 
     sent: int = 0
     acknowledged: int = 0

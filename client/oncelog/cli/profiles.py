@@ -7,7 +7,8 @@ The file is profiles.yaml in ~/.config/oncelog (XDG_CONFIG_HOME, ONCELOG_PROFILE
       staging: {bootstrap_servers: "kafka-1:9092,kafka-2:9092", command_config: /etc/oncelog/client.properties,
                 registry: "http://registry:8081"}
 
-The value is taken from the first of these that has it: an option of the command, --profile NAME, an environment
+The value of a connection setting is taken from the first of these sources that has the setting: an option of the
+command, --profile NAME, an environment
 variable, the current profile, the default.
 """
 

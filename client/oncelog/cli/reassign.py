@@ -225,7 +225,7 @@ def cancel(plan_file: IO[str] | None, bootstrap: str, everything: bool, preserve
 
 
 def _parsed(parse: Callable[[str], T], file: IO[str]) -> T:
-    """Return the parsed file. Raises UsageError."""
+    """Return the result of `parse` for the text of the file. Raises UsageError."""
     try:
         return parse(file.read())
     except ValueError as error:
@@ -254,7 +254,7 @@ async def _assignment_of(admin: Admin, topics: Iterable[str]) -> Assignment:
 async def _rows(
     admin: Admin, targets: Mapping[TopicPartition, Sequence[int]], moving: Mapping[TopicPartition, Reassignment]
 ) -> list[tuple[object, ...]]:
-    """Return the rows of the table for COLUMNS."""
+    """Return a row with the values of COLUMNS for each partition, formatted for a table."""
     described = await admin.describe_topics(_topics(targets)) if targets else {}
     rows: list[tuple[object, ...]] = []
     for each, target in sorted(targets.items()):
@@ -266,7 +266,8 @@ async def _rows(
 
 
 async def _settled_rows(admin: Admin, plan: Mapping[TopicPartition, Sequence[int]]) -> list[tuple[object, ...]]:
-    """Return the rows for COLUMNS. Repeats the query for HEARSAY_SECONDS, because brokers may learn of the end of a
+    """Return a row with the values of COLUMNS for each partition. Repeats the query for HEARSAY_SECONDS, because
+    brokers may learn of the end of a
     reassignment later than the controller.
     """
     looks = int(HEARSAY_SECONDS / POLL_SECONDS)

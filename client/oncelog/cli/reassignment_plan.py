@@ -2,8 +2,8 @@
 
     {"version": 1, "partitions": [{"topic": "orders", "partition": 0, "replicas": [3, 1]}]}
 
-A plan moves as few replicas as possible: a replica stays where it is unless its broker shall hold none, or has more
-than its share.
+A plan moves as few replicas as possible: a replica stays on its broker unless that broker is to hold no replicas, or
+has more than its share.
 """
 
 from __future__ import annotations

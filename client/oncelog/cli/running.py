@@ -31,7 +31,7 @@ BROKEN_PIPE: Final = 141
 
 _ERRNO: Final = re.compile(r"\[Errno (\d+)\]")
 _PLACE: Final = re.compile(r"(\S+:\d+): ")
-"""An address in front of a message."""
+"""Matches an address in front of an error message."""
 NONE_REACHED: Final = "no broker can be reached: "
 ADVERTISED: Final = "Is that broker running, and can it be reached from here? (its advertised.listeners)"
 _LOOKUP_ERRNO: Final = re.compile(r"\[Errno -\d+\] ")
@@ -122,7 +122,7 @@ def _reason(message: str, where: str) -> str:
 
 
 def _advice(why: str) -> str:
-    """Return the remedy for a reason of failure."""
+    """Return what the user can do about a failed connection with this reason."""
     if "no connection within" in why or "closed" in why or "Error" in why or "protocol" in why:
         return "Is a broker running there, and does security.protocol (--command-config) fit its listener?"
     if "not known" in why or "resolved" in why:
@@ -137,5 +137,5 @@ def silenced() -> click.exceptions.Exit:
     try:
         discard(sys.stdout.fileno())
     except (OSError, ValueError):
-        pass  # not a real file, as in a test
+        pass  # standard output is not a real file, as in a test
     return click.exceptions.Exit(BROKEN_PIPE)

@@ -32,7 +32,7 @@ def whole_streams() -> Iterator[None]:
     try:
         try:
             yield
-        except SystemExit as end:  # every command of click ends this way
+        except SystemExit as end:  # click ends every command with SystemExit
             code = end.code
         sys.stdout.flush()
     except OSError as error:

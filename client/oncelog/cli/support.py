@@ -33,9 +33,11 @@ if TYPE_CHECKING:
 DEFAULT_LINES: Final = 2000
 """Number of lines that are read from the end of each log."""
 MAX_GROUPS: Final = 200
-"""Maximum number of groups that are described; all groups are listed."""
+"""Maximum number of groups whose members and offsets the archive contains; the names of all groups are listed."""
 PART_SECONDS: Final = 90.0
-"""Timeout in seconds of one part. For a part that fails, the archive contains the reason."""
+"""Timeout in seconds for reading one part of the archive, such as the topics or the groups. For a part that fails, the
+archive contains the reason.
+"""
 JOURNAL_SECONDS: Final = 60
 
 README: Final = """\

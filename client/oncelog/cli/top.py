@@ -91,7 +91,7 @@ async def _follow(bootstrap: str, interval: float) -> None:
                 await asyncio.sleep(interval)
                 try:
                     before, now = now, await look(admin)
-                except KafkaError as error:  # brokers may become available again
+                except KafkaError as error:  # retry, because brokers may become available again
                     now.missing["cluster"] = describe(error, bootstrap)
                 live.update(drawn(now, rates(before, now)), refresh=True)
 

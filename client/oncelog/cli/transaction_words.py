@@ -21,7 +21,7 @@ UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000),
 
 
 def fact_lines(facts: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield a line for each fact."""
+    """Yield a line of text for each (label, text) fact."""
     return (f"  {label:{LABEL_WIDTH}} {what}" for label, what in facts)
 
 

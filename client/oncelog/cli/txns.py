@@ -88,7 +88,7 @@ def list_(
     the application ends the transaction, by two-phase commit.
 
     Plain output has a line for each id: transactional id, state, producer id, coordinator, duration (ms), timeout (ms).
-    The last two are "-" if no transaction is open or the client may not describe it.
+    Duration and timeout are "-" if no transaction is open or the client may not describe it.
     """
 
     async def command() -> list[Row]:
@@ -140,7 +140,8 @@ def describe(transactional_ids: tuple[str, ...], bootstrap: str, output: str | N
     if chosen_format(output) != "table":
         show_rows(DESCRIBE_COLUMNS, rows, output)
         return
-    for transactional_id, *values in rows:  # the list is too long for a line
+    # a table has no column for the partitions, because their list is too long for a line
+    for transactional_id, *values in rows:
         named = zip(DESCRIBE_COLUMNS[1:], values, strict=True)
         show_table(
             (DESCRIBE_COLUMNS[0].heading, transactional_id),

@@ -32,7 +32,7 @@ class Format:
 
     @property
     def asks_registry(self) -> bool:
-        """Whether the id of a schema precedes each payload."""
+        """Whether the id of a schema in a registry precedes each key or value."""
         return self.name == REGISTRY or (self.name in WITH_SCHEMA and self.registry is not None)
 
 

@@ -22,8 +22,8 @@ class FrameReader:
     """`get_buffer` returns the buffer to receive into; `received` accepts the number of received bytes and returns
     completed frames.
 
-    Invariant: either a large frame is being filled (`_frame`), or the unread bytes, fewer than a frame, are at the
-    start of the scratch buffer (`_held` is their number).
+    Invariant: either a large frame is being filled (`_frame`), or the scratch buffer starts with the `_held` bytes
+    received of an incomplete frame.
     """
 
     __slots__ = ("_filled", "_frame", "_held", "_max_frame_bytes", "_scratch")

@@ -19,7 +19,8 @@ OFFER_BYTES: Final = 4
 
 
 class GssapiClient:
-    """One exchange: tokens are exchanged until the context is established, then the client chooses "no security layer".
+    """One login: client and broker exchange tokens until the security context is established, then the client chooses
+    "no security layer".
 
     `answer` requests a ticket from the ticket server, which may block, so call it in a thread.
     """

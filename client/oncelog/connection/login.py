@@ -15,7 +15,7 @@ from oncelog_protocol.schema import Request
 
 
 class Ask(Protocol):
-    """Sends a request before the requests that are held back, and waits for its response."""
+    """Sends a login request before the requests that wait for the login, and waits for the response."""
 
     async def __call__(self, request: Request[Any], version: int) -> Any: ...
 

@@ -25,14 +25,16 @@ logger = logging.getLogger(__name__)
 
 CLOSE_TIMEOUT_S: Final = 1.0
 HANGING_S: Final = 2.0
-"""A broker may hang if its response is overdue by this many seconds, which is four times the usual wait of a Fetch."""
+"""The client suspects that a broker hangs if its response is overdue by this many seconds, which is four times the
+usual wait of a Fetch.
+"""
 MAX_ASKED_AT_ONCE: Final = 3
 """Maximum number of brokers to which the same request is sent in parallel, while earlier brokers do not respond."""
 
 
 class _Link:
     """The state of one address: its connection or connection attempt, its number of consecutive failures, and the
-    number of the turn in which `ask_any` last chose it.
+    number of the `ask_any` call that last chose the address.
     """
 
     __slots__ = ("connecting", "connecting_since", "connection", "failures", "not_before", "turn")
@@ -51,7 +53,9 @@ class _Link:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether the last connection attempt failed, an attempt is in progress, or the broker may hang."""
+        """Whether requests should rather go to another broker: the last connection attempt failed, an attempt is in
+        progress, or the broker may hang.
+        """
         return self.failures > 0 or self.connecting is not None or self.is_hanging
 
     @property
@@ -119,7 +123,8 @@ class ConnectionPool:
     async def ask_any(self, request: Request[R], *, elsewhere: bool = False) -> R:
         """Send a request that every broker can answer to any broker; the request must be repeatable. Raises KafkaError.
 
-        Brokers are chosen as in `any_connection`. After HANGING_S without a response, the request is also sent to the
+        The least loaded open connection is used, otherwise the first connection that can be opened. After HANGING_S
+        without a response, the request is also sent to the
         next broker, and the first response counts (E54).
         """
 
@@ -129,7 +134,7 @@ class ConnectionPool:
         return await self._first_of(self._candidates(elsewhere=elsewhere), ask)
 
     async def _first_of(self, addresses: list[Address], attempt: Callable[[Address], Coroutine[Any, Any, T]]) -> T:
-        """Return the first success of an `attempt` at the addresses, in order. The next address is tried when an
+        """Call `attempt` for the addresses in order, and return the first result. The next address is tried when an
         attempt has failed, and also after HANGING_S without success. Raises ConnectionFailed if all attempts have
         failed.
         """
@@ -180,7 +185,8 @@ class ConnectionPool:
             is_open = link.is_open and not link.is_hanging
             load = link.connection.in_flight if link.connection is not None else 0
             if elsewhere and (is_open or not link.is_doubtful):
-                return (0, load > 0, link.turn, not is_open)  # an open connection may hang on its outstanding requests
+                # an open connection to a hanging broker would delay this request behind its outstanding requests
+                return (0, load > 0, link.turn, not is_open)
             if not elsewhere and is_open:
                 return (0, load, link.turn)
             return (1, link.is_hanging, link.not_before)
@@ -251,7 +257,8 @@ class ConnectionPool:
             )
             link.connection = connection
             link.failures = 0
-            link.not_before = loop.time() + self._backoff(1)  # a broker that hangs up is not redialled in a loop
+            # a broker that closes each new connection is not reconnected in a busy loop
+            link.not_before = loop.time() + self._backoff(1)
             return connection
         except KafkaError as error:
             link.failures += 1

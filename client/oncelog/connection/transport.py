@@ -43,11 +43,11 @@ LOGIN_AGAIN_FRACTION: Final = 0.85
 client uses.
 """
 IPV6_PLACE: Final = 4
-"""host, port, flow, scope"""
+"""the socket address of IPv6: host, port, flow info, scope id"""
 
 
 class _Held(NamedTuple):
-    """A write that is delayed."""
+    """A request that is written later because its broker throttles the client or a login is in progress."""
 
     deadline: float
     """Time at which to write, in seconds of the loop's clock."""
@@ -127,7 +127,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def start(
         self, request: Request[R], version: int | None = None, timeout_s: float | None = None
     ) -> asyncio.Future[R]:
-        """Write `request`; the returned future gets its response.
+        """Write `request`; the result of the returned future is the response.
 
         Raises only KafkaErrors: UnsupportedVersion, ConnectionFailed if the connection is not open, and INVALID_REQUEST
         for a request that cannot be encoded. The future fails with ConnectionFailed or RequestTimedOut; an error of the
@@ -167,7 +167,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return future
 
     def _hold(self, deadline: float, future: asyncio.Future[Any], write: Callable[[float], None]) -> None:
-        """Write the request when the hold ends; its timeout starts with the write."""
+        """Write the request when the throttle time or the login that delays requests has ended; the request's timeout
+        starts with the write.
+        """
         assert self._held is not None
         self._held.append(_Held(deadline, deadline - self._loop.time(), future, write))
         self._set_alarm()
@@ -199,15 +201,16 @@ class BrokerConnection(asyncio.BufferedProtocol):
             parts = self._protocol.send(request, version, future, deadline)
         except UnencodableMessage as error:
             raise KafkaError(ErrorCode.INVALID_REQUEST, str(error)) from error
-        # An error here may occur after the transport has written a part of the request or all of it, so the request
-        # counts as
+        # An error here may occur after the transport has written all or a part of the request, so the request counts as
+        # sent: its future fails as after a lost connection.
         try:
             if future is not None:
                 self._transport.writelines(parts)
                 return
             if not self._has_unanswered:
                 self._has_unanswered = True
-                self._transport.set_write_buffer_limits(high=0)  # `resume_writing` now means all bytes written
+                # with these limits, the transport calls `resume_writing` only when all bytes are written
+                self._transport.set_write_buffer_limits(high=0)
             self._transport.write(b"".join(parts))  # some transports do not count the data of `writelines`
         except Exception as error:
             self._broke(error)
@@ -276,7 +279,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             each.write_late(self._loop.time())
 
     def _throttle(self, seconds: float) -> None:
-        """Send nothing for this many seconds. The broker does not respond during this time, so deadlines are postponed
+        """Send no requests for this many seconds of throttle time. The broker does not respond during this time, so
+        deadlines are postponed
         too.
         """
         now = self._loop.time()
@@ -310,7 +314,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """
         if self._end_of_throttling is not None and (self._held or self._has_unanswered):
             await asyncio.wait([self._lost], timeout=self._throttled_until - self._loop.time())
-            await asyncio.sleep(0)  # held requests are written in the same iteration of the loop
+            await asyncio.sleep(0)  # delayed requests are written in this iteration of the event loop
         if self._transport is None or self._error is not None or not self._has_unanswered:
             return
         if not self._transport.can_write_eof():  # TLS: the next response shows that earlier requests were read
@@ -460,7 +464,8 @@ async def connect(
                     ErrorCode.NETWORK_EXCEPTION,
                     f"{address}: the broker's certificate is not accepted: {error.verify_message}",
                 ) from error
-            elif isinstance(error, OSError | ValueError | OverflowError):  # also raised for an invalid port
+            # OverflowError: the port number is above 65535
+            elif isinstance(error, OSError | ValueError | OverflowError):
                 reason = str(error) or type(error).__name__
             elif isinstance(error, ConnectionFailed | RequestTimedOut):
                 reason = error.message.removeprefix(f"{address}: ")

@@ -26,7 +26,8 @@ CLIENT_SOFTWARE_VERSION: Final = "0.1.0"
 TRANSACTION_VERSION: Final = "transaction.version"
 
 FIRST_TRY: Final = 3
-"""The first ApiVersions version to try, the newest that no broker fails on; before KAFKA-17011, v4 brings no benefit.
+"""The first ApiVersions version to try: the newest version on which no broker fails; version 4 has no benefit with
+brokers from before the fix of KAFKA-17011.
 """
 LAST_TRY: Final = 0
 
@@ -92,7 +93,9 @@ class VersionTable:
         return version
 
     def choose_at_most(self, cls: type[Request[Any]], highest: int) -> int:
-        """Like `choose`, but at most `highest`, for APIs whose later versions give a request another meaning (T6)."""
+        """Return the version in which to send requests of class `cls`, at most `highest`, for APIs whose later versions
+        give a request another meaning (T6).
+        """
         return min(self.choose(cls), highest)
 
     def supports(self, cls: type[Request[Any]]) -> bool:
@@ -109,7 +112,9 @@ class VersionTable:
         return self._common(cls, min(schema.versions.high, CLIENT_MAX.get(schema.api_key, 32767)))
 
     def highest(self, cls: type[Request[Any]]) -> int:
-        """Like `choose`, but without the client's limits, for requests between brokers, which name topics by id."""
+        """Return the version in which to send requests of class `cls` between brokers, which name topics by id; the
+        client's upper limits do not apply.
+        """
         return self._common(cls, schema_of(cls).versions.high)
 
     def _common(self, cls: type[Request[Any]], highest: int) -> int:

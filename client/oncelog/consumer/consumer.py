@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
     K = TypeVar("K", default=bytes)
     V = TypeVar("V", default=bytes)
-else:  # the standard library supports defaults of type variables since Python 3.13
+else:  # typing.TypeVar of the standard library supports defaults only since Python 3.13
     from typing import TypeVar
 
     K = TypeVar("K")
@@ -116,7 +116,7 @@ class Consumer(ConsumerView, Generic[K, V]):
         self._isolation_level = IsolationLevel[self.config.isolation_level.upper()]
         self._is_polling = False
         self._consumed = 0
-        """The number of records returned so far."""
+        """The number of records that polls and iteration have returned so far."""
         self._interceptors: tuple[ConsumerInterceptor, ...] = tuple(self.config.interceptors)
         self._group: GroupMember | None = None
         self._pool: ConnectionPool | None = None
@@ -608,7 +608,9 @@ class Consumer(ConsumerView, Generic[K, V]):
         return self._group
 
     def _attend(self) -> None:
-        """Make the next record come from a poll, because the group needs attention."""
+        """Make `async for` call a poll before the next record, because the group has pending steps such
+        as a rebalance.
+        """
         self._iterated = None
         self._wake()
 
@@ -640,7 +642,9 @@ class Consumer(ConsumerView, Generic[K, V]):
             self._waiter.set_result(None)
 
     async def _wait_for_data(self, deadline: float) -> bool:
-        """Send fetches, and wait until an event needs attention; return False when `deadline` has passed."""
+        """Send fetches, and wait until data, an error or a rebalance arrives; return False when
+        `deadline` has passed.
+        """
         self._check_open()  # the consumer may have been closed during `advance`
         loop = asyncio.get_running_loop()
         if loop.time() >= deadline:
@@ -694,7 +698,7 @@ class _Polling:
         if self._consumer._is_polling:
             raise RuntimeError("another task is polling this consumer")
         self._consumer._is_polling = True
-        self._consumer._in_work = None  # a poll declares the previous records processed
+        self._consumer._in_work = None  # a poll declares the records of the previous poll processed
         self._consumer._positions.poll += 1
 
     def __exit__(self, *_: object) -> None:

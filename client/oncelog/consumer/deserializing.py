@@ -48,7 +48,7 @@ class Deserializing(NamedTuple):
                     if returned:
                         done[partition] = returned
                     if done:
-                        return done  # the next poll raises the error
+                        return done  # the next poll starts at the failed record and raises the error
                     raise
                 done[partition] = returned
             return done
@@ -91,7 +91,9 @@ class Deserializing(NamedTuple):
 def _go_back(
     taken: dict[TopicPartition, list[Raw]], done: dict[TopicPartition, list[Any]], positions: Positions
 ) -> None:
-    """Move each partition to its first record that is not returned, and end the withholding of positions."""
+    """Move the position of each partition to its first record that is not returned; commits then use
+    these positions.
+    """
     withheld, positions.withheld = positions.withheld, {}
     for partition, records in taken.items():
         returned = len(done.get(partition, ()))

@@ -42,7 +42,7 @@ class LogEnds(NamedTuple):
 class FetchSession:
     """Invariant: `_known` is the content of the node's session once the node has responded to the last request.
 
-    A node omits values that it has already sent in this session, so `ends` stores them.
+    A node omits values that it has already sent in this session, so `ends` stores the last values of each partition.
     """
 
     __slots__ = ("_epoch", "_known", "_session_id", "ends")
@@ -70,7 +70,7 @@ class FetchSession:
         return SessionRequest(self._session_id, self._epoch, changed, forgotten)
 
     def answered(self, session_id: int) -> None:
-        """Record a response in this session."""
+        """Record a Fetch response of this session."""
         if session_id == NO_SESSION:
             self._session_id, self._epoch = NO_SESSION, INITIAL_EPOCH
         elif self._epoch == INITIAL_EPOCH:
@@ -79,7 +79,7 @@ class FetchSession:
             self._epoch = 1 if self._epoch == MAX_EPOCH else self._epoch + 1
 
     def failed(self, code: int = ErrorCode.NONE) -> None:
-        """Record a failure: the next request starts a new session and closes the old session."""
+        """Record that a Fetch request failed: the next request starts a new session and closes the old session."""
         if code == ErrorCode.FETCH_SESSION_ID_NOT_FOUND:
             self._session_id = NO_SESSION
         self._epoch = INITIAL_EPOCH

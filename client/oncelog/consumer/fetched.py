@@ -151,7 +151,7 @@ class FetchedPartition:
         return taken
 
     def take_one(self) -> ConsumerRecord | None:
-        """Return what `take(1)` would return, without the list; None at the end."""
+        """Return the next record; None at the end of the data."""
         index = self._index
         if index >= len(self._records):
             if not self._decode_next():

@@ -51,7 +51,9 @@ logger = logging.getLogger(__name__)
 
 
 class Fetcher:
-    """Fetches records for all positions. `wake` is called when poll should check for data, an error, or a retry."""
+    """Fetches records for all positions. The fetcher calls `wake` when poll should check for data, an error, or a
+    retry.
+    """
 
     def __init__(
         self,
@@ -108,7 +110,8 @@ class Fetcher:
                 self._send(node_id, connection, positions)
 
     def damaged(self, position: PartitionPosition) -> None:
-        """Discard unreadable data. As after every error that poll raises, later polls fetch the data again after a
+        """Discard the buffered data of a partition, because a batch is unreadable. As after every error that poll
+        raises, later polls fetch the data again after a
         backoff, because the data may have been damaged in transit.
         """
         position.fetch_again()
@@ -180,7 +183,7 @@ class Fetcher:
         for position in positions:
             position.fetching_from = node_id
         if any(position.preferred_replica == node_id for position in positions):
-            # to detect a replica that hangs
+            # wake up after this time to detect a replica that hangs
             self._timer.set(self._loop.time() + config.fetch_max_wait_ms / 1000 + HANGING_S)
         future.add_done_callback(partial(self._answered, node_id, asked, self._loop.time()))
 
@@ -283,7 +286,9 @@ class Fetcher:
     def _read_safely(
         self, node_id: int, position: PartitionPosition, seeks: int, offset: int, data: PartitionData
     ) -> bool:
-        """Call `_read`; an exception caused by a response becomes an error of its partition only."""
+        """Add the response for one partition to its position; an exception that the response causes becomes an error of
+        that partition only.
+        """
         try:
             return self._read(node_id, position, seeks, offset, data)
         except Exception as error:
@@ -331,7 +336,8 @@ class Fetcher:
         if hint is not None and hint.leader_id >= 0:
             self._metadata.learn_leader(*topic_partition, hint.leader_id, hint.leader_epoch)
         if position.preferred_replica != NO_NODE:
-            # The leader is asked next, also about offsets out of range; if it names the replica again, the next request
+            # The next Fetch is sent to the leader, also if the offset is out of range; if it names the replica again,
+            # the next request
             # waits first.
             position.preferred_replica = NO_NODE
             position.back_off(self._loop.time(), self._config, self._rng)
@@ -343,7 +349,8 @@ class Fetcher:
             if isinstance(error, StaleMetadata):
                 self._metadata.request_refresh()
             logger.info("%s: fetching again after %s", topic_partition, error)
-            if self._node_for(position) in (NO_NODE, node_id):  # otherwise another leader is known
+            # otherwise the metadata already name another leader, and the next Fetch is sent to that leader immediately
+            if self._node_for(position) in (NO_NODE, node_id):
                 position.back_off(self._loop.time(), self._config, self._rng)
             return False
         self._failed_for_good(position, type(error)(error.code, f"{topic_partition}: {error.message}"))
@@ -352,7 +359,7 @@ class Fetcher:
     def _out_of_range(self, position: PartitionPosition, offset: int) -> None:
         """Reset the position by auto.offset.reset; set an error if that setting is "none" or if resets do not help."""
         if position.fetched:
-            return  # return buffered records first
+            return  # poll returns the buffered records before it raises an error
         what = f"{position.topic_partition}: offset {offset} is out of range"
         if self._config.auto_offset_reset == "none":
             error = OffsetOutOfRange(ErrorCode.OFFSET_OUT_OF_RANGE, f"{what}, and auto.offset.reset is none")

@@ -49,7 +49,9 @@ raise one error for all partitions.
 """
 Committed = Callable[[Iterable[TopicPartition]], Awaitable[Mapping[TopicPartition, OffsetAndMetadata]]]
 Sought = dict[TopicPartition, tuple[PartitionPosition, int]]
-"""The positions of a look-up, each with the value of `seeks` when the look-up began."""
+"""One request for start offsets: the positions that it concerns, each with the value of its counter `seeks` when the
+request was sent.
+"""
 
 
 class OffsetReset:
@@ -124,7 +126,9 @@ class OffsetReset:
         return position.fetch_offset is None and position.error is None
 
     def _timestamp_for(self, position: PartitionPosition) -> int | None:
-        """Return the timestamp to look up; None if neither the application nor auto.offset.reset gives one."""
+        """Return the timestamp for ListOffsets; None if neither the application nor auto.offset.reset determines a
+        timestamp.
+        """
         if position.reset_timestamp is not None:
             return position.reset_timestamp
         return RESET_TIMESTAMPS.get(self._config.auto_offset_reset)
@@ -158,7 +162,8 @@ class OffsetReset:
                 position.start_at(committed[partition].offset, committed[partition].leader_epoch)
             else:
                 position.has_no_committed()
-        self.look_up()  # for partitions without a committed offset, before the application polls
+        # look up the log's start or end now for partitions without a committed offset, before the application polls
+        self.look_up()
 
     async def _find_leaders(self, sought: Sought) -> None:
         """Refresh the metadata once; partitions still without a leader then back off."""

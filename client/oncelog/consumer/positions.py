@@ -160,7 +160,7 @@ class PartitionPosition:
         self.reset_timestamp = timestamp
 
     def add(self, fetched: FetchedPartition) -> None:
-        """Add the response to the last Fetch."""
+        """Add the batches of the response to the last Fetch."""
         self.fetched.append(fetched)
         self.fetch_offset = fetched.end_offset
         self.behind = 0
@@ -187,7 +187,7 @@ class PartitionPosition:
                 part = head.take(limit - len(taken))
             except CorruptRecords:
                 if taken:
-                    break  # the next call raises the error
+                    break  # stop here: the next call raises the error
                 raise
             taken = taken + part if taken else part
             if not head.is_exhausted:
@@ -196,7 +196,9 @@ class PartitionPosition:
         return taken
 
     def take_all(self, take: Callable[[FetchedPartition], list[T]]) -> list[T]:
-        """Return all buffered data, in the form of `take`. Raises CorruptRecords."""
+        """Return all buffered data of the partition as the function `take` returns them, such as columns. Raises
+        CorruptRecords.
+        """
         taken: list[T] = []
         while self.fetched:
             head = self.fetched[0]
@@ -204,7 +206,8 @@ class PartitionPosition:
                 taken += take(head)
             except CorruptRecords:
                 if taken:
-                    break  # the next call raises the error
+                    # stop here: the next call raises the error
+                    break
                 raise
             if not head.is_exhausted:
                 break  # unreadable data follow the taken records
@@ -212,7 +215,7 @@ class PartitionPosition:
         return taken
 
     def drop_head(self) -> None:
-        """Remove the first response, whose records have all been taken."""
+        """Remove the first buffered response, whose records have all been taken."""
         self._remember_epoch()
         self.fetched.popleft()
         self.failures = 0
@@ -258,7 +261,7 @@ class Positions:
             kept = before.pop(topic_partition, None)
             self._by_partition.setdefault(topic_partition, kept or PartitionPosition(topic_partition))
         for dropped in before.values():
-            dropped.seek(UNKNOWN_OFFSET)  # outstanding responses become invalid
+            dropped.seek(UNKNOWN_OFFSET)  # responses to outstanding Fetch requests become invalid
             self.withheld.pop(dropped.topic_partition, None)
 
     def __iter__(self) -> Iterator[PartitionPosition]:
@@ -297,7 +300,7 @@ class Positions:
         """
         for partition in taken:
             done = self._by_partition[partition].done_with
-            assert done is not None  # `take` has set it
+            assert done is not None  # `take` has set the field
             assert done.offset is not None
             self.withheld[partition] = OffsetAndMetadata(done.offset, "", done.epoch)
 

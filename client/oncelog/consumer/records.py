@@ -113,14 +113,16 @@ class BatchHeader(NamedTuple):
     is_control: bool
 
 
-# `_make` without a Python call per record.
+# Create a ConsumerRecord from a tuple, like `_make`, but without a Python call per record.
 _as_record: Final[Callable[[tuple[object, ...]], ConsumerRecord]] = partial(tuple.__new__, ConsumerRecord)
 
 
 def decode_columns(
     batch: RecordBatch, from_offset: int, max_decompressed_bytes: int = MAX_DECOMPRESSED_BYTES
 ) -> ColumnBatch | None:
-    """Decode a batch like `decode_batch`, but as columns; None if no record is left. Raises CorruptBatch."""
+    """Decode the records of a batch from `from_offset` on as columns; None if the batch has no such record. Raises
+    CorruptBatch.
+    """
     columns = read_columns(batch, max_decompressed_bytes=max_decompressed_bytes)
     if columns.error is not None:
         raise columns.error

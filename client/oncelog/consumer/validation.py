@@ -48,7 +48,8 @@ class EpochEnd(NamedTuple):
 
 
 def standing(position_epoch: int, agreed_epoch: int, leader_epoch: int) -> Standing:
-    """Return the standing of a position. `position_epoch` is the epoch of the batch before the position, `agreed_epoch`
+    """Return what must happen before the next Fetch from a position: nothing, a metadata refresh, or an
+    OffsetForLeaderEpoch request. `position_epoch` is the epoch of the batch before the position, `agreed_epoch`
     the epoch of the last leader whose log was found to contain that batch, and `leader_epoch` the epoch of the present
     leader; each may be NO_LEADER_EPOCH.
     """

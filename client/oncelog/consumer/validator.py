@@ -37,8 +37,8 @@ Topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 
 
 class Question(NamedTuple):
-    """A request about one partition: its position when the request was sent, and the epoch of the leader that was
-    asked.
+    """The part of an OffsetForLeaderEpoch request about one partition: the position when the request was sent, and the
+    epoch of the leader to which it was sent.
     """
 
     position: PartitionPosition
@@ -112,7 +112,7 @@ class Validator:
         return False
 
     def ask(self) -> None:
-        """Send requests about the queued positions."""
+        """Send OffsetForLeaderEpoch requests about the queued positions to their leaders."""
         waiting, self._waiting = self._waiting, {}
         for node_id, positions in waiting.items():
             task = self._asking[node_id] = self._loop.create_task(self._ask(node_id, positions))

@@ -123,7 +123,9 @@ class ControlledFaults:
         return forget
 
     def sleep(self, seconds: float, fault: Fault | None = None) -> None:
-        """Block for `seconds`, or until `fault` is removed; None means until all faults are removed."""
+        """Block the thread for `seconds`, or until `fault` is removed; a `fault` of None means until all faults are
+        removed.
+        """
         with self._changed:
             before = self._cleared
             self._changed.wait_for(
@@ -131,7 +133,7 @@ class ControlledFaults:
             )
 
     async def pause(self, seconds: float, fault: Fault | None = None) -> None:
-        """Sleep like `sleep`, but in a coroutine: the event loop continues."""
+        """Wait in a coroutine for `seconds`, or until `fault` is removed; the event loop continues."""
         loop = asyncio.get_running_loop()
         is_over = asyncio.Event()
         forget = self.when_taken_back(fault, lambda: loop.call_soon_threadsafe(is_over.set))
@@ -175,5 +177,5 @@ class ControlledFaults:
             if due:
                 self._changed.notify_all()
         for fault in due:
-            if self._is_set(fault):  # false if the fault was removed during the delay of the previous fault
+            if self._is_set(fault):  # the fault may have been removed during the delay of the previous fault
                 yield fault

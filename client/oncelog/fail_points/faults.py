@@ -55,7 +55,7 @@ class Step:
 
 
 class Hit:
-    """One call of a step, and the effect that a fault has on it."""
+    """One call of a function that is a fail point, and the effect of a fault on this call."""
 
     __slots__ = ("args", "kind", "kwargs", "number", "point", "step")
 
@@ -129,7 +129,8 @@ class Faults:
         return Hit(step, point, self._hits[point], args, kwargs)
 
     def delays(self, hit: Hit, *, is_after: bool) -> Iterator[tuple[float, Fault | None]]:
-        """Apply the rules for the time before or after the step. Yields the seconds to sleep, each in the caller's own
+        """Apply the faults that were set for the time before the step, or for the time after it. Yields the seconds to
+        sleep, each in the caller's own
         way, and the fault whose removal ends the sleep.
         """
         for action, fault in self._actions(hit, is_after):
@@ -163,7 +164,7 @@ class Faults:
         self._held.setdefault(hit.point, []).append(later)
 
     def release(self, hit: Hit) -> None:
-        """Run the steps that were reordered after the step of `hit`."""
+        """Run the steps that a fault has delayed until after the step of `hit`."""
         for later in self._held.pop(hit.point, ()):
             later()
 

@@ -123,7 +123,7 @@ class _Asking(Generic[V, R]):
             raise
         except KafkaError as error:
             outcomes = dict.fromkeys(part, error)
-        for partition in part:  # partitions without a result are retried
+        for partition in part:  # partitions that the response does not contain are retried
             self._take(partition, outcomes.get(partition, UNANSWERED))
 
     def _take(self, partition: TopicPartition, outcome: R | KafkaError) -> None:

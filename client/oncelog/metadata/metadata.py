@@ -198,7 +198,9 @@ class Metadata:
         try:
             return await self._refresh()
         finally:
-            self._running = None  # not in a callback: a caller in between would get the finished task
+            # clear the task here, not in a callback, because a caller in between would otherwise share the finished
+            # task
+            self._running = None
 
     async def _refresh(self) -> Cluster:
         asked, is_complete = self._topics_in_use(), self._follows_all
@@ -227,7 +229,8 @@ class Metadata:
                 logger.info("%s: %s", name, error)
         cluster = self.cluster.updated(response, is_complete=is_complete)
         if not is_complete:
-            cluster = cluster.without(cluster.topics.keys() - asked)  # they would become outdated unnoticed
+            # drop all topics, because their metadata would become outdated unnoticed
+            cluster = cluster.without(cluster.topics.keys() - asked)
         _log_what_has_no_leader(cluster, asked)
         self._pool.cluster = cluster
         return cluster

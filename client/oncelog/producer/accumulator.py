@@ -106,7 +106,9 @@ class Accumulator:
         self.free_memory = config.buffer_memory
         self.is_flushing = False
         self.abandoned: list[tuple[ProducerBatch, KafkaError]] = []
-        """Batches that were removed, with the errors with which the sender must fail them."""
+        """Batches that were removed from their queues without being sent, each with the error with which the sender
+        must fail its records.
+        """
 
     def queue(self, topic: str, partition: int) -> PartitionQueue:
         """Return the queue of a partition, which is created at its first use."""
@@ -175,7 +177,7 @@ class Accumulator:
         for queue in self._waiting:
             head = queue.batches[0]
             if queue.is_retrying or (queue.in_flight and (head.attempts or self._is_strictly_ordered)):
-                continue  # keeps the order; the response to the batch in flight wakes the sender
+                continue  # send nothing, to keep the order; the response to the batch in flight wakes the sender
             due = head.not_before
             if not is_urgent and not head.attempts and head is queue.tail and head.size < self._batch_size:
                 due = max(due, head.created + self._linger_s)
@@ -183,7 +185,8 @@ class Accumulator:
                 ready.leaderless.add(queue.topic)
                 due = head.deadline
             elif due <= now and not self._may_drain(queue, head):
-                due = head.deadline  # the event that the batch waits for wakes the sender
+                # the batch must wait; the event for which it waits (a response, or a new epoch) wakes the sender
+                due = head.deadline
             elif due <= now:
                 ready.nodes.setdefault(queue.leader, []).append(queue)
                 continue
@@ -206,7 +209,7 @@ class Accumulator:
                 queue.tail = None
             try:
                 head.close(self._compression)
-            except Exception as error:  # the error concerns only this batch (memory, a codec)
+            except Exception as error:  # an error of encoding (memory, a codec) concerns only this batch
                 self._drop_head(queue, unsendable(error))
                 continue
             if batches and size + head.size > self._max_request_size:
@@ -260,7 +263,8 @@ class Accumulator:
         for piece in pieces:
             piece.close(self._compression)
         # No statement from here on can fail.
-        self.incomplete[batch.number] += pieces  # added first, otherwise the number would be missing for a moment
+        # add the pieces before the original is removed, otherwise a flush would miss the batch number for a moment
+        self.incomplete[batch.number] += pieces
         self._forget(batch)
         queue = self._landed(batch)
         queue.sequences.split(batch, pieces)
@@ -316,7 +320,9 @@ class Accumulator:
         return self._session is None or self._session.may_drain(queue.sequences, head)
 
     def _settle(self, queue: PartitionQueue) -> None:
-        """Settle the sequences, unless a batch is in flight whose response may still settle them."""
+        """Decide which batches that were given up are in the log, unless a batch is in flight whose response may show
+        this.
+        """
         if self._session is None or queue.in_flight or not queue.sequences.needs_settling:
             return
         self._session.settle(queue.sequences)

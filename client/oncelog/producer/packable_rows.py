@@ -15,7 +15,7 @@ from oncelog_protocol.records.packing import Packed
 T = TypeVar("T")
 
 HandOver = Callable[[int, PartitionQueue, ColumnWaiter, BeginBatch], Awaitable[None]]
-"""The function `hand_over` or `hand_over_packed`, with the records already bound."""
+"""A function that adds records to the batches of a partition; the records are already bound as its arguments."""
 
 
 class PackableRows(Protocol):

@@ -80,7 +80,7 @@ class _Route:
         self.sticky_batch: ProducerBatch | None = None
 
     def next_sticky_queue(self) -> PartitionQueue:
-        """End the sticky batch, and return the queue for the next sticky batch."""
+        """Choose the partition for the next records without a key, after a batch was full, and return its queue."""
         ended, self.sticky_batch = self.sticky_batch, None
         if ended is not None:
             self.sticky.batch_ended(ended.uncompressed_size or ended.size)
@@ -347,7 +347,9 @@ class Producer(Lifecycle, Generic[K, V]):
         timestamp_ms: int | None = None,
         headers: HeaderSequence = NO_HEADERS,
     ) -> RecordMetadata:
-        """Send a record like `send`, and wait for the acknowledgement. Also raises the errors of the future."""
+        """Send a record, wait for the acknowledgement, and return its RecordMetadata. Also raises the errors of the
+        future.
+        """
         return await (
             await self.send(topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers)
         )
@@ -377,7 +379,8 @@ class Producer(Lifecycle, Generic[K, V]):
         return await self._send_many(topic, partition, len(values), partial(hand_over, columns))
 
     async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> asyncio.Future[RecordMetadata]:
-        """Send records like `send_columns`, for records that encode themselves (an Arrow table). See
+        """Send records that encode themselves (for example an Arrow table) to one partition, in order; one future is
+        done when all are acknowledged. See
         `oncelog.producer.packable_rows.PackableRows` for the requirements on `rows`.
 
         With `tracing`, an object is nevertheless created for each record, to add headers.
@@ -400,7 +403,7 @@ class Producer(Lifecycle, Generic[K, V]):
         try:
             await hand_over(now_ms(), route.queues[partition], waiter, self._begin_batch_of_column)
         except BaseException:
-            waiter.future.cancel()  # no caller will await it
+            waiter.future.cancel()  # the future was not returned, so no caller will await its error
             raise
         return waiter.future
 
@@ -586,7 +589,8 @@ class Producer(Lifecycle, Generic[K, V]):
                         break
                 except MessageTooLarge as error:
                     if self._transactions is not None:
-                        self._transactions.failed(error)  # the record is missing in the transaction
+                        # the transaction must be aborted, because this record is missing in it
+                        self._transactions.failed(error)
                     raise
             if deadline is None:
                 deadline = self._loop.time() + self.config.max_block_ms / 1000

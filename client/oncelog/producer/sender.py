@@ -139,7 +139,8 @@ class Sender:
                 connection = self._connection(node_id)
                 limit = self._config.max_in_flight_requests_per_connection
                 if connection is None or self._in_flight.get(node_id, 0) >= limit:
-                    is_blocked.add(node_id)  # the connection, or a response, will wake the sender
+                    # the sender is called again when the connection opens or a response arrives
+                    is_blocked.add(node_id)
                     continue
                 sent = True
                 batches = self._accumulator.drain(queues)
@@ -350,7 +351,8 @@ class Sender:
             not_before += backoff_s(batch.attempts, first_ms, config.retry_backoff_max_ms, self._rng)
         if is_retriable is None:
             is_retriable = error.retriable
-        has_try = batch.attempts <= config.retries or is_concurrent  # the previous transaction is ending
+        # no limit of attempts while the previous transaction is being ended
+        has_try = batch.attempts <= config.retries or is_concurrent
         if is_retriable and self._is_wanted and has_try and not self._is_closed:
             if not_before < batch.deadline:
                 level = logging.DEBUG if is_concurrent else logging.INFO

@@ -74,8 +74,9 @@ class PartitionSequences:
         return self.has_gap or self.is_unresolved or self.needs_restart or self._is_over or self._refused is not None
 
     def may_drain(self, batch: ProducerBatch, *, is_start_checked: bool = False) -> bool:
-        """Return whether the head of the queue may be sent. A stamped batch must be the first in flight. A new batch
-        needs a certain number (S24, S25), and the broker must remember as many batches as are unacknowledged (S14).
+        """Return whether the first batch of the partition's queue may be sent. A stamped batch must be the first in
+        flight. A new batch needs a sequence number that is certainly free (S24, S25), and the broker must remember as
+        many batches as are unacknowledged (S14).
 
         If the response to a batch is late while later batches are acknowledged (the leader has moved, and its
         connection hangs), that batch blocks new batches: when it is sent again, the broker must still remember it
@@ -143,7 +144,8 @@ class PartitionSequences:
             index += 1
 
     def refused(self, batch: ProducerBatch) -> None:
-        """Record that the broker responded with OUT_OF_ORDER_SEQUENCE_NUMBER. The error matters only for the oldest
+        """Record that the broker refused the batch with OUT_OF_ORDER_SEQUENCE_NUMBER. The error matters only for the
+        oldest
         unacknowledged batch, because later batches depend on that batch (S28).
         """
         if self.unacknowledged and self.unacknowledged[0] is batch:
@@ -166,7 +168,7 @@ class PartitionSequences:
         is_first_refused = bool(waiting) and self._refused is waiting[0]
         if self.is_unresolved:
             if waiting:
-                # otherwise the batch is sent, and its response decides
+                # otherwise the first of the waiting batches is sent, and its response decides
                 self.needs_restart = self.needs_restart or is_first_refused
             elif self.acknowledged_end == self.next_sequence:
                 self.is_unresolved = self.has_gap = False  # later batches are in the log, so this one is too

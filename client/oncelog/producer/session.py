@@ -54,7 +54,7 @@ NO_LOG_START_OFFSET: Final = -1
 
 
 class Verdict(Enum):
-    """The action for a refused batch."""
+    """What the producer does with a batch that a broker has refused."""
 
     RETRY = auto()
     FAIL = auto()
@@ -85,7 +85,8 @@ class ProducerSession:
         self.needs_new_epoch = False
 
     def may_drain(self, sequences: PartitionSequences, batch: ProducerBatch) -> bool:
-        """Return whether the head of a partition's queue may be sent, as far as its sequence numbers are concerned
+        """Return whether the first batch of a partition's queue may be sent, as far as its sequence numbers are
+        concerned
         (S20, S24, S25).
         """
         if not self.has_identity:
@@ -94,7 +95,7 @@ class ProducerSession:
             if sequences.needs_restart or not sequences.unacknowledged:
                 sequences.restart(self.identity)
             elif not batch.is_stamped:
-                return False  # batches of the old epoch are sent first
+                return False  # batches of the old epoch must be acknowledged first
         return sequences.may_drain(batch, is_start_checked=self.is_start_checked)
 
     def settle(self, sequences: PartitionSequences) -> None:
@@ -148,7 +149,8 @@ class ProducerSession:
         if log_start_offset == NO_LOG_START_OFFSET:
             return Verdict.RETRY
         sequences.session_is_over()
-        if log_start_offset > sequences.last_acknowledged_offset:  # expected: retention removed the records
+        # this is expected if retention has removed the producer's records
+        if log_start_offset > sequences.last_acknowledged_offset:
             return Verdict.FAIL if self.is_transactional else Verdict.RETRY
         logger.error(
             "%s-%d: the broker has forgotten %s, though its records are not deleted: data may be lost",

@@ -62,7 +62,7 @@ class Transaction:
         elif self._transactions.is_open:
             try:
                 if isinstance(error, asyncio.CancelledError):
-                    with suppress(EndNotKnown):  # the abort continues in the background
+                    with suppress(EndNotKnown):  # stop waiting: the abort continues in the background
                         await self._transactions.abort()
                 else:
                     await until_known(self._transactions.abort)

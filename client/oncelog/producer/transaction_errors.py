@@ -2,7 +2,8 @@
 
 The question for each code is whether the transactional id may have had another owner since (S90). If another owner is
 possible, the error is fatal. After such an error, this producer's state is outdated. The coordinator may have forgotten
-the other owner too, so that no broker would fence this producer, and it would take the id back from that owner.
+the other owner too, so that no broker would fence this producer, and this producer would take the transactional id back
+from that owner.
 
 After all other errors the transaction is aborted, and the abort finds out whether the coordinator still knows this
 producer as the owner. The abort sends EndTxn or, if the coordinator accepts no EndTxn (`End.NEXT_EPOCH`),
@@ -46,7 +47,8 @@ class End(Enum):
 
 
 class Rule(NamedTuple):
-    """The rule for one code. `answer` is the meaning of the code in a coordinator's response. `write` is its meaning in
+    """The rule for one error code of a transactional producer. `answer` is the meaning of the code in a coordinator's
+    response. `write` is its meaning in
     a Produce response, once the batch is given up. `end` is the way in which a transaction that failed with the code is
     ended. `is_repeated` says whether the same records may succeed in another transaction (`consume_process_produce`).
     """

@@ -195,7 +195,7 @@ class TransactionManager:
             logger.error("transactional id %s: %s", self.transactional_id, error)
             return error
         if self.state is TransactionState.ABORTING:
-            return error  # the transaction is already being aborted
+            return error  # nothing changes, because the transaction is already being aborted
         if not isinstance(error, AbortableError):
             told = AbortableError(error.code, f"the transaction can only be aborted: {error.message}")
             told.__cause__ = error

@@ -474,7 +474,8 @@ class Transactions:
         try:
             await self._conclude(identity)
         except KafkaError as error:
-            manager.failed(fatal(error))  # the next transaction cannot begin, but this transaction is committed
+            # raise nothing: the next transaction cannot begin, but this transaction is committed
+            manager.failed(fatal(error))
 
     async def _abort(self) -> None:
         manager = self.manager

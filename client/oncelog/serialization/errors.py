@@ -26,7 +26,7 @@ class SerializationError(KafkaError):
         super().__init__(ErrorCode.INVALID_RECORD, message)
 
     def __str__(self) -> str:
-        return self.message  # no broker was asked
+        return self.message  # without the error code, because no broker has sent one
 
 
 class RecordDeserializationError(SerializationError):
@@ -46,7 +46,7 @@ class SchemaRegistryError(KafkaError):
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, message)
 
     def __str__(self) -> str:
-        return self.message  # no broker was asked
+        return self.message  # without the error code, because no broker has sent one
 
 
 class RegistryRefused(SchemaRegistryError):

@@ -77,7 +77,8 @@ class SchemaRegistry(Lifecycle):
         return await self._by_id.get((schema_id, form), load)
 
     async def version(self, subject: str, version: int | str = LATEST, form: str = "") -> RegisteredSchema:
-        """Return a version of a subject, by default the latest. `form` has the meaning that it has in `schema`.
+        """Return a version of a subject, by default the latest. `form` SERIALIZED requests a Protobuf schema as a
+        descriptor.
         Raises SchemaNotFound, RegistryUnavailable."""
         path = f"/subjects/{_quoted(subject)}/versions/{version}{_query(form)}"
 

@@ -55,7 +55,8 @@ def _batch(offsets: list[int], said: Mapping[int, AcknowledgeType]) -> AckBatch:
 
 
 class Acknowledgements:
-    """The pending acknowledgements. `unsaid` contains the offsets of delivered records that the application has not
+    """The acknowledgements of one partition that were made and not sent yet. `unsaid` contains the offsets of delivered
+    records that the application has not
     acknowledged.
     """
 

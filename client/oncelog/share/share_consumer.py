@@ -115,7 +115,7 @@ class ShareConsumer(Lifecycle):
         try:
             if not self._is_explicit:
                 self._accept_rest()
-            for record in self._ready:  # the application has not seen these records
+            for record in self._ready:  # release these records, which the application has not seen
                 self._acks[self._where(record)].say(record.offset, AcknowledgeType.RELEASE)
             await self._end_fetches()
             try:

@@ -111,7 +111,7 @@ class ClientSpans:
         span.end()
 
     def _link(self, span: Span, records: Sequence[Traced]) -> None:
-        if span.is_recording():  # otherwise no links are needed
+        if span.is_recording():  # links are needed only in a recording span
             for link in self.tracing.links_to(records):
                 span.add_link(link.context)
 
@@ -142,7 +142,7 @@ def _acknowledged(span: Span, future: asyncio.Future[Sent]) -> None:
         return
     sent = future.result()
     span.set_attribute(attributes.PARTITION, str(sent.partition))
-    if sent.offset >= 0:  # unknown with acks=0
+    if sent.offset >= 0:  # the offset is unknown with acks=0
         span.set_attribute(attributes.OFFSET, sent.offset)
     span.end()
 

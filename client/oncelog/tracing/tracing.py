@@ -82,7 +82,7 @@ class Tracing:
         return self.context_in(record.headers, onto)
 
     def context_in(self, headers: HeaderSequence, onto: Context | None = None) -> Context:
-        """Return the context in `headers`, as `context_of` does for a record."""
+        """Return the trace context in `headers`: the span in which the record was sent, and baggage."""
         context = Context() if onto is None else onto
         propagator = self.propagator
         carried = context_headers(headers, propagator.fields)
@@ -125,7 +125,7 @@ class Tracing:
             told = operation("process", "process", topic_of(many), client_id, group_id)
             told[attributes.BATCH_SIZE] = len(many)
             links = self.links_to(many)
-        token = contexts.attach(context)  # includes the rest of the record's context, its baggage
+        token = contexts.attach(context)  # the new context also has the record's baggage
         try:
             with self.tracer.start_as_current_span(name_of(told), None, SpanKind.CONSUMER, told, links) as span:
                 yield span

@@ -67,7 +67,7 @@ class TransactionSpan:
         self.lost(str(error))
 
     def will_fail(self, error: BaseException) -> None:
-        """Store the cause: the transaction can only be aborted, or cannot even be aborted."""
+        """Store the reason for which the transaction can only be aborted, or cannot even be aborted."""
         if isinstance(error, FatalError):
             self.failed(error)
         else:

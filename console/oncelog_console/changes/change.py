@@ -14,7 +14,8 @@ MAX_NUMBER: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """The facts that are known before a change is applied. `facts`: pairs of a label and a text. `warning`: the data
+    """The preview of a change: what the user sees before the change is applied. `facts`: pairs of a label and a text.
+    `warning`: the data
     that the change destroys, as text.
     """
 

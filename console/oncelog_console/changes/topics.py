@@ -85,7 +85,8 @@ class CreateTopic(Change):
 
 @dataclass(frozen=True, slots=True)
 class AlterTopic(Change):
-    """`reset`: the keys that get their default values again. `partitions`: the new number of partitions; None leaves it
+    """Changes settings of a topic or its number of partitions. `reset`: the configuration keys that get their default
+    values again. `partitions`: the new number of partitions; None leaves it
     unchanged.
     """
 

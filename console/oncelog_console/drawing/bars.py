@@ -21,7 +21,9 @@ TICKS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A transaction: its start and the latest time of its abort, in ms; None if unknown."""
+    """The times of a transaction that a bar shows: its start and the latest time of its abort, in ms since the epoch;
+    None if unknown.
+    """
 
     since_ms: int | None
     ends_by_ms: int | None
@@ -30,7 +32,8 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """A bar, with all positions in percent. `rest` is the width until the latest time of its abort; `is_older`: the
+    """The bar of a transaction, with all positions in percent of the picture's width. `rest` is the width until the
+    latest time of its abort; `is_older`: the
     transaction began before the left end of the axis.
     """
 
@@ -49,7 +52,7 @@ class Timeline:
 
 
 def timeline(spans: Sequence[Span], now_ms: int) -> Timeline:
-    """Return one bar for each span, in the same order."""
+    """Return one bar for each of the transactions `spans`, in the same order."""
     ages_ms = [now_ms - span.since_ms for span in spans if span.since_ms is not None]
     past = max([LEAST_MS, *(age * 21 // 20 for age in ages_ms if age <= MOST_MS)])
     scale = Scale(now_ms - past, now_ms - past + past / NOW_AT)

@@ -23,7 +23,8 @@ GAP: Final = 0.12
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A batch: its first and last offset, and its producer id, -1 without a producer. `kind` is "data", "commit",
+    """A batch to draw: its first and last offset, and its producer id, -1 without a producer. `kind` is "data",
+    "commit",
     "abort" or "control".
     """
 
@@ -37,8 +38,8 @@ class Drawn:
 
 @dataclass(frozen=True, slots=True)
 class Box:
-    """`x` and `width` are in percent, `y` is in pixels. `colour` is an index from 0 on; `fate` is the word for the
-    style sheet.
+    """`x` and `width` are in percent, `y` is in pixels. `colour` is an index from 0 on; `fate` is the batch's outcome,
+    such as "committed", as a class name for the style sheet.
     """
 
     x: float
@@ -53,7 +54,8 @@ class Box:
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """A lane of the picture; a `producer_id` of None means records without a producer; `others`: the number of further
+    """A horizontal lane of the picture with the batches of one producer; a `producer_id` of None means records without
+    a producer; `others`: the number of further
     producers that share the lane.
     """
 
@@ -65,7 +67,9 @@ class Lane:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A vertical line in the picture. `anchor` is the alignment of its label at `x`: "start", "middle" or "end"."""
+    """A vertical line in the picture that marks an offset, such as the last stable offset. `anchor` is the alignment of
+    its label at `x`: "start", "middle" or "end".
+    """
 
     x: float
     label: str

@@ -19,7 +19,7 @@ class Tick(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Scale:
-    """`low` is at 0 %, and `high` is at 100 %."""
+    """An axis on which the value `low` is at 0 % of the width, and `high` at 100 %."""
 
     low: float
     high: float

@@ -44,7 +44,7 @@ class LoginFailed(Exception):
 @dataclass(frozen=True, slots=True)
 class OidcSettings:
     """`issuer`: the provider's URL. `public_url`: the console's URL for browsers. `shown_token`: the token that the
-    cluster receives, one of TOKENS.
+    cluster receives, "access_token" or "id_token".
     """
 
     issuer: str
@@ -98,7 +98,9 @@ class Provider:
         return response
 
     async def login(self, request: Request) -> OidcLogin:
-        """Return the login of a browser that the provider has redirected back. Raises LoginFailed."""
+        """Return the user and the tokens of a browser that the identity provider has redirected back. Raises
+        LoginFailed.
+        """
         token = await _within_time(self._client.authorize_access_token(request))
         claims = token.get("userinfo")
         if not isinstance(claims, Mapping) or claims.get("iss") != await self._issuer():
@@ -109,7 +111,7 @@ class Provider:
         return OidcLogin(self, user, self._checked(token, claims))
 
     async def refreshed(self, token: Mapping[str, Any]) -> dict[str, Any]:
-        """Return a token that replaces one that expires soon. Raises LoginFailed."""
+        """Request and return new tokens in place of tokens that expire soon. Raises LoginFailed."""
         refresh = token.get("refresh_token")
         if not refresh:
             raise LoginFailed("the token has expired")
@@ -189,7 +191,7 @@ class OidcLogin:
             return True
 
     async def close(self) -> None:
-        """Delete the tokens."""
+        """Forget the user's tokens, at the end of the session."""
         self._token = {self._provider.settings.shown_token: ""}
 
 

@@ -24,7 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class Session:
-    """`consoles`: the consoles by cluster name. `begun` and `used`: times of the clock, in seconds."""
+    """`consoles`: the states of the clusters that this session uses, by cluster name. `begun` and `used`: the times of
+    the login and of the last request, in seconds of the sessions' clock.
+    """
 
     begun: float
     used: float
@@ -99,7 +101,7 @@ class Sessions:
         return now - session.begun > MAX_SESSION_SECONDS or now - session.used > IDLE_SECONDS
 
     async def _make_room(self, user: str) -> None:
-        """End sessions until another session of this user is within the limits."""
+        """End the oldest sessions until one more session of this user is within the limits."""
         mine = [token for token, session in self._open.items() if session.user == user]
         for token in mine[: max(0, len(mine) + 1 - MAX_SESSIONS_OF_USER)]:
             await self.end(token)

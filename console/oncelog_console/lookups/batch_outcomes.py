@@ -25,7 +25,7 @@ class Outcome(Enum):
     OPEN = "open"
     HELD_BACK = "held back"
     TRANSACTIONAL = "in a transaction"
-    """A new transactional batch, whose outcome is unknown."""
+    """The outcome of a new transactional batch is not known yet."""
     COMMIT = "commit marker"
     ABORT = "abort marker"
     CONTROL = "control record"

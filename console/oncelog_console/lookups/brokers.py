@@ -68,9 +68,9 @@ async def all_topics(admin: Admin) -> dict[str, Topic]:
         return {}
     try:
         return await admin.describe_topics(names)
-    except PartialFailure as failure:  # some topics are being deleted
+    except PartialFailure as failure:  # topics that are being deleted cannot be described: show the others
         return dict(failure.results)
-    except StaleMetadata:  # the only topic is being deleted
+    except StaleMetadata:  # the error of a single topic, which is being deleted
         return {}
 
 

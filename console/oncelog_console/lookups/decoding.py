@@ -12,7 +12,8 @@ from oncelog_console.values.reader import ValueReader
 
 
 class Found(NamedTuple):
-    """The `records` that match the expression, with their decoded texts. `unread`: the number of values that could not
+    """The result of decoding records: the `records` that match the search expression, with their decoded texts.
+    `unread`: the number of values that could not
     be decoded.
     """
 
@@ -39,7 +40,9 @@ class Decoding:
         return self.wanted.expression is not None or self.values.reads(self.topic, self.wanted.read_as)
 
     async def read(self, records: Sequence[RecordView]) -> Found:
-        """Return the records that match the expression, in their order. Raises TaskFailed."""
+        """Decode the records, and return those whose value matches the search expression, in their order. Raises
+        TaskFailed.
+        """
         if not self.is_needed:
             return Found(list(records), 0)
         wanted = self.wanted

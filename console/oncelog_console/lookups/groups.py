@@ -15,7 +15,9 @@ from oncelog_protocol.messages.fetch import IsolationLevel
 
 @dataclass(frozen=True, slots=True)
 class PositionRow:
-    """The position of a group in one partition. `waits`: only unstable records follow the position."""
+    """The position of a group in one partition. `waits`: all records after the position belong to open transactions, so
+    a read_committed member waits.
+    """
 
     partition: TopicPartition
     committed: int | None

@@ -46,7 +46,7 @@ async def read_stretch(admin: Admin, partition: TopicPartition, offset: int, max
 
 async def open_transactions(admin: Admin, partition: TopicPartition) -> dict[int, int]:
     """Return the first offset of each producer's open transaction, by producer id. The result is empty if the broker
-    does not report them, or not to this user.
+    does not report open transactions, or not to this user.
     """
     try:
         states = (await admin.transactions.producers([partition]))[partition]

@@ -130,7 +130,7 @@ def _ask(address: str) -> dict[tuple[str, str], dict[str, float]] | BadMetrics:
         if len(text) > MAX_METRICS_BYTES:
             return BadMetrics(f"its metrics have more than {MAX_METRICS_BYTES} bytes")
         return read_metrics(text.decode())
-    except OSError as error:  # a network or HTTP error
+    except OSError as error:  # the address did not respond, or responded with an HTTP error
         return BadMetrics(f"it does not answer: {error}")
     except Exception as error:
         logger.debug("metrics of queries cannot be read from %s", address, exc_info=True)

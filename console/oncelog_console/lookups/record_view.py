@@ -12,7 +12,8 @@ from oncelog_protocol.records.columns import Headers
 
 @dataclass(frozen=True, slots=True)
 class RecordView:
-    """One record; a control record has no key and value. `error`: why the record's batch is unreadable; None if it is
+    """One record as pages show it; a control record has no key and value. `error`: why the record's batch is
+    unreadable; None if it is
     readable. `key_size` and `value_size`: the full sizes in bytes, if only the beginnings are kept. `key_reading`,
     `value_reading`: the decoded key and value, if they are not plain text or bytes.
     """

@@ -171,7 +171,8 @@ class TooLarge(Exception):
 
 @dataclass(slots=True)
 class _Reading:
-    """The state that the partitions of a page share. `is_whole`: records keep their entire values, of `room` bytes
+    """The conditions and limits that the readers of all partitions of one page share. `is_whole`: records keep their
+    entire values, of `room` bytes
     together.
     """
 
@@ -182,7 +183,9 @@ class _Reading:
     room: int = DOWNLOAD_BYTES
 
     def kept(self, record: RecordView) -> RecordView:
-        """Return the record with the part of its value that is kept. Raises TooLarge."""
+        """Return the record with its entire value, or with the part of the value that a table shows.
+        Raises TooLarge.
+        """
         if not self.is_whole:
             return record.for_a_table()
         self.room -= record.size
@@ -211,7 +214,9 @@ class _PartitionPage:
         self._stable_end: int | None = None
 
     async def read_on(self, max_bytes: int, budget: _Budget) -> None:
-        """Read further records. Raises KafkaError or TaskFailed."""
+        """Read further records of the partition, from the position of the last read on. Raises KafkaError or
+        TaskFailed.
+        """
         try:
             stretch = await read_stretch(self._reading.admin, self.partition, self.position, max_bytes)
         except KafkaError as error:

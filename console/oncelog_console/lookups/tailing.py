@@ -26,7 +26,9 @@ WAIT_MS: Final = 1_000
 
 @dataclass(frozen=True, slots=True)
 class TailPart:
-    """The newest records since the last part, and the number of skipped records before them."""
+    """One message of a live tail: the newest records since the last message, and the number of skipped records before
+    them.
+    """
 
     records: list[RecordView]
     left_out: int
@@ -35,7 +37,9 @@ class TailPart:
 async def tail(
     admin: Admin, topic: str, partitions: list[int], wanted: Wanted, values: ValueReader
 ) -> AsyncGenerator[TailPart]:
-    """Yield a part, which may be empty, after each fetch, without end. Raises KafkaError or TaskFailed."""
+    """Yield the new records after each fetch, without end; a yielded item may have no records. Raises KafkaError or
+    TaskFailed.
+    """
     committed_only = wanted.committed_only
     level = IsolationLevel.READ_COMMITTED if committed_only else IsolationLevel.READ_UNCOMMITTED
     decoding = Decoding(values, topic, wanted, KEY_BYTES, VALUE_BYTES)
@@ -82,8 +86,8 @@ async def _moved_on(
 async def _newest_of(
     where: TopicPartition, judged: list[JudgedBatch], from_offset: int, decoding: Decoding
 ) -> tuple[deque[RecordView], int]:
-    """Like `_newest`, but also apply the expression and decode the values: batch after batch, so that few entire values
-    are in memory.
+    """Return the newest records that match the search expression, with decoded values, and the number of all matching
+    records; works batch after batch, so that few entire values are in memory.
     """
     wanted = decoding.wanted
     if not decoding.is_needed:

@@ -26,7 +26,9 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """`lags`: the lag of each replica that is behind, by broker id. Offsets are None if there is no leader."""
+    """`lags`: the number of records by which each lagging replica is behind, by broker id. The offsets are None if the
+    partition has no leader.
+    """
 
     known: Partition
     beginning: int | None

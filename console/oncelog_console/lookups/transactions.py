@@ -136,7 +136,7 @@ async def _held(admin: Admin, missing: Missing) -> list[DescribedTransaction]:
         return []
     try:
         described = await admin.transactions.describe(ids)
-    except PartialFailure as failure:  # some transactions have ended since, and have expired
+    except PartialFailure as failure:  # some transactions have ended since they were listed, and their ids have expired
         described = dict(failure.results)
     except KafkaError as error:
         if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
@@ -168,7 +168,8 @@ async def explanations(
         return {}
     try:
         return await admin.transactions.explain(asked)
-    except PartialFailure as failure:  # some partitions, perhaps without a leader, are unavailable
+    # use the results of the other partitions if some partitions, for example those without a leader, are unavailable
+    except PartialFailure as failure:
         told = [where for where in asked if where not in failure.errors]
         missing["explanations"] = failure.message
         return await had(missing, "explanations", admin.transactions.explain(told), {}) if told != asked else {}
@@ -185,7 +186,9 @@ def combined(
     explained: Mapping[TopicPartition, Explanation],
     positions: Positions,
 ) -> list[OpenTransactionView]:
-    """Combine the data of coordinators, logs and groups by transaction. Does no I/O except through `positions`."""
+    """Combine the data of coordinators, logs and groups by transaction. Does no I/O, except that it
+    calls `positions`.
+    """
     open_here: dict[tuple[int, int], dict[TopicPartition, tuple[OpenTransaction, Hang | None]]] = {}
     described: dict[tuple[int, int], DescribedTransaction | None] = {}
     for each in held:

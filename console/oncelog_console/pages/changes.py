@@ -74,7 +74,7 @@ async def _previewed(
 def _shown(
     request: Request, kind: type[Change], given: Mapping[str, str], *, status: int = 200, **values: object
 ) -> Response:
-    """`given`: the fields of the form; a secret form is shown without them."""
+    """`given`: the fields of the form that the user has filled in; a form with a secret field is shown empty."""
     shown: dict[str, object] = {"wanted": None, "preview": None, "command": None, "typed": {}, "problem": None}
     fields = {} if kind.is_secret else given
     action = url(f"/change/{kind.name_in_url}", **dict(request.query_params))

@@ -64,7 +64,7 @@ async def abort(request: Request, form: Form) -> Response:
     text = f"Aborted the transaction of producer {state.producer_id} in {where}"
     try:
         stable = (await admin.transactions.explain([where]))[where].last_stable_offset
-    except KafkaError:  # the transaction ends nevertheless
+    except KafkaError:  # the last stable offset is unknown, but the transaction is aborted nevertheless
         return done(request, f"{text}.", "/transactions")
     return done(request, f"{text}: its last stable offset is {stable} now.", "/transactions")
 

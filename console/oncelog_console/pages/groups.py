@@ -17,7 +17,7 @@ from oncelog_console.rendering import render
 async def groups(request: Request) -> Response:
     history = console_of(request).history
     if not history.samples:
-        await admin_of(request)  # raises a clear error if the cluster cannot be reached
+        await admin_of(request)  # this call raises a clear error if the cluster cannot be reached
     search = request.query_params.get("q", "")
     found = [each for each in history.groups.values() if search.lower() in each.group_id.lower()]
     found.sort(key=lambda each: (-(each.lag or 0), each.group_id))

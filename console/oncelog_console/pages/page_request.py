@@ -47,7 +47,9 @@ def page(handler: Handler) -> Handler:
 
 
 def change(handler: Callable[[Request, Form], Awaitable[Response]]) -> Handler:
-    """Like `page`, for a form that makes a change. The guard has already checked the origin of the form."""
+    """Wrap a handler of a form that makes a change: limit concurrency and time, and turn errors into pages. The guard
+    has already checked the origin of the form.
+    """
 
     @page
     @wraps(handler)
@@ -60,7 +62,7 @@ def change(handler: Callable[[Request, Form], Awaitable[Response]]) -> Handler:
             raise Refused("this form is of an earlier start of the console: load its page again", 403)
         try:
             return await handler(request, form)
-        finally:  # a failed change may have taken effect
+        finally:  # drop shared values also after an error, because a failed change may have taken effect
             console.shared.forget()
 
     return answered

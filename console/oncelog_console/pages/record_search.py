@@ -54,7 +54,7 @@ class Asked:
 
     @property
     def sought_by(self) -> str | None:
-        """The only field that is used for the search; None if the search uses no field or several."""
+        """The only field of the form that narrows the search; None if no field or several fields do."""
         given = [name for name in ("key", "header", "value", "until") if getattr(self, name)]
         return given[0] if len(given) == 1 else None
 
@@ -65,7 +65,7 @@ class Asked:
 
     @property
     def query(self) -> dict[str, object]:
-        """Return the parameters of a link to this view, without the position."""
+        """Return the URL parameters of a page with the same search, without the position."""
         return {
             "topic": self.topic,
             "partition": self.partition,

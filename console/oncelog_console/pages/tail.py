@@ -72,8 +72,9 @@ class EventStream(Response):
             sent, *_ = await asyncio.gather(*tasks, return_exceptions=True)
             self._console.capacity.tails -= 1
         if isinstance(sent, Exception):
-            raise sent  # the server reports the error, and the browser reconnects
-        if is_over and self._has_begun:  # the browser reconnects
+            raise sent  # the server reports the error, and end the response: the browser then reconnects
+        # end the response: the browser then reconnects
+        if is_over and self._has_begun:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
     async def _send(self, send: Send) -> None:

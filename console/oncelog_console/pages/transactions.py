@@ -18,12 +18,13 @@ from oncelog_console.rendering import render
 from oncelog_console.urls import url
 
 TOLD_ABOVE: Final = frozenset({"Producer", "Client", "Coordinator"})
-"""Labels of facts that are equal for all partitions of a transaction."""
+"""Labels of the facts about a transaction that are the same in all its partitions, and are shown once."""
 
 
 @dataclass(frozen=True, slots=True)
 class HoldView:
-    """A partition that a transaction holds back, with the text of `oncelog explain`. `abort`: the URL that aborts the
+    """A partition whose read_committed readers a transaction holds back, with the text of `oncelog explain`. `abort`:
+    the URL that aborts the
     transaction in this partition.
     """
 

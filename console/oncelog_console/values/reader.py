@@ -53,7 +53,9 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class ReadValue:
-    """`matches`: whether the expression is true for the value; `is_unread`: whether the value could not be decoded."""
+    """The result for one value; `matches`: whether the search expression is true for the value; `is_unread`: whether
+    the value could not be decoded.
+    """
 
     matches: bool
     reading: Reading | None = None
@@ -61,7 +63,7 @@ class ReadValue:
 
 
 class _Source(NamedTuple):
-    """How one value was encoded: `kind` in words, and the schema, or why there is none."""
+    """How one value was encoded: `kind` in words, and its schema, or the reason why the schema is missing."""
 
     kind: str
     schema: WrittenWith | None
@@ -185,7 +187,9 @@ def schema_id_of(value: bytes | None) -> int | None:
 
 
 def parts(asked: Sequence[int], values: Sequence[bytes | None]) -> Iterator[list[int]]:
-    """Yield the indexes of values in parts, each with TASK_BYTES of values or one larger value."""
+    """Yield lists of indexes of values, one list for each task of a worker: each has TASK_BYTES of values or one larger
+    value.
+    """
     part: list[int] = []
     size = 0
     for index in asked:

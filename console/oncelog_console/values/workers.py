@@ -37,7 +37,7 @@ class Workers:
     def __init__(self, program: Sequence[str] = PROGRAM) -> None:
         self._program = tuple(program)
         self.turns = asyncio.Semaphore(MAX_WORKERS)
-        """Limits the callers that keep large values while a task runs."""
+        """A semaphore that limits how many callers keep large values in memory while a task runs."""
         self._free = asyncio.Semaphore(MAX_WORKERS)
         self._resting: list[Process] = []
         self._busy: set[Process] = set()

@@ -29,8 +29,8 @@ def check_headers(column: pa.Array) -> None:
 
 
 def encoded_headers(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    """Return the last part of each row's record (the number of headers, then the headers) as an array of the Arrow type
-    `kind`: pa.binary() or pa.large_binary().
+    """Return the encoded headers of each row's record (the number of headers, then the headers) as an array of the
+    Arrow type `kind`: pa.binary() or pa.large_binary().
     """
     names, values = (each.cast(kind) for each in column.flatten().flatten())
     counts = header_counts(column)

@@ -2,8 +2,8 @@
 
 A record consists of five parts: the head (length, attributes, timestamp, offset, size of the key), the key, the size of
 the value, the value, and the headers. Arrow joins the five columns of parts; the content of the joined column is the
-encoded records, one after another. Only the heads depend on the batch that gets the records, so the other four columns
-are computed once.
+encoded records, one after another. Only the heads depend on the record batch that contains the records, so the other
+four columns are computed once.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class PackedRows:
     def pack(self, first: int, now_ms: int, first_offset: int, base_timestamp_ms: int, room: int) -> Packed:
         """Implements `PackableRows.pack`."""
         encoded, first = self._encoded, self._first + first
-        # Rows from `end` on cannot fit, even if their heads were empty.
+        # Rows from `end` on do not fit into the batch, because their other parts alone are too large.
         end = int(np.searchsorted(encoded.ends, encoded.ends[first] + room, side="right")) - 1
         end = min(end, self._end)
         if end <= first:

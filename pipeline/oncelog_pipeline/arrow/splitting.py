@@ -19,7 +19,7 @@ SMALL: Final = 1 << 16
 
 
 class NoTopic(ValueError):
-    """A row has no topic."""
+    """A row has no topic: neither the option `topic` nor the column "topic" names one."""
 
 
 def by_topic(columns: RecordColumns) -> Iterator[tuple[str, RecordColumns]]:
@@ -40,7 +40,7 @@ def by_topic(columns: RecordColumns) -> Iterator[tuple[str, RecordColumns]]:
 
 def partitions(columns: RecordColumns, count: int, sticky: int, *, ignores_keys: bool) -> Any:
     """Return the partition (below `count`) of each row as an int64 array: the value of its column "partition",
-    otherwise by the hash of its key, otherwise `sticky`.
+    otherwise the partition of its key's hash, otherwise (without a key) `sticky`.
     """
     found: Any = np.full(len(columns), sticky, np.int64)
     keys = None if ignores_keys else columns.keys
@@ -54,10 +54,10 @@ def partitions(columns: RecordColumns, count: int, sticky: int, *, ignores_keys:
 
 
 def by_partition(columns: RecordColumns, partitions: Any) -> tuple[PackedRows, list[tuple[int, PackedRows]]]:
-    """Return all rows, and the rows of each partition. `partitions` has one for each row.
+    """Return all rows, and the rows of each partition. `partitions` has the partition of each row.
 
-    All rows are in the order of their partitions, which a digest does not depend on: the digest of all rows costs less
-    than those of the parts.
+    All rows are in the order of their partitions, and a digest does not depend on the order: computing one digest of
+    all rows costs less than computing one for each partition.
     """
     count = len(columns)
     least, most = int(partitions.min()), int(partitions.max())

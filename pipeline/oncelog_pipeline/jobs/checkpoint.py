@@ -40,7 +40,7 @@ def sources_in(offsets: str) -> list[dict[str, Any]]:
         try:
             read = json.loads(line)
         except ValueError:
-            continue  # the line is NOTHING, or the file is torn
+            continue  # the input has no offsets yet, or the file was only partly written
         if isinstance(read, dict) and STREAM in read:
             found.append(read)
     return found

@@ -19,8 +19,8 @@ COMMITTED: Final = "committed"
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """The number of the last batch that an exactly-once query has decided, and how many transactions of its tasks are
-    open.
+    """The number of the last batch whose commit an exactly-once query has decided, and how many transactions of its
+    tasks are open.
     """
 
     decided_batch: int

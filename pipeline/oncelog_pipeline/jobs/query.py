@@ -63,14 +63,14 @@ def _transformed(spark: SparkSession, job: Job, tables: list[DataFrame]) -> Data
 
 def _called(spark: SparkSession, name: str, tables: list[DataFrame]) -> DataFrame:
     """Call the user's function with a DataFrame for each input, in the order of the inputs, and return the DataFrame
-    that it returns.
+    that the function returns.
     """
     from pyspark.sql import DataFrame
 
     module_name, _, attribute = name.partition(":")
     module = import_module(module_name)
     if (source := inspect.getsourcefile(module)) is not None:
-        spark.sparkContext.addPyFile(source)  # executors on other machines need the file, too
+        spark.sparkContext.addPyFile(source)  # Spark's executors on other machines need the user's Python file, too
     function = getattr(module, attribute, None)
     if not callable(function):
         raise JobError(f"[transform] function: {module_name} has no function {attribute!r}")

@@ -37,7 +37,7 @@ def run(job: Job, *, form: str, log_level: str, metrics: tuple[str, int] | None 
 
 
 def run_in(spark: SparkSession, job: Job, *, form: str) -> list[BatchRow]:
-    """Run a job like `run`, in an existing Spark session."""
+    """Run a job in an existing Spark session until the job has read all records (available_now) or is stopped."""
     from oncelog_pipeline.jobs.query import start
 
     query = start(spark, job)

@@ -1,5 +1,5 @@
-"""Implements the command `oncelog pipeline state`, which shows the sink's last decision for each query, and resets it
-if the start of a query was refused.
+"""Implements the command `oncelog pipeline state`, which shows the sink's last decision for each query, and resets this
+decision if the start of a query was refused.
 """
 
 from __future__ import annotations
@@ -47,8 +47,9 @@ settings_option: Final = click.option(
 def state() -> None:
     """Show and reset the decisions of the exactly-once sink for each query.
 
-    A query is named by the id in the metadata of its checkpoint, or by its writeId. The state of a query names the last
-    decided batch. If a checkpoint is older, or has other rows for that batch, the sink refuses to start the query and
+    A query is named by the id in the metadata of its checkpoint, or by its writeId. The state of a query names its last
+    decided batch: the batch whose transactions the driver has decided to commit. If a checkpoint is older, or has other
+    rows for that batch, the sink refuses to start the query and
     names `reset`.
     """
 

@@ -74,7 +74,7 @@ class MetricsHttpServer(ThreadingMixIn, WSGIServer):
         if self._free.acquire(blocking=False):
             try:
                 super().process_request(request, client_address)
-            except BaseException:  # no thread was started that would release it
+            except BaseException:  # the connection is refused, so no thread releases its place
                 self._free.release()
                 raise
         else:
@@ -95,7 +95,7 @@ class MetricsHttpServer(ThreadingMixIn, WSGIServer):
 
 
 def _hang_up(connection: socket.socket) -> None:
-    with suppress(OSError):  # the connection may have ended just now
+    with suppress(OSError):  # the client may have closed the connection just now
         connection.shutdown(socket.SHUT_RDWR)
 
 

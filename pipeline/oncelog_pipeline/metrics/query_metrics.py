@@ -119,7 +119,7 @@ class QueryMetrics(Collector):
     def _open(self, query_id: str) -> int | None:
         try:
             return None if self._open_transactions is None else self._open_transactions(query_id)
-        except Exception:  # scrapes go on without this number
+        except Exception:  # the scrape then omits the number of open transactions
             logger.exception("query %s: its open transactions could not be counted", query_id)
             return None
 

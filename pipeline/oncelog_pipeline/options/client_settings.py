@@ -50,7 +50,8 @@ def settings(options: Options, config: type[ClientConfig]) -> dict[str, Any]:
         like = False if known[name] == "enable_idempotence" else default
         found[known[name]] = as_setting(name, value, like)
     if GROUP_ID in options.kafka and CLIENT_ID not in options.kafka:
-        found["client_id"] = options.kafka[GROUP_ID]  # a label: no group is joined
+        # kafka.group.id is only a label here, because the source joins no group
+        found["client_id"] = options.kafka[GROUP_ID]
     found |= security_settings.security_settings(options.kafka)
     check_together(options, config, found)
     return found

@@ -30,7 +30,7 @@ class OptionError(ValueError):
 
 
 class Options:
-    """The options of one reader or writer. Each known option is read once; all other options must begin with
+    """The options of one reader or writer. Each known option is read by one call; all other options must begin with
     `kafka.`.
     """
 

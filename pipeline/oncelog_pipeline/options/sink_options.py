@@ -63,7 +63,7 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     # enable_idempotence is passed explicitly, so the client reports a conflict instead of disabling idempotence.
     client_settings.check_together(options, client_settings.PRODUCER, {**found, "enable_idempotence": True})
     task_timeout_ms = found.pop("transaction_timeout_ms", DEFAULT_TASK_TIMEOUT_MS)
-    options.flag("includeHeaders", False)  # as in Spark's connector, the option has no effect
+    options.flag("includeHeaders", False)  # as in Spark's connector, kafka.group.id has no effect on a sink
     write_id = options.text("writeId", None)
     if write_id is not None:
         options.parsed("writeId", Query)

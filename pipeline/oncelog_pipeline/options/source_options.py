@@ -56,7 +56,9 @@ third less CPU than with responses of 1 MiB.
 
 
 class Where(Enum):
-    """The way in which a bound is given."""
+    """How a user has given the bound of a source: as offsets, as timestamps, or as the beginning or end of the
+    partitions.
+    """
 
     EARLIEST = auto()
     LATEST = auto()
@@ -220,8 +222,8 @@ def _starting(options: Options, *, is_stream: bool) -> Bound:
 
 
 def _ending(options: Options) -> Bound:
-    """Return the end bound from the ending options, like `_starting`; a timestamp after the last record means the end
-    of the partition.
+    """Return the bound of the first ending option that is set; a timestamp after the last record means the end of the
+    partition.
     """
     if "endingTimestamp" in options:
         timestamp_ms = _timestamp(options, "endingTimestamp")

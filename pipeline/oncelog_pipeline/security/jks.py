@@ -78,7 +78,7 @@ def _private_key(protected: bytes, password: str, alias: str) -> bytes:
     """Decrypt and return the PKCS8 key in an EncryptedPrivateKeyInfo that uses Java's own algorithm."""
     info = _Reader(protected)
     info.tagged(_SEQUENCE)
-    info.take(info.tagged(_SEQUENCE))  # skip the algorithm: JKS has only one
+    info.take(info.tagged(_SEQUENCE))  # skip the name of the algorithm, because JKS has only one algorithm
     encrypted = info.take(info.tagged(_OCTET_STRING))
     link, cipher = encrypted[:_SHA1_BYTES], encrypted[_SHA1_BYTES:-_SHA1_BYTES]
     secret, stream = _utf16(password), bytearray()

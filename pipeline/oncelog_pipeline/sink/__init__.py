@@ -1,7 +1,8 @@
 """Writes to topics exactly once, from many tasks and one driver; any of these processes may die at any moment.
 
 - `names.py` has the names of a query, its groups and transactional ids.
-- `state.py` has the decision, and a task's message to the driver, as JSON.
+- `state.py` has the decision (the record that says which transactions of a batch are to be committed), and a task's
+message to the driver, as JSON.
 - `operations.py` is the interface between the steps and the cluster, and has its errors.
 - `exactly_once.py` (no I/O) has the steps: a task writes, the driver decides, a later run takes over.
 - `digest.py` (pure) computes the digest of a task's rows, which is compared with that of a replay.

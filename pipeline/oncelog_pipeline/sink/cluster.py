@@ -83,7 +83,8 @@ class StateOwner:
 
 
 class RowProducer:
-    """Implements `operations.TaskProducer` for rows: either `send` sends the rows, or the caller uses `producer.send`
+    """The producer of one task, whose rows are written in one transaction: either `send` sends the rows, or the caller
+    uses `producer.send`
     and passes the future to `sent`.
     """
 
@@ -108,7 +109,9 @@ class RowProducer:
         self.digest = self.digest.plus(rows.digest(topic))
 
     async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> None:
-        """Like `Producer.send_packed`. Does not change the digest. Raises KafkaError."""
+        """Like `Producer.send_packed`. Send rows of one partition; the digest does not change, because `count` has
+        added the rows. Raises KafkaError.
+        """
         future = await self.producer.send_packed(topic, partition, rows)
         if self._first is None:
             self._first = future
@@ -297,7 +300,8 @@ class KafkaCluster(Lifecycle):
         return frozenset(each.transactional_id for each in listed)
 
     async def keep(self, transactions: Sequence[PreparedTransaction]) -> list[PreparedTransaction | None]:
-        """Like `Cluster.keep`, but keeps the timeouts if this client may not list open transactions: if the driver died
+        """Remove the timeout from these transactions if the brokers have two-phase commit (KIP-939); keep the timeouts
+        if this client may not list open transactions: if the driver died
         before its decision, no later run could find and abort transactions without a timeout.
         """
         if not self._may_keep or not self._may_ask_durations:
@@ -334,7 +338,8 @@ class KafkaCluster(Lifecycle):
         except ProducerFenced:
             if commits:
                 raise
-            await self.fence([prepared.transactional_id])  # a driver removed the timeout, but never decided
+            # a driver removed the timeout, but died before it decided to commit the batch
+            await self.fence([prepared.transactional_id])
             return True
 
     async def are_visible(self, places: Sequence[Place]) -> list[bool]:
@@ -386,7 +391,7 @@ def _cannot_list(error: KafkaError) -> bool:
 
 
 async def _for_each(work: Callable[[T], Awaitable[R]], things: Sequence[T], at_a_time: int) -> list[R]:
-    """Return the results of `work` for all things, in the order of the things; at most `at_a_time` calls run
+    """Return the results of `work` for all items, in the order of the items; at most `at_a_time` calls run
     concurrently.
     """
     room = asyncio.Semaphore(at_a_time)

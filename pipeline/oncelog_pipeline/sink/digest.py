@@ -102,7 +102,7 @@ class DigestedRows(Protocol):
     """Rows that can compute their digest."""
 
     def digest(self, topic: str) -> Digest:
-        """Return the digest of the rows for this topic, like `digest_of`."""
+        """Return the digest that these rows have if they are written to this topic."""
 
 
 def _without_nulls(fields: Sequence[Buffer | None]) -> Sequence[Buffer]:
@@ -110,7 +110,9 @@ def _without_nulls(fields: Sequence[Buffer | None]) -> Sequence[Buffer]:
 
 
 class RowCounter:
-    """Replaces a task's producer: adds the rows to its `digest`, and writes nothing."""
+    """Takes the place of a task's producer when the rows were written before: adds the rows to `digest`, and writes
+    nothing.
+    """
 
     def __init__(self) -> None:
         self.digest = NOTHING
@@ -126,7 +128,7 @@ class RowCounter:
         self.digest = self.digest.plus(rows.digest(topic))
 
     async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> None:
-        """Does nothing: `count` has counted the rows."""
+        """Send nothing: `count` has already added the rows to the digest."""
 
     async def partition_count(self, topic: str) -> int:
         """Return 1, since the partition of a row does not matter for a digest."""

@@ -127,7 +127,7 @@ async def is_wanted(cluster: Cluster[Any], batch: Batch, partition: int) -> bool
     if state.batch > batch.number:
         if state.run != batch.run:
             raise set_back(batch, state.batch)
-        return False  # a late attempt of a finished stage, or a replay from a restored checkpoint
+        return False  # this is a late attempt of a finished stage, or a replay from a restored checkpoint
     return state.batch < batch.number or partition in state.lost
 
 
@@ -167,7 +167,8 @@ def _check_not_over(state: State, batch: Batch) -> None:
 
 
 async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
-    """Make this run the one that decides, and finish the decisions of older runs. Raises TakenOver.
+    """Make this run the only run that may decide to commit a batch, and commit the transactions that older runs have
+    decided to commit. Raises TakenOver.
 
     Returns the state after the takeover. The returned state belongs to another run only if that run has decided a batch
     so much later that this batch cannot be compared.
@@ -186,12 +187,14 @@ async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
         except Superseded:
             pass
         else:
-            # Sweep only now: while the state had an older run's name, that run could still decide.
+            # Abort the transactions of older runs only now: while the state had an older run's name, that run could
+            # still decide to commit them.
             await _sweep(cluster, batch, state.former)
             return state
         finally:
             await owner.close()
-        # Another task of this run is taking over, too. If this task took ownership again now, each of the two could
+        # Another task of this run may be taking over the query at the same moment. If this task took ownership again
+        # now, each of the two could
         # keep the other from finishing.
         await cluster.pause(wait_seconds)
         wait_seconds = min(2 * wait_seconds, LONGEST_WAIT_SECONDS)
@@ -202,7 +205,8 @@ async def take_over(cluster: Cluster[Any], batch: Batch) -> State:
 
 async def _finish(cluster: Cluster[Any], found: State, batch: Batch) -> frozenset[int]:
     """Commit the transactions that an older run has decided for this batch or a later batch. Return the lost partitions
-    of this batch. An earlier batch needs nothing: Spark begins a batch only after the previous batch has ended.
+    of this batch. The decision of an earlier batch needs no work here, because Spark begins a batch only after the
+    previous batch has ended.
     """
     if found.batch < batch.number:
         return frozenset()
@@ -225,7 +229,8 @@ def set_back(batch: Batch, decided: int) -> SetBack:
 async def commit(
     cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMessage], target: str | None = None
 ) -> None:
-    """Decide for all tasks of the batch, and commit their transactions. May be called again for the same batch.
+    """Write the decision to commit the batch, which covers the transactions of all its tasks, and commit these
+    transactions. May be called again for the same batch.
 
     `target` is stored with the decision. If TakenOver, NotAllOpen, TooManyTasks, NotRepairable or BatchDiffers is
     raised, nothing was decided. If DecidedButAborted is raised, the decision remains, and the next run repairs it.
@@ -266,7 +271,9 @@ async def abort(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMess
     state = await cluster.read_state(batch.query)
     if state is None or state.run != batch.run:
         return
-    owner = await cluster.own(batch.query)  # now a decision in progress is either written or will never be written
+    # becoming the owner fences an earlier owner, so a decision in progress is either written by now or will never be
+    # written
+    owner = await cluster.own(batch.query)
     await owner.close()
     state = await cluster.read_state(batch.query)
     if state is None or state.run != batch.run or state.batch > batch.number:
@@ -367,7 +374,9 @@ async def _keep_open(
     are_open = await cluster.are_open(transactions, LEAST_TIME_LEFT)
     _check_open(batch, transactions, are_open)
     if batch.query.is_unnamed:
-        return written  # without a timeout no later run would abort them if this driver died before its decision
+        # a write without a writeId has no later run, which would abort transactions without a timeout if this driver
+        # died before its decision
+        return written
     kept = await cluster.keep(transactions)
     _check_open(batch, transactions, [each is not None for each in kept])
     return [
@@ -401,7 +410,8 @@ async def _decide(cluster: Cluster[Any], seen: State, batch: Batch, state: State
         )
     owner = await cluster.own(batch.query)
     try:
-        if await cluster.read_state(batch.query) != seen:  # only an owner's read is certain to be the latest state
+        # read the state again as the owner, because only an owner is certain to read the latest state
+        if await cluster.read_state(batch.query) != seen:
             raise TakenOver(f"{batch}: another run has taken over")
         await owner.write(state)
         return state

@@ -66,7 +66,9 @@ class Query:
 
     @property
     def tasks_prefix(self) -> str:
-        """The prefix that the transactional ids of this query's tasks have, and no other ids."""
+        """The prefix of the transactional ids of this query's tasks; no other transactional id begins
+        with this prefix.
+        """
         return f"{self.id}/"
 
     def run_of(self, transactional_id: str) -> str | None:

@@ -19,7 +19,9 @@ NEW_CHECKPOINT: Final = "with the startingOffsets that oncelog pipeline state pl
 
 
 class SinkError(Exception):
-    """A batch cannot be written or decided now. No row of the batch is visible unless the batch was decided."""
+    """A batch cannot be written now, or its commit cannot be decided now. No row of the batch is visible unless the
+    batch was decided.
+    """
 
 
 class TakenOver(SinkError):
@@ -27,15 +29,16 @@ class TakenOver(SinkError):
 
 
 class NotAllOpen(SinkError):
-    """A task's transaction is no longer open, or has too little time left: nothing was decided."""
+    """A task's transaction is no longer open, or has too little time left until its timeout: no commit was decided."""
 
 
 class TooManyTasks(SinkError):
-    """The decision about the batch is larger than a record may be: nothing was decided."""
+    """The decision about the batch would be larger than a record may be, so no commit was decided."""
 
 
 class DecidedButAborted(SinkError):
-    """The coordinator has aborted a decided transaction. The next start of the query writes the partitions of such
+    """The coordinator has aborted a transaction that the driver had decided to commit. The next start of the query
+    writes the partitions of such
     transactions again.
     """
 

@@ -36,7 +36,7 @@ FORMER_RUNS: Final = 20
 
 
 class UnreadableState(ValueError):
-    """The state was written by a newer version, or by another program."""
+    """The state of a query cannot be read, because a newer version or another program has written it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,9 @@ class TaskTransaction:
 
     @property
     def identity(self) -> tuple[str, Place, int]:
-        """The fields that remain the same when the driver takes over the transaction, which changes its epoch."""
+        """The fields that identify the transaction also after the driver has taken it over, which changes the producer
+        epoch.
+        """
         return self.written.transaction.transactional_id, self.written.first, self.partition
 
     def as_json(self) -> dict[str, Any]:
@@ -110,7 +112,8 @@ class TaskTransaction:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The last decision of a query, and which run may make the next one.
+    """The last decision of a query (which transactions of a batch are committed), and the run that may make the next
+    decision.
 
     - `run` is the only run that may decide.
     - `batch` is the number of the batch that was decided last; NO_BATCH before the first decision.

@@ -42,7 +42,8 @@ logger = logging.getLogger(__name__)
 
 
 async def commit(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessage], topic: str | None) -> None:
-    """Commit a write without a writeId, like `exactly_once.commit`. `topic` is the topic of all rows; None if the rows
+    """Write the decision to commit a write without a writeId, commit the transactions of its tasks, and remove its
+    state. `topic` is the topic of all rows; None if the rows
     name their topics. Also raises TakenOver if a later write of the same rows has considered this write dead and has
     taken it over.
     """
@@ -70,7 +71,8 @@ async def commit(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessag
 
 
 async def abort(cluster: Orphanage, batch: Batch, messages: Iterable[TaskMessage]) -> None:
-    """Abort a write without a writeId, like `exactly_once.abort`. If this write has taken over another write, the
+    """Abort a write without a writeId if its commit is not decided; commit it if it is decided. If this write has taken
+    over another write, the
     transactions that the other write has decided are committed first.
     """
     for name, (state, _) in (await cluster.states_by_name()).items():
@@ -104,7 +106,9 @@ def _can_repair(state: State, brought: Mapping[int, Digest | None]) -> bool:
 
 
 async def _is_left(cluster: Orphanage, query: Query, seen: State) -> bool:
-    """Return whether the state remains `seen` for LOOKS * LOOK_SECONDS seconds, which shows that its driver is dead."""
+    """Read the state LOOKS times with a pause of LOOK_SECONDS seconds, and return whether it remains `seen`, which
+    shows that its driver is dead.
+    """
     for _ in range(LOOKS):
         await cluster.pause(LOOK_SECONDS)
         if await cluster.read_state(query) != seen:

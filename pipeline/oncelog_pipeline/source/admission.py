@@ -27,8 +27,8 @@ def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, in
     each partition.
 
     Each partition with records gets at least one offset, if possible, so that a small partition does not starve beside
-    a large one. Offsets that remain after rounding down go to the partitions that lost most by rounding, then by name:
-    equal input gives an equal batch.
+    a large one. Offsets that remain after rounding down go to the partitions that lost most by rounding; ties are
+    broken by partition name, so that equal input gives an equal batch.
     """
     there = sizes(start, end)
     total = sum(there.values())

@@ -4,7 +4,8 @@ While there are no new records, Spark repeatedly requests from a source where it
 requests the ends from the brokers, costs CPU in proportion to the number of partitions. This module therefore caches
 the ends until `watch.py` reports new records.
 
-A new look also replaces the cached ends after a pause. The pause begins at FRESH_SECONDS, doubles while the ends do not
+A new look (request of the ends from the brokers) also replaces the cached ends after a pause. The pause begins at
+FRESH_SECONDS, doubles while the ends do not
 change, and is reset to FRESH_SECONDS when they change. The pause grows up to LONGEST_SECONDS while brokers are watched,
 in case a connection is lost unnoticed; without a watch it grows only until the looks use at most IDLE_SHARE of a core.
 Most looks request only the ends, with one request to each leader. A look also requests topics and the beginnings of
@@ -22,19 +23,22 @@ from oncelog_pipeline.source.offsets import Offsets
 from oncelog_pipeline.source.progress import Log
 
 FRESH_SECONDS: Final = 0.1
-"""The shortest pause between two looks, in seconds."""
+"""The shortest pause in seconds between two looks, which request the ends of partitions from the brokers."""
 LONGEST_SECONDS: Final = 5.0
-"""The longest pause between two looks, in seconds, and so the longest delay until new records are noticed, with any
-number of partitions.
+"""The longest pause in seconds between two requests of the ends, and so the longest delay until new records are
+noticed, with any number of partitions.
 """
 FULL_SECONDS: Final = 5.0
-"""Seconds after which a look also requests topics and the beginnings of partitions."""
+"""Seconds after which the source requests not only the ends, but also the topics and the beginnings of partitions."""
 IDLE_SHARE: Final = 0.01
-"""The share of a core that looks may use if there is no watch, while the query is idle."""
+"""The share of a CPU core that requests of the ends may use while the query is idle and no Fetch at the brokers waits
+for new records.
+"""
 
 
 class Ends:
-    """The cached ends. `look` requests everything, `look_at_ends` only the ends of the given partitions; both may raise
+    """The cached end offsets of the partitions that a stream reads. `look` requests everything, `look_at_ends` only the
+    ends of the given partitions; both may raise
     KafkaError.
 
     `clock` returns seconds, `cpu_clock` the CPU seconds that the process has used. `is_watched` returns whether brokers
@@ -59,17 +63,19 @@ class Ends:
         self._looked_fully = 0.0
         self._pause = FRESH_SECONDS
         self._affordable = FRESH_SECONDS
-        """The pause, in seconds, with which looks use IDLE_SHARE of a core."""
+        """The pause in seconds at which requests of the ends use IDLE_SHARE of a CPU core."""
         self._is_due = False
 
     @property
     def last(self) -> Log | None:
-        """The result of the last look; None before the first."""
+        """The result of the last request of the ends; None before the first request."""
         return self._log
 
     @property
     def are_dear(self) -> bool:
-        """Return whether looks are expensive: one look every FRESH_SECONDS would use more than IDLE_SHARE of a core."""
+        """Return whether requesting the ends is expensive: one request every FRESH_SECONDS would use more than
+        IDLE_SHARE of a CPU core.
+        """
         return self._affordable > FRESH_SECONDS
 
     def forget(self) -> None:
@@ -102,7 +108,7 @@ class Ends:
             try:
                 latest = self._look_at_ends(self._log.latest)
             except KafkaError:
-                latest = {}  # a topic may be deleted: the full look finds out
+                latest = {}  # a topic may have been deleted: request topics, beginnings and ends to find out
             if latest == self._log.latest:
                 return self._log
         self._looked_fully = now

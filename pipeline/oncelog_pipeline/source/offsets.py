@@ -62,7 +62,8 @@ def offsets_from_json(text: str, *, least: int = 0) -> Offsets:
 
 
 def offsets_from(read: Mapping[str, Any], *, least: int = 0) -> Offsets:
-    """Return the offsets in parsed JSON, like `offsets_from_json`. Keys that begin with an underscore are not topics.
+    """Return the offset of each partition in the parsed JSON of a checkpoint. Keys that begin with an underscore are
+    not topics.
     Raises BadOffsets."""
     found: Offsets = {}
     for topic, of_topic in read.items():

@@ -10,7 +10,8 @@ The replay is therefore the batch that was decided, with any query and any sink.
 - Any plan is a valid batch while the log has its records, so a plan may be old or written by another driver. The sink
 compares
   whether the rows of a replay are the same.
-- A plan names the partitions that it moves, their number, and a checksum of the position of all partitions. A plan is
+- A plan names the partitions whose offset the batch advances, their number, and a checksum of the offsets of all
+partitions. A plan is
   valid only if each of its partitions has committed it.
 
 The committed offset of a partition is where the last plan ended. The metadata of the committed offset has the last
@@ -29,7 +30,7 @@ from oncelog import OffsetAndMetadata, TopicPartition
 from oncelog_pipeline.source.offsets import Offsets
 
 GROUP_PREFIX: Final = "oncelog-spark-source/"
-"""The prefix of the names of these groups; the id of the stream follows."""
+"""The prefix of the names of the groups whose committed offsets store plans; the id of the stream follows."""
 KEPT: Final = 20
 """How many plans are kept, and thus how many batches a checkpoint may lose; fewer plans are kept if they move many
 partitions.
@@ -51,7 +52,8 @@ class Move(NamedTuple):
 @dataclass(frozen=True, slots=True)
 class Plan:
     """One batch. The plan of one batch; later plans have higher numbers. `position` is the checksum of the offsets of
-    all partitions at the beginning of the batch; `moves` has the partitions from which the batch reads something.
+    all partitions at the beginning of the batch; `moves` has the offset ranges of the partitions from which the batch
+    reads.
     """
 
     number: int
@@ -61,7 +63,9 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """The last plans of a stream, the newest last. `last_number` is the highest number that any partition has."""
+    """The last plans of a stream, the newest last. `last_number` is the highest plan number in the committed metadata
+    of any partition.
+    """
 
     plans: tuple[Plan, ...] = ()
     last_number: int = -1

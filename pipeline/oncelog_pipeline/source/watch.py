@@ -103,9 +103,10 @@ class EndWatch:
             return True
         except KafkaError as error:
             logger.info("brokers do not report new records, so the ends are fetched from time to time: %s", error)
-            await self._disconnect()  # the client's metadata may be old
+            await self._disconnect()  # the client's metadata may be old: refresh it before the next Fetch
             return False
-        except Exception:  # a defect of oncelog: no query fails because of its watch
+        # log a defect of oncelog: no query may fail because of its watch, which only notices new records sooner
+        except Exception:
             logger.exception("the watch for new records failed; the ends are fetched from time to time")
             return False
         finally:

@@ -64,7 +64,8 @@ class OffsetLookup:
         return sorted(partition for partition in there if not wanted or partition in wanted)
 
     async def partitions_at_first(self) -> list[TopicPartition]:
-        """Return the partitions of a new query, like `partitions`; all topics that the query names must exist. Raises
+        """Return the existing partitions that a new query subscribes to, sorted; all topics that the query names must
+        exist. Raises
         NoSuchTopic, KafkaError.
         """
         there = await self.partitions()

@@ -64,7 +64,7 @@ class OlderStreamReader(StreamReader):
         return super().latestOffset(self._position, ReadAllAvailable())
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
-        """Return the ranges of a batch, as `StreamReader` does. Raises DataLoss, UnknownPosition, KafkaError."""
+        """Return the ranges of offsets that the tasks of a batch read. Raises DataLoss, UnknownPosition, KafkaError."""
         if self._is_taken_for_new and INITIAL not in start:
             raise UnknownPosition(
                 f"Spark {PYSPARK} asked for new offsets before it said where the query stands, so the end of this batch"

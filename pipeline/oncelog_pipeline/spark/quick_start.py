@@ -34,7 +34,8 @@ def acknowledge() -> None:
         return
     with suppress(OSError):  # no /proc
         for name in os.listdir(OPEN_FILES):
-            with suppress(OSError):  # one is the listing's own descriptor, now closed; others are not TCP
+            # ignore the listing's own descriptor, which is closed now, and descriptors that are not TCP sockets
+            with suppress(OSError):
                 if stat.S_ISSOCK(os.fstat(int(name)).st_mode):
                     _acknowledge(int(name))
 
@@ -45,4 +46,4 @@ def _acknowledge(file: int) -> None:
     try:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
     finally:
-        connection.detach()  # Spark's socket object owns the descriptor
+        connection.detach()  # do not close the descriptor, which Spark's socket object owns

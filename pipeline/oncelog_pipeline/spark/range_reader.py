@@ -39,7 +39,7 @@ def read(options: SourceOptions, partition: InputPartition) -> Iterator[pa.Recor
         while batches := run(anext(read_ahead, None)):
             yield from batches
     finally:
-        run(read_ahead.aclose())  # Spark may stop reading early, as with limit(10)
+        run(read_ahead.aclose())  # close the reader here, because Spark may stop reading early, as with limit(10)
 
 
 async def _record_batches(options: SourceOptions, wanted: OffsetRange) -> AsyncGenerator[list[pa.RecordBatch], None]:

@@ -112,7 +112,8 @@ def _decoded(batches: Sequence[UndecodedBatch], data: bytes | bytearray, bases: 
     is_append_time = [each.batch.is_log_append_time for each in batches]
     time_deltas, first_times = timestamps, _repeated([each.batch.base_timestamp for each in batches], counts)
     timestamps = first_times + time_deltas
-    _check((time_deltas >= 0) == (timestamps >= first_times))  # otherwise the sum exceeds 64 bits
+    # a larger timestamp delta would make the timestamp exceed 64 bits
+    _check((time_deltas >= 0) == (timestamps >= first_times))
     if any(is_append_time):
         appended = _repeated([each.batch.max_timestamp for each in batches], counts)
         timestamps = np.where(_repeated(is_append_time, counts), appended, timestamps)
@@ -163,7 +164,7 @@ def record_starts(data: bytes | bytearray, position: int, end: int, count: int) 
                 following += run * size
         position = following
     if position != end:
-        raise _NotPlain  # also if a record extends beyond the end of its batch
+        raise _NotPlain  # this is also the case if a record extends beyond the end of its batch
     arrays.append(np.array(single, np.int32))
     return arrays
 

@@ -45,7 +45,9 @@ class Sender(Protocol):
     async def partition_count(self, topic: str) -> int: ...
 
     def count(self, topic: str, rows: DigestedRows) -> None:
-        """Called once with rows of one topic, before `send_packed` with each partition's part of them."""
+        """Count rows of one topic for the digest; called once, before `send_packed` is called with each partition's
+        part of the rows.
+        """
 
     async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> None: ...
 
@@ -69,7 +71,7 @@ class PlainSender:
         self._sent: list[asyncio.Future[RecordMetadata]] = []
 
     def count(self, topic: str, rows: DigestedRows) -> None:
-        """Does nothing: no digest is needed."""
+        """Do nothing, because this delivery needs no digest of the rows."""
 
     async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> None:
         """Like `Producer.send_packed`. Raises KafkaError."""
@@ -104,7 +106,7 @@ class RowSender:
         self._counts: dict[str, int] = {}
 
     async def send_all(self, batches: Iterator[pa.RecordBatch]) -> None:
-        """Send all rows. Raises BadRow, KafkaError, and the errors of the iterator."""
+        """Send the rows of all Arrow batches of a task. Raises BadRow, KafkaError, and the errors of the iterator."""
         # Imported here, since only tasks need Arrow's functions, and importing them would take 30 ms in each process
         # that plans a query.
         from oncelog_pipeline.arrow.record_columns import record_columns

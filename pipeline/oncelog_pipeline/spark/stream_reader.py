@@ -61,7 +61,9 @@ WAIT_SECONDS: Final = 0.1
 later. The other sources of the query, and the end of the query, must wait during this time.
 """
 LONG_WAIT_SECONDS: Final = 0.25
-"""Like WAIT_SECONDS, for queries with many partitions, where encoding the offsets of a response also costs much CPU."""
+"""How many seconds `latestOffset` waits for records in queries with many partitions, where encoding the offsets of a
+response also costs much CPU.
+"""
 
 logger = logging.getLogger(__name__)
 
@@ -132,7 +134,9 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         return self._idle is not None and self._idle[0] is log and self._idle[1] == start
 
     def _next_end(self, start: dict[str, Any], limit: ReadLimit, log: Log) -> dict[str, Any]:
-        """Return the end of the next batch within this log, as `latestOffset` does. Raises DataLoss, KafkaError."""
+        """Return the end of the next batch within the available offsets `log`; the start itself if there is no batch
+        yet. Raises DataLoss, KafkaError.
+        """
         begin = offsets_from(start)
         limits = Limits(
             limit.max_rows if isinstance(limit, ReadMaxRows) else None,

@@ -181,7 +181,7 @@ class TemplateProcess:
         descriptor = self._ends[ends]
         pid, status = os.waitpid(self._processes[descriptor], os.WNOHANG)
         if not pid:
-            return  # a stale event: the descriptor was closed since, and its number reused
+            return  # ignore a stale event: its descriptor was closed since then, and the number was reused
         del self._ends[ends], self._processes[descriptor]
         self._poll.unregister(ends)
         os.close(ends)

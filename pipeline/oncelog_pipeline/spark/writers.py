@@ -40,7 +40,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class TaskCommit(WriterCommitMessage):
-    """A task's message to the driver; None if the driver decides nothing."""
+    """A task's message to the driver; None if the driver has nothing to decide, because each task
+    commits its own rows.
+    """
 
     message: TaskMessage | None
 
@@ -60,7 +62,7 @@ class Writer(QuickStart):
         return await connections().cluster(self._options)
 
     async def send(self, sender: Sender, rows: Iterator[pa.RecordBatch], task: int, batch: int) -> None:
-        """Send all rows that a task has of a batch. Raises BadRow, KafkaError."""
+        """Send all rows of a batch that one task has. Raises BadRow, KafkaError."""
         ignores_keys = self._options.producer_settings.get("partitioner_ignore_keys", False)
         await RowSender(sender, self._options.topic, task, batch, ignores_keys=ignores_keys).send_all(rows)
 
@@ -96,7 +98,9 @@ class Writer(QuickStart):
             await producer.close()
 
     def _decide(self, messages: Sequence[TaskCommit | None]) -> None:
-        """Decide the batch with the messages of its tasks. Raises SinkError, KafkaError."""
+        """Write the decision to commit the batch of these tasks, and commit their transactions. Raises SinkError,
+        KafkaError.
+        """
         told = _told(messages)
         if told and self._options.delivery is Delivery.EXACTLY_ONCE:
             connections().run(self._commit(told))

@@ -72,7 +72,7 @@ def arrow_type(schema: Schema) -> pa.DataType:
 
 
 class _Types:
-    """Converts schemas to types; a named type is defined once, and afterwards referred to by its name."""
+    """Converts schemas to types; a schema defines a named type once, and afterwards refers to it by its name."""
 
     def __init__(self) -> None:
         self._named: dict[str, pa.DataType | None] = {}

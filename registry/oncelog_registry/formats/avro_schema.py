@@ -54,7 +54,7 @@ def _parsed(text: str, names: Names, where: str) -> AvroSchema:
     except (ValueError, RecursionError):
         if not text.strip().isidentifier():
             raise ValueError(f"{where}not a JSON document") from None
-        document = text.strip()  # the bare name of a type, which Avro's own parser accepts, too
+        document = text.strip()  # the text is a bare type name without quotes, which Avro's own parser accepts, too
     check_depth(document)
     try:
         return make_avsc_object(document, names)

@@ -103,7 +103,7 @@ def _nodes_with_refs(document: Document) -> Iterator[tuple[Node, Node]]:
 
 
 class _Place(NamedTuple):
-    """The position of a subschema, with the document root from which its `$ref` is resolved."""
+    """The place of a subschema: its document, and the root from which its `$ref` is resolved."""
 
     document: Document
     root: Node
@@ -321,8 +321,8 @@ def _differ_in_bounds(reader: Node, writer: Node, path: str) -> list[str]:
 
 
 def _is_above(written: float | None, most: float | None) -> bool:
-    """Return whether a writer with the bound `written` may write more than the bound `most` allows; None means no
-    bound.
+    """Return whether a writer whose maximum is `written` may write a value above the reader's maximum `most`; None
+    means no maximum.
     """
     return most is not None and (written is None or written > most)
 

@@ -70,7 +70,9 @@ class Send:
     offset: int = NOT_YET
     """The offset in the acknowledgement."""
     made_of: Input | None = None
-    """The input of this output; finally each input must have exactly one output, from any producer."""
+    """The input record of which this record is the output; at the end each input must have exactly one output, from any
+    producer.
+    """
 
 
 class Input(NamedTuple):
@@ -83,7 +85,7 @@ class Input(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Reading:
-    """The records that one consumer got from one partition after one seek, in order."""
+    """The records that one consumer got from one partition since it began to read or last called seek, in order."""
 
     consumer: str
     place: Place

@@ -33,7 +33,7 @@ def offset_violations(history: History) -> Iterator[Violation]:
 
 
 class Known:
-    """The known commits of one group in one partition."""
+    """The recorded offset commits of one group in one partition."""
 
     def __init__(self, commits: list[Commit]) -> None:
         self.commits = commits

@@ -39,7 +39,7 @@ class History:
         self.replicas: list[ReplicaLog] = []
         self.leaders: set[Led] = set()
         self.final: dict[Place, list[tuple[int, bytes]]] = {}
-        """The (offset, value) pairs that a read_committed consumer reads at the end."""
+        """Partition -> the (offset, value) pairs that a read_committed consumer reads at the end."""
         self.final_at: dict[Place, int] = {}
         """The time at which the final content was recorded."""
         self.processed: dict[tuple[str, Place], int] = {}
@@ -97,7 +97,7 @@ class History:
 
     def reset(self, group: str, place: Place, offset: int) -> Commit:
         """Record that an administrator sets the offset of a group, possibly backwards, or (-1) deletes it: earlier
-        commits no longer count. Complete the entry like a commit.
+        commits no longer count. When the response is known, complete the returned entry with its outcome.
         """
         commit = Commit(group, place, offset, self.now(), is_reset=True)
         self.commits.append(commit)

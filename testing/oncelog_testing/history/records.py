@@ -16,7 +16,8 @@ from oncelog_testing.history.violation import Kind, Violation
 __tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 Found = Mapping[Place, Mapping[bytes, int]]
-"""Offsets by partition and value, for partitions whose final content is known."""
+"""Maps partition and value to the offsets of the records with this value, for partitions whose final content is known.
+"""
 
 
 def record_violations(history: History) -> Iterator[Violation]:

@@ -62,7 +62,7 @@ def _counts(commit: Commit, is_whole: bool) -> bool:
 
 
 class Told:
-    """The responses to fetches of committed offsets."""
+    """The recorded OffsetFetch responses, by group and partition."""
 
     def __init__(self, history: History) -> None:
         commits: defaultdict[tuple[str, Place], list[Commit]] = defaultdict(list)
@@ -116,7 +116,9 @@ class ToldOfOne:
         if first == len(self._reads) or self._least[first] >= commit.offset:
             return False
         if any(read.offset >= commit.offset and read.answered > commit.asked for read in self._reads):
-            return False  # this offset or a later one was committed; if it no longer is, the offset went back
+            # this offset or a later offset was committed; a smaller offset now means that the committed offset went
+            # back, which another check reports
+            return False
         return any(
             read.offset < commit.offset and not self._is_of_a_later_one(read, commit) for read in self._reads[first:]
         )

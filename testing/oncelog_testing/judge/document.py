@@ -44,7 +44,9 @@ class Processed:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The further parts of a request: the topics to read, and the violations that are allowed."""
+    """The parts of a request besides sends and transactions: the topics to read, and the kinds of violations that are
+    allowed.
+    """
 
     topics: tuple[str, ...]
     processed: Processed | None
@@ -63,7 +65,8 @@ def record(document: Any, history: History) -> Case:
         transactions[_text(each, "id")] = history.transaction(_text(each, "producer"))
     for each in _list(document, "sends"):
         _send(each, history, transactions)
-    for each in _list(document, "transactions"):  # the ends are recorded after the sends, as they happened
+    # record the ends of transactions after the sends, in the order in which they happened
+    for each in _list(document, "transactions"):
         end = _one_of(End, each, "end")
         if end is not End.UNKNOWN:
             history.ended(transactions[_text(each, "id")], end)

@@ -79,7 +79,8 @@ def main(
     jobs: int,
     out: Path | None,
 ) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # ends all processes that it started, too
+    # ending this process ends all processes that it has started
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     cells = chosen(libraries, points, victims, ends)
     began, counter, wrong = time.monotonic(), itertools.count(1), 0
 

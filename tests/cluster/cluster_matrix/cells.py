@@ -19,13 +19,13 @@ class Victims(StrEnum):
     LEADER = "leader killed"
     BOTH = "both killed"
     ALONE = "killed alone"
-    """The broker that executes the step is killed alone: it first continues for a while without its followers, and then
-    dies with records that they do not have.
+    """The leader that executes the step is killed alone: this leader first continues for a while without its followers,
+    and then dies with records that the followers do not have.
     """
 
 
 class Role(Enum):
-    """The role that executes a step."""
+    """The role of the process that executes a step of the transaction."""
 
     CLIENT = "the client"
     COORDINATOR = "the coordinator of the transaction"
@@ -66,7 +66,7 @@ class Cell(NamedTuple):
 
     library: str
     when: str
-    """The text before or after."""
+    """"before" or "after": whether the kill comes before or after the step."""
     point: FailPoint
     victims: Victims
     aborts: bool = False
@@ -81,7 +81,7 @@ class Cast(NamedTuple):
 
     coordinator: int
     leader: int
-    """The leader of a partition that the coordinator does not lead."""
+    """The broker that leads a partition of the transaction and is not its coordinator."""
     group: int
     """The coordinator of the group whose offsets are in the transaction."""
 

@@ -1,7 +1,7 @@
 """A process with its own cluster: each line of its input is a cell as JSON, and each line of its output is the outcome
 of a cell.
 
-python -m cluster_matrix.job DIRECTORY ZOOKEEPER     with what Stage.client_points says in ONCELOG_FAIL_POINTS
+python -m cluster_matrix.job DIRECTORY ZOOKEEPER     with the result of Stage.client_points in ONCELOG_FAIL_POINTS
 """
 
 from __future__ import annotations

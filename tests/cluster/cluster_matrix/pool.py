@@ -55,7 +55,7 @@ class Job:
             if select.select([self._process.stdout], [], [], CELL_SECONDS)[0]:
                 line = self._process.stdout.readline()
         except OSError:
-            pass  # the process has died
+            pass  # the end of its output: the process has died
         if not line:
             self.left = 0
             return Outcome([f"not at its end within {CELL_SECONDS:.0f} s, or the run died"], 0, 0, CELL_SECONDS)
@@ -79,7 +79,8 @@ def run_all(
     jobs: int,
     told: Callable[[Cell, Outcome], None],
 ) -> Mapping[Cell, Outcome]:
-    """Run all cells, and call `told` with each result. The directory of a job is kept if one of its cells has
+    """Run all cells of the matrix in several processes, and call `told` with the result of each cell. The directory of
+    a job is kept if one of its cells has
     failed.
     """
     waiting: queue.SimpleQueue[Cell] = queue.SimpleQueue()

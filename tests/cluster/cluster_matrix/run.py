@@ -29,32 +29,37 @@ from oncelog_testing.history.recorder import History
 
 TRANSACTIONS = 3
 TRIES = 3
-"""The number of attempts. On a slow machine a broker may wait longer than its session, so that the transaction ends
+"""The maximum number of attempts to run one cell. On a slow machine a broker may wait longer than its session, so that
+the transaction ends
 before the point; then no process was killed, and the run is repeated.
 """
 STRUCK = 1
 STRUCK_SECONDS = 30.0
-"""Seconds within which the point must be reached after the client has learned the end of the transaction."""
+"""Seconds within which a process must reach the cell's fail point after the client has learned the end of the
+transaction.
+"""
 CLINGS_TO_COORDINATORS = {"librdkafka"}
 """librdkafka 2.16 waits for ever for a group's coordinator that it knew, if that broker has died and left the metadata
 (see `clinging`). In runs with librdkafka the group's coordinator is therefore the broker that stays alive, unless that
 broker loses its role.
 """
 OPEN = ("Ongoing", "CompleteAbort")
-"""States of a transaction whose end the client has not requested: the second state occurs when its timeout has ended
-it.
+"""States of a transaction whose end the client has not requested: the second state occurs when the transaction's
+timeout has ended the transaction.
 """
 
 
 class Outcome(NamedTuple):
-    """The result of a cell; `problems` is empty if the run was correct."""
+    """The result of one cell of the matrix; `problems` is empty if the run was correct."""
 
     problems: list[str]
     committed: int
     aborted: int
     seconds: float
     clung: bool = False
-    """Whether librdkafka waited for ever for a handle that it had given up itself, and another instance continued."""
+    """Whether librdkafka waited for ever for a broker handle that the library had given up itself, so that another
+    instance of the client continued.
+    """
 
 
 @contextmanager
@@ -83,7 +88,9 @@ class Run:
         """The group's offset in the transaction that was committed last."""
 
     def play(self) -> None:
-        """Play the cell. Raises AssertionError, or any other error."""
+        """Run the three transactions of the cell with the kill in the second one, and check the result. Raises
+        AssertionError, or any other error.
+        """
         self.stage.tidy()
         self._prepare()
         with transactions_of(self.cell.library) as library, ExitStack() as stack:
@@ -104,8 +111,8 @@ class Run:
         self._look()
 
     def _until_it_clings_alone(self, number: int) -> None:
-        """Wait until every broker has returned and serves requests, while the client has not requested the end of the
-        transaction: then the client is the cause.
+        """Wait until every broker has returned and serves requests, so that only the client, which has not requested
+        the end of the transaction, can be the cause of the stall.
         """
         self.clung = True
         if number == STRUCK:
@@ -177,7 +184,8 @@ class Run:
                 Hit(cell.when, cell.point),
                 cast.asked(cell, BROKERS),
                 cast.killed(cell),
-                come_back=cell.victims is Victims.BOTH,  # otherwise too few replicas would be in sync for ever
+                # restart both victims, because otherwise too few replicas would be in sync for ever
+                come_back=cell.victims is Victims.BOTH,
                 is_alone=cell.victims is Victims.ALONE,
             )
         )
@@ -223,7 +231,7 @@ def run_cell(stage: Stage, cell: Cell) -> Outcome:
 def _problems_of(run: Run) -> list[str]:
     try:
         run.play()
-    except Exception as error:  # a failed run is one failed cell
+    except Exception as error:  # an error in a run makes one cell fail, and the matrix continues
         where = traceback.extract_tb(error.__traceback__)[-1]
         return [f"{error or repr(error)} ({where.name}, line {where.lineno})"]
     return []

@@ -30,11 +30,12 @@ FETCHES = (Purpose.FETCH,)
 
 
 class NotReached(AssertionError):
-    """No asking process reached the point."""
+    """No process reached the fail point of the prepared kill."""
 
 
 class Armed(NamedTuple):
-    """A kill that is prepared: when the first of `asked` reaches this point, `victims` are killed. With `come_back` the
+    """A prepared kill: when the first of the processes `asked` reaches this fail point, the processes `victims` are
+    killed. With `come_back` the
     victims are restarted immediately.
     """
 
@@ -51,7 +52,7 @@ def _from_others(brokers: Collection[int]) -> list[Way]:
 
 
 class Stage:
-    """A context manager that starts and stops the cluster and its proxies."""
+    """The cluster in which cells are run; a context manager that starts and stops the brokers and their proxies."""
 
     def __init__(self, directory: Path, zookeeper: str) -> None:
         self.cluster = ReplicatedCluster(directory, zookeeper)
@@ -89,7 +90,8 @@ class Stage:
             self.cluster.advertise_to_peers(self._network.ports)
             stack.enter_context(self.cluster)
             for kind in (CoordinatorType.TRANSACTION, CoordinatorType.GROUP):
-                self.cluster.coordinator("anybody", kind)  # so that their internal topics exist
+                # find coordinators, so that the internal topics of transactions and groups exist
+                self.cluster.coordinator("anybody", kind)
             self._stack = stack.pop_all()
         return self
 

@@ -74,7 +74,8 @@ def main(
     out: Path | None,
 ) -> None:
     chosen = tuple(Fault[name.upper()] for name in faults) or tuple(Fault)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # ends all processes that it started, too
+    # ending this process ends all processes that it has started
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     found = streams_class_path() if streams else ""
     results: list[Result] = []
     for seed in seeds or (secrets.randbelow(1 << 31),):

@@ -18,8 +18,8 @@ Struck = AbstractContextManager[None]
 
 
 class Done(NamedTuple):
-    """A strike as it really happened, which differs from the plan if a process starts slowly, or two strikes need the
-    same broker.
+    """The times at which a fault really began and ended, which differ from the plan if a process starts slowly, or if
+    two faults need the same broker.
     """
 
     strike: Strike
@@ -44,7 +44,7 @@ def paused(stage: Stage, strike: Strike) -> Iterator[None]:
 
 def held(*pairs: tuple[int, int]) -> Callable[[Stage, Strike], Struck]:
     """Return a fault that delays requests and responses in one direction between victims, which are given by their
-    positions.
+    positions in the fault's list of victims.
     """
 
     def hold(stage: Stage, strike: Strike) -> Struck:
@@ -156,8 +156,8 @@ OF_THE_NETWORK = {Fault.ONE_WAY, Fault.TWO_WAYS, Fault.CUT_OFF}
 
 
 class Resources:
-    """The parts that only one fault may strike at a time: each broker, the network between the brokers, the
-    ensemble.
+    """The parts of the cluster, each of which only one fault may affect at a time: each broker, the network between the
+    brokers, the ensemble.
     """
 
     def __init__(self) -> None:
@@ -183,7 +183,7 @@ class Resources:
 def strike_and_heal(
     stage: Stage, strike: Strike, resources: Resources, is_over: threading.Event, now: Callable[[], float]
 ) -> Done:
-    """Let a fault strike, and return when it is healed; heal it early if the run `is_over`."""
+    """Cause a fault, and return when the fault has ended; end the fault early if the run `is_over`."""
     with resources.taken(strike):
         began = now()
         with FAULTS[strike.fault](stage, strike):

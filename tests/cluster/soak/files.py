@@ -1,4 +1,4 @@
-"""Checks the files of the stopped brokers after a run that was ended before its clients could be asked."""
+"""Checks the files of the stopped brokers after a run that was ended before its clients could be queried."""
 
 from __future__ import annotations
 

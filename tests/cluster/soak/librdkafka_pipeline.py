@@ -16,9 +16,9 @@ from oncelog_testing.history.events import NOT_YET, End, Place, Send, Transactio
 from soak.pipelines import RECORDS_PER_TRANSACTION, SESSION_MS, TRANSACTION_TIMEOUT_MS, GivenUp, Pipeline
 
 CALL_SECONDS = 10.0
-"""Seconds after which a call returns, to be repeated."""
+"""Seconds after which a blocking call of librdkafka returns, to be repeated."""
 PATIENCE_SECONDS = 45.0
-"""Seconds for which a call is repeated; after that time new clients are created."""
+"""Seconds for which a call of librdkafka is repeated; after that time new clients are created."""
 POLL_SECONDS = 0.2
 LEAVES = 0.02
 """The fraction of transactions that are left open by abandoned clients."""
@@ -188,7 +188,7 @@ class Clients:
                     raise Anew(f"{what} hangs: {reason.name()}") from error
 
     def _in_time(self, what: str, work: Callable[[], Any]) -> None:
-        """Call librdkafka; if the call does not return in time, it is abandoned with its producer.
+        """Make a blocking call of librdkafka; if the call does not return in time, abandon the call and its producer.
 
         librdkafka 2.10 and later waits for ever for a group coordinator that it knew and that has left the metadata.
         """

@@ -53,7 +53,7 @@ class Observer(ABC):
 
 
 class LeaderObserver(Observer):
-    """Observes one broker: its own role, and the leader that it knows."""
+    """Observes one broker: whether this broker leads the partition, and which leader it names in metadata."""
 
     def __init__(self, cluster: ReplicatedCluster, node_id: int, places: list[Place], history: History) -> None:
         super().__init__(f"observer of the leaders by broker {node_id}", 0.3)
@@ -114,7 +114,7 @@ class OffsetObserver(Observer):
         for group in self._groups:
             try:
                 self.committed(group)
-            except (OSError, IndexError):  # no broker is running
+            except (OSError, IndexError):  # no broker is running at the moment
                 pass
 
     def committed(self, group: str) -> dict[Place, int]:
@@ -141,7 +141,7 @@ class Use(NamedTuple):
     pid: int
     descriptors: int
     megabytes: int
-    """Resident memory in MB."""
+    """Resident memory of a process in MB."""
 
 
 class UseObserver(Observer):
@@ -151,7 +151,9 @@ class UseObserver(Observer):
         self._progress = progress
         self._own = psutil.Process()
         self.uses: list[Use] = []
-        """The measured uses; broker 0 stands for the process of the clients."""
+        """Measurements of the descriptors and the memory of each process; broker 0 stands for the process of the
+        clients.
+        """
 
     def look(self) -> None:
         self._note(0, self._own)

@@ -63,7 +63,7 @@ class NotedTransaction:
         try:
             await self._inner.__aexit__(kind, error, traceback)
         except EndNotKnown:
-            raise  # commit_transaction will be called again
+            raise  # the outcome is unknown, so the application calls commit_transaction again
         except oncelog.errors.AbortableError:
             self._producer.end(End.ABORTED)
             raise
@@ -161,7 +161,8 @@ class OurPipeline(Pipeline):
         return producer, consumer
 
     async def _started(self, producer: oncelog.Producer, consumer: oncelog.Consumer) -> bool:
-        """Start the clients, and return whether that succeeded: a client that starts while no broker is reachable gets
+        """Start producer and consumer, and return whether both have started: a client that starts while no broker is
+        reachable gets
         an error immediately.
         """
         try:

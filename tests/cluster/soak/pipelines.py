@@ -53,7 +53,7 @@ class Notes:
         self._numbers = itertools.count()
 
     def output(self, source: Place, offset: int, transaction: Transaction) -> Send:
-        """Return the output for an input in this attempt."""
+        """Return the output line for an input line in this attempt at a transaction."""
         number = next(self._numbers)
         value = f"{self.name}/{number} {source}@{offset}".encode()
         place = Place(self.job.target, number % PARTITIONS)
@@ -81,7 +81,7 @@ class Notes:
         return self.rng.random() < ABORTS
 
     def lives(self) -> float:
-        """Return for how many seconds one pair of clients works."""
+        """Return a random number of seconds for which one pair of clients (producer and consumer) works."""
         return self.rng.uniform(*LIVES_SECONDS)
 
 

@@ -9,9 +9,9 @@ from typing import NamedTuple
 
 BROKERS = (1, 2, 3)
 GAP_SECONDS = (5.0, 15.0)
-"""The range of seconds from one strike to the next."""
+"""The range of seconds from the beginning of one fault to the beginning of the next."""
 DOUBLE = 0.2
-"""The share of strikes during which a second fault strikes."""
+"""The share of faults during which a second fault occurs."""
 DOUBLE_GAP_SECONDS = (0.2, 2.0)
 
 
@@ -37,7 +37,7 @@ class Fault(Enum):
 
 class Strike(NamedTuple):
     at: float
-    """Seconds from the first moment at which all clients were working."""
+    """Time at which the fault begins, in seconds from the first moment at which all clients were working."""
     fault: Fault
     victims: tuple[int, ...]
     """The struck brokers, in the order in which the fault uses them; for `ZOOKEEPER_...` faults the struck ZooKeeper
@@ -46,7 +46,7 @@ class Strike(NamedTuple):
     seconds: float
     """How many seconds the fault lasts."""
     amount: float = 0.0
-    """Seconds by which a clock jumps."""
+    """Seconds by which the broker's clock jumps; only for the fault that changes clocks."""
 
     def __str__(self) -> str:
         whom = ", ".join(map(str, self.victims))

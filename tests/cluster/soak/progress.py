@@ -23,7 +23,7 @@ class Stall(NamedTuple):
 class Progress:
     def __init__(self) -> None:
         self.events: list[tuple[float, str]] = []
-        """Mishaps of the clients, each with its time."""
+        """The events of each client other than waiting, such as an aborted transaction, each with its time."""
         self._started = time.monotonic()
         self._last: dict[str, float] = {}
         self._oldest: dict[str, float] = {}
@@ -34,7 +34,7 @@ class Progress:
 
     @property
     def now(self) -> float:
-        """The time in seconds from the start of the run."""
+        """Return the present time in seconds from the start of the run."""
         return time.monotonic() - self._started
 
     def note(self, client: str) -> None:
@@ -47,11 +47,11 @@ class Progress:
         self.count[client] += 1
 
     def begins(self, client: str) -> None:
-        """From now on the client is expected to make progress."""
+        """Expect the client to make progress from now on."""
         self._last[client] = self.now
 
     def over(self, client: str) -> None:
-        """The client is no longer expected to make progress."""
+        """Stop expecting progress of the client."""
         self._last.pop(client, None)
 
     def mishap(self, client: str, what: str) -> None:

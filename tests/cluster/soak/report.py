@@ -110,7 +110,7 @@ def _first_most_last(numbers: Sequence[int]) -> str:
 
 
 def mishap_lines(results: Sequence[Result]) -> Iterator[str]:
-    """Yield lines about the mishaps of clients other than waiting."""
+    """Yield lines about aborted transactions and replaced clients."""
     total: Counter[str] = Counter()
     for result in results:
         for client, mishaps in result.progress.mishaps.items():

@@ -1,4 +1,6 @@
-"""Plays one run: clients work, faults strike, everything is healed, and the checker gives its verdict."""
+"""Runs the soak once: clients work, faults occur and are ended, and the checker then compares the history with the
+guarantees.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +61,7 @@ class Settings(NamedTuple):
     """How many seconds faults are injected."""
     faults: tuple[Fault, ...] = tuple(Fault)
     lines_per_second: float = 10.0
-    """Lines per second of each writer."""
+    """Number of lines (records) per second that each writer sends."""
     pipelines: int = 2
     """The number of pipelines of each library."""
     streams_class_path: str = ""
@@ -102,7 +104,7 @@ class Run:
         return [Place(LINES, index) for index in range(PARTITIONS)]
 
     def play(self) -> Result:
-        """Play the run; every error is in the `problems` of the result."""
+        """Run clients and faults to the end; every error is in the `problems` of the result."""
         try:
             self._play()
         except (Problem, AssertionError) as error:
@@ -215,7 +217,8 @@ class Run:
         self._check_logs()
 
     def _strike(self, strikes: Sequence[Strike]) -> None:
-        """Let faults strike as planned. The plan's clock pauses while no broker serves because processes start slowly,
+        """Cause the faults at the planned times. The plan's clock pauses while no broker serves because processes start
+        slowly,
         since another fault would then test nothing.
         """
         resources, under_way, left = Resources(), dict[Future[Done], float](), list(strikes)
@@ -239,7 +242,7 @@ class Run:
             time.sleep(LOOK_SECONDS)
 
     def _settle(self) -> None:
-        """Heal all faults, and wait until all clients have ended."""
+        """End all faults, and wait until all clients have ended."""
         cluster = self.stage.cluster
         cluster.mend()
         for node_id in BROKERS:

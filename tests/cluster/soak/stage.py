@@ -28,7 +28,8 @@ HANDS = 6
 
 
 class Stage:
-    """A context manager that starts and stops the stage. Enter and leave the stage in the same thread, because the
+    """A context manager that starts and stops brokers, ensemble and proxies. Enter and leave the stage in the same
+    thread, because the
     ZooKeeper servers end with that thread.
     """
 

@@ -76,7 +76,8 @@ class Streams:
         self._are_whole.set()
         self._writer.give_up()
         if self._killing.is_alive():
-            self._killing.join(JOIN_SECONDS)  # the thread may be about to start an instance
+            # the thread may be about to start an instance, which must then be stopped, too
+            self._killing.join(JOIN_SECONDS)
         self._end_reading()
         for instance in self._instances:
             if instance.is_running:

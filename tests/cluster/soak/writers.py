@@ -1,4 +1,4 @@
-"""Writers of lines: idempotent producers, each at its own rate."""
+"""Idempotent producers that write numbered lines, each at its own rate."""
 
 from __future__ import annotations
 

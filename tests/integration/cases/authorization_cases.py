@@ -29,8 +29,8 @@ TRANSACTIONAL_BATCH = bytes(
 )
 ALLOWED_GROUP = "allowed-group"
 ALLOWED_TRANSACTION = "allowed-txn"
-"""A transactional id, or a group, on which the sender has all rights, so that the broker reaches the next authorization
-check of the request.
+"""A transactional id, or a group, on which the sender has all rights, so that the broker goes on to the next
+authorization check of the request.
 """
 
 ZERO_OF = {"boolean": False, "string": "", "bytes": b"", "records": BATCH, "uuid": bytes(16), "float64": 0.0}
@@ -56,8 +56,8 @@ Expectation = Callable[[Answer], object]
 
 @dataclass(frozen=True)
 class Case:
-    """One case. With `is_like_absent` the response is the same as for a missing resource; `extra` maps the name of a
-    field to its value.
+    """A test case for one rule. With `is_like_absent`, a client without the right gets the same response as for a
+    missing resource; `extra` maps the names of request fields to values that differ from the generated ones.
     """
 
     rule: Rule
@@ -139,7 +139,8 @@ def _all_fields(value: Any) -> Iterator[tuple[str, Any]]:
 
 
 def only(*allowed: ErrorCode) -> Expectation:
-    """Expect that the response has exactly these error codes, apart from NONE; the handlers' own tests check the
+    """Return a check that the response has exactly these error codes, apart from NONE; the handlers' own tests check
+    the
     positions of the codes.
     """
     return lambda answer: codes(answer) - {ErrorCode.NONE} == set(allowed) or codes(answer)
@@ -150,7 +151,7 @@ def _refused(rule: Rule, **how: Any) -> Case:
 
 
 def _nothing_in(where: str) -> Expectation:
-    """Expect that the list with this name is empty, and that the response has no error."""
+    """Return a check that the response's field of this name is an empty list, and that the response has no error."""
     return lambda answer: (codes(answer) <= {ErrorCode.NONE} and getattr(answer, where) == []) or answer
 
 
@@ -224,7 +225,7 @@ def _find(key_type: int, **names: Any) -> Mapping[str, Any]:
 
 
 def topology(source_topic: str) -> StreamsGroupHeartbeatRequest.Topology:
-    """Return the topology of an application that only reads this topic."""
+    """Return the topology of a Kafka Streams application that only reads this topic."""
     subtopology = StreamsGroupHeartbeatRequest.Topology.Subtopology(
         subtopology_id="0",
         source_topics=[source_topic],
@@ -441,4 +442,6 @@ ASKED_FOR_BY_OTHERS = {
     rules.ADD_PARTITIONS_FOR_OTHERS: rules.ADD_PARTITIONS,
     rules.WRITE_MARKERS_AS_ADMIN: rules.WRITE_MARKERS,
 }
-"""Maps a rule without its own case to the rule that the broker checks next if the first rule allows nothing."""
+"""Maps an authorization rule without its own case to the rule that the broker checks next if the first rule does not
+allow the request.
+"""

@@ -1,5 +1,5 @@
-"""Creates the mutations of a frame that the fuzzer uses: of bits, lengths, ends, versions, checksums, and of the
-frame's declared size.
+"""Creates the mutations of a frame that the fuzzer uses: changed bits, lengths, versions and checksums, a cut-off end,
+and a wrong declared size.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class RequestMaker:
             for index in range(rng.randint(1, 4))
         ]
         stamp: dict[str, Any] = {}
-        if rng.random() < 0.3:  # few producers, so that their state stays small
+        if rng.random() < 0.3:  # use few producer ids, so that the broker's state of producers stays small
             stamp = {"producer_id": rng.randrange(20), "producer_epoch": 0, "base_sequence": rng.randrange(3)}
         return bytes(build_batch(records, compression=Compression(rng.choice((0, 0, 1, 2, 3, 4))), **stamp))
 

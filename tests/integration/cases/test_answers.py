@@ -101,8 +101,8 @@ def test_long_client_values_are_shortened_in_error_messages(broker: BrokerProces
 
 
 def test_a_repeated_name_is_answered_once(broker: BrokerProcess, topic: str) -> None:
-    """If a name were processed once for each repetition, a request of 100 KB would take gigabytes of memory and a
-    minute.
+    """If the broker processed a name once for each repetition in the request, a request of 100 KB would take gigabytes
+    of memory and a minute.
     """
     metadata = MetadataRequest(topics=[MetadataRequest.MetadataRequestTopic(name=topic)] * 1000)
     resource = DescribeConfigsRequest.DescribeConfigsResource(

@@ -93,7 +93,7 @@ def create_acls(client: RawClient) -> None:
 
 
 def commit_offset(client: RawClient, group: str) -> bool:
-    """Return whether the commit succeeded; it fails while the coordinator loads."""
+    """Return whether the offset commit succeeded; a commit fails while the coordinator loads its log."""
     topic = OffsetCommitRequest.OffsetCommitRequestTopic
     partition = topic.OffsetCommitRequestPartition(
         partition_index=0, committed_offset=3, committed_leader_epoch=-1, committed_metadata=""
@@ -175,8 +175,9 @@ NOT_ASKED_HERE = frozenset(
         rules.TOPIC_OF_STREAMS_GROUP,
     }
 )
-"""These rules depend on a state that a single request does not create. The tests below check these rules, and so do the
-tests of the handlers of the consumer protocol, of share groups and of streams groups.
+"""The authorization rules that no single request can test, because they depend on a state that earlier requests create.
+The tests below check these authorization rules, and so do the tests of the handlers of the consumer protocol, of share
+groups and of streams groups.
 """
 
 

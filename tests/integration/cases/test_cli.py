@@ -217,7 +217,8 @@ def test_a_topic_is_created_altered_and_deleted(oncelog: Oncelog, topic: str):
 
     oncelog("produce", topic, "--partition", "1", stdin=b"a\nb\n")
     plain = oncelog("topics", "describe", topic).stdout.decode().splitlines()
-    settings = "retention.ms=1000000,segment.bytes=1048576"  # segment.bytes is the broker's log.segment.bytes
+    # the topic's segment.bytes has the value of the broker's log.segment.bytes
+    settings = "retention.ms=1000000,segment.bytes=1048576"
     assert plain == [f"{topic}\t0\t1\t1\t1\t0\t0\t{settings}", f"{topic}\t1\t1\t1\t1\t0\t2\t{settings}"]
     changes = ["--config", "cleanup.policy=compact", "--delete-config", "retention.ms"]
     oncelog("topics", "alter", topic, "--partitions", "3", *changes)

@@ -20,8 +20,8 @@ async def create(broker: Any, topic: str, partitions: int = 1, **configs: str) -
     async with Admin(broker.address) as admin:
         named = {key.replace("_", "."): value for key, value in configs.items()}
         await admin.create_topics([NewTopic(topic, partitions, 1, configs=named)])
-        # Apache Kafka elects leaders a moment after creating a topic; batches that are refused in between would be
-        # retried, out of order.
+        # Apache Kafka elects leaders a moment after creating a topic; batches that are refused before the election
+        # would be retried out of order.
         await admin.list_offsets({TopicPartition(topic, index): LATEST_TIMESTAMP for index in range(partitions)})
 
 

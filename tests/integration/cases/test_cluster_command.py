@@ -122,7 +122,7 @@ def test_a_cluster_is_created_grown_and_removed(cluster: Cluster) -> None:
     cluster.run("pause", "broker-1")
     assert cluster.states() == {"zookeeper-1": "running", "broker-1": "paused", "broker-2": "running"}
 
-    # `start` starts only the missing processes
+    # `oncelog cluster start` starts only the processes that do not run
     cluster.run("kill", "2")
     assert cluster.up() == addresses
     after = cluster.status()

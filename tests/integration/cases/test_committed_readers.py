@@ -160,7 +160,8 @@ async def test_s54_consumers_read_uncommitted_by_default(broker: BrokerProcess, 
                     seen[name] += [record.value for record in (await consumer.poll(500)).get(partition, [])]
     assert seen == {"default": [b"committed", b"aborted", b"open"], "committed": [b"committed"]}
     fetched = read_uncommitted(raw, topic)
-    assert fetched.aborted_transactions is None  # the list is for read_committed (S52)
+    # only read_committed responses have the list of aborted transactions (S52)
+    assert fetched.aborted_transactions is None
     txn.end(False)
 
 

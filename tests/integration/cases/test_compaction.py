@@ -162,7 +162,7 @@ def test_compact_and_delete_work_together(broker_factory: BrokerFactory) -> None
 
 
 def test_the_log_cleaner_can_be_switched_off(broker_factory: BrokerFactory) -> None:
-    """When another background task has run, the cleaner would have run long before."""
+    """Once another background task has run, an enabled cleaner would have run long before."""
     settings = {**EAGER, "log.cleaner.enable": "false", "log.retention.check.interval.ms": "300"}
     with broker_factory(settings) as broker:
         client, topic = Librdkafka(broker.address), "kept"

@@ -551,7 +551,7 @@ async def test_connections_are_few(unguarded: BrokerProcess, monkeypatch: pytest
         writer.write(b"GET /nowhere HTTP/1.1\r\nHost: localhost\r\n\r\n")
         assert b" 404 " in await asyncio.wait_for(reader.readline(), 60), "who comes finds a place"
         while await asyncio.wait_for(kept[0][0].readline(), 60):
-            pass  # the server closed this connection, which was idle for longest
+            pass  # the server closed this connection, which had been idle for longer than all others
         for _, each in [*kept, (reader, writer)]:
             each.close()
 

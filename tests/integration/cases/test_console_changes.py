@@ -315,7 +315,7 @@ async def test_a_cluster_that_checks_no_acls_says_so(broker: BrokerProcess) -> N
         assert "The brokers check no ACLs" in await browser.text("/acls")
 
 
-# --- who may change
+# --- which users may make changes
 
 
 async def test_a_change_without_token_or_in_a_read_only_console_is_refused(

@@ -332,7 +332,7 @@ async def test_a_state_of_another_browser_is_refused(address: str, idp: Identity
 async def test_a_token_that_ends_is_replaced_and_without_a_new_one_the_session_ends(
     address: str, idp: IdentityProvider
 ) -> None:
-    idp.token_seconds = 30  # less than the safety margin, so each page requests a new token
+    idp.token_seconds = 30  # a token lifetime below the console's safety margin, so each page requests a new token
     async with site(by_token(address), provider=provider_of(idp)) as app, visitor(app) as browser:
         await back_from(browser, await to_the_provider(browser))
         assert SEEN in await browser.text("/topics")

@@ -1,5 +1,5 @@
-"""Tests oncelog's consumers as members of groups on a live broker. A ledger follows the path of every record (see
-Ledger).
+"""Tests oncelog's consumers as members of groups on a live broker. A `Ledger` records which member owns each partition
+and which member reads each record.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ async def test_a_static_member_comes_back_to_its_partitions(group: Group, writer
 async def test_a_new_owner_of_an_instance_id_fences_the_former_one(group: Group, topic: str) -> None:
     first = await group.join("first", topic, group_instance_id="one")
     await group.balanced(6)
-    group.ledger.owner.clear()  # the fenced member learns of it only after the new member has begun
+    group.ledger.owner.clear()  # the fenced member learns that it is fenced only after the new member has partitions
     await group.join("second", topic, group_instance_id="one")
     assert isinstance(await first.outcome(), FencedInstance)
     with pytest.raises(FencedInstance):

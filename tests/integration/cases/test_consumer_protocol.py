@@ -230,7 +230,8 @@ def test_a_group_goes_from_one_protocol_to_the_other_and_back(members: Group, to
         members.leave(member)
     members.shared(6)
     members.write(topic)
-    members.all_seen()  # classic cooperative members may revoke before the last commit
+    # members of the classic protocol with a cooperative assignor may revoke a partition before their last commit
+    members.all_seen()
     assert members.described().type is ConsumerGroupType.CONSUMER
 
 

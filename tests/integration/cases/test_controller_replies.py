@@ -30,7 +30,8 @@ SECONDS = 60
 
 
 class Cluster:
-    """Three brokers without logs. The first broker is the controller, and its ZooKeeper connection goes through the
+    """Three brokers in this process that keep metadata in ZooKeeper but store no logs. The first broker is the
+    controller, and its ZooKeeper connection goes through the
     proxy.
     """
 
@@ -66,7 +67,9 @@ class Cluster:
                 await asyncio.sleep(0.02)
 
     async def propose(self, isr: tuple[int, ...]) -> None:
-        """Let the leader propose this ISR, based on the partition state that it knows."""
+        """Let the partition's leader send AlterPartition with this ISR, based on the partition state that the leader
+        knows.
+        """
         term = self.elector.term()
         image = await reader.read_image(self.stores[3])
         state = image.topics["t"].partitions[0]
@@ -138,7 +141,7 @@ async def test_no_write_of_the_controller_depends_on_its_answer(
         state = await cluster.until(lambda found: found is not None and found.leader == 1)
         assert state is not None
         assert (state.leader_epoch, state.partition_epoch, state.isr) == (1, 2, (1,))
-        # the deletion of the topic
+        # cut the connection at the write that deletes the topic
         cut_next_write()
         await cluster.again(lambda: cluster.topics.delete_topic("t"), done=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         assert await cluster.partition() is None

@@ -248,7 +248,8 @@ def test_e7_e21_ends_are_answered_while_markers_cannot_be_written(
     commits: bool,
 ) -> None:
     """YDB#52731: while markers cannot be written, every request gets a retriable error, because a client would mistake
-    an empty success for the end of its next transaction. After that everything continues, also after a kill.
+    an empty success for the end of its next transaction. Once markers can be written, all producers continue, also
+    after a kill of the broker.
     """
     lock = tmp_path / "lock"
     sabotage(SLOW_MARKERS.format(lock=str(lock)))
@@ -330,7 +331,8 @@ def test_e26_a_disk_failure_aborts_the_transaction(
         lock.touch()
         for _ in range(3):
             assert txn.produce(topic, 0, value=b"refused") == ErrorCode.KAFKA_STORAGE_ERROR
-            lock.unlink(missing_ok=True)  # one failure is enough: the state of the file is unknown from then on
+            # one failed write takes the partition offline, because the state of the file is unknown from then on
+            lock.unlink(missing_ok=True)
         assert txn.end(False) == 0
         eventually(lambda: is_stable(client, topic, 1), "the other partition is complete")
         assert txn.init() == ErrorCode.CONCURRENT_TRANSACTIONS
@@ -422,7 +424,7 @@ def test_e2_e32_a_transaction_that_hangs_is_found_and_ended(broker_factory: Brok
         eventually(lambda: is_stable(client, topic), "the transaction is complete")
         assert txn.produce(topic, value=b"late") == ErrorCode.NONE
         assert last_stable_offset(client, topic) == 2
-        assert txn.end() == ErrorCode.NONE  # the coordinator considers this the retry of the earlier commit
+        assert txn.end() == ErrorCode.NONE  # the coordinator considers this EndTxn the retry of the earlier commit
 
         asked = DescribeProducersRequest.TopicRequest(name=topic, partition_indexes=[0])
         described = client.call(DescribeProducersRequest(topics=[asked]), ApiKey.DESCRIBE_PRODUCERS, 0)
@@ -460,9 +462,7 @@ def mark(client: RawClient, producer: ProducerIdAndEpoch, topic: str, coordinato
 
 
 def test_s40_a_marker_of_an_older_coordinator_is_refused(broker_factory: BrokerFactory, topic: str) -> None:
-    """From then on the coordinator epoch of the last marker is the lowest that the partition accepts, also after a
-    kill.
-    """
+    """The partition refuses markers with a coordinator epoch below that of its last marker, also after a kill."""
     broker = broker_factory().start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)

@@ -76,7 +76,7 @@ def moments() -> Iterator[float]:
 
 
 def do_until_killed(example: Example, seconds: float, do: Callable[[], None], progress: Callable[[], object]) -> None:
-    """Call `do` repeatedly, and kill the example `seconds` after `progress` has changed."""
+    """Call `do` repeatedly, and kill the example `seconds` after the value of `progress()` has changed."""
     before, deadline = progress(), time.monotonic() + TIMEOUT_SECONDS
     while progress() == before:
         assert time.monotonic() < deadline, "it does not come to work"
@@ -245,7 +245,9 @@ def test_s65_checkpoints_are_whole_though_the_job_is_killed(broker: BrokerProces
 
 
 def test_s65_a_job_killed_between_two_commits_recovers(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
-    """One writer has committed the checkpoint, the other has not: only the latter commits again."""
+    """Of two writers, one has committed the checkpoint's transaction before the kill: after the restart only the other
+    writer commits.
+    """
 
     async def torn() -> None:
         await two_phase_sink.run(broker.address, topic, 1)
@@ -256,7 +258,7 @@ def test_s65_a_job_killed_between_two_commits_recovers(broker: BrokerProcess, ra
             await writer.write(topic, two_phase_sink.share(2, number))
             await writer.prepare(2)
         await writers[0].commit()
-        # Here the process has ended; the next run takes over its open transaction.
+        # The example is killed with an open transaction; its next run takes over this transaction.
         await two_phase_sink.run(broker.address, topic, 3)
         for writer in writers:
             await writer.close()
@@ -318,7 +320,7 @@ def test_s66_exactly_once_survives_a_killed_broker(broker_factory: BrokerFactory
         produce(client, topic, *((None, b"%d" % number) for number in range(300)))
     arguments = ("--level", "exactly-once", "--source", topic, "--target", target, "--until-caught-up")
     example = Example(broker, "delivery_levels", *arguments)
-    for copied in (20, 110, 200):  # the example copies some more records before it dies
+    for copied in (20, 110, 200):  # the example may copy some more records before the kill takes effect
         with RawClient(broker.port) as client:
             eventually(lambda: client.list_offset(target, 0)[0] > copied, "it copies")  # noqa: B023
         broker.kill()

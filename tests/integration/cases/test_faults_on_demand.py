@@ -119,7 +119,7 @@ def test_a_fault_is_for_whom_it_is_ordered(oncelog_broker: Broker, oncelog_topic
 
 
 def test_every_step_of_one_broker_is_met_by_the_filters_that_it_has(oncelog_broker: Broker, oncelog_topic: str) -> None:
-    """Steps of followers are left out, because they need a second broker."""
+    """Fail points of followers are left out, because a follower needs a second broker."""
     names = {"topic": oncelog_topic, "transactional_id": oncelog_topic, "group_id": oncelog_topic}
     faults = {}
     for name, point in oncelog_broker.points().items():
@@ -187,7 +187,8 @@ def test_a_fault_knows_that_its_broker_has_ended_and_not_of_it(oncelog_broker: B
     oncelog_broker.restart()
     others = [oncelog_broker.fail("Heartbeat.answer", drop=True) for _ in range(2)]
     for fault in (crash, drop):
-        fault.remove()  # must not remove the faults of the new process, which have the same numbers
+        # removing a fault of the ended process must not remove the fault with the same number in the new process
+        fault.remove()
         with pytest.raises(BrokerGone, match="has ended since"):
             assert fault.struck
     assert [other.struck for other in others] == [0, 0]
@@ -223,7 +224,7 @@ class TestOneAfterTheOther:
         assert oncelog_broker.ask("GET", "/faults") == {"faults": []}
 
 
-# --- the control
+# --- the control server, over which a test sets faults
 
 
 @pytest.fixture

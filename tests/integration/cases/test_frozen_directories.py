@@ -45,7 +45,7 @@ FORMS: dict[str, Callable[[Path], Any]] = {
     ".window": lambda path: unpack_from(">h", path.read_bytes()),
     "checkpoint": lambda path: path.read_text().splitlines()[0],
 }
-"""Maps the end of a file's name to the function that reads the version of the file's format."""
+"""Maps a suffix of file names to the function that reads the format version of such a file."""
 PASSED_OVER = ("oncelog.identity", "metadata-copy.jsonl", "metadata-copy.previous.jsonl")
 """Files that the last release did not have; that release neither reads nor removes them."""
 NODES_PASSED_OVER = ("/oncelog/store_id",)
@@ -55,7 +55,7 @@ COLUMNS_PASSED_OVER = ", base TEXT, previous_base TEXT"
 
 def embedded(data: Path) -> BrokerProcess:
     broker = BrokerProcess(data, SETTINGS)
-    broker.settings.pop("zookeeper.connect", None)  # other tests may have set this
+    broker.settings.pop("zookeeper.connect", None)  # other tests of this process may have set this variable
     return broker
 
 

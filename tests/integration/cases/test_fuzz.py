@@ -36,7 +36,7 @@ MAX_GROWTH_BYTES = 20 << 20
 CONNECTIONS = 8
 BURST = 6
 PATIENCE_SECONDS = 0.25
-"""Seconds to wait for a burst that does not end, because a mutated Fetch may wait for ever."""
+"""Seconds to wait for the responses to a burst of frames; a mutated Fetch may wait for ever."""
 SENTINEL_ID = 0x0DDBA11
 SIZE_AND_ID = Struct(">ii")
 METADATA_VERSION = 12
@@ -75,7 +75,7 @@ class FuzzConnection:
         try:
             self.socket.sendall(data + SENTINEL if burst[0].is_whole else data)
         except OSError:
-            pass  # the broker closed the connection because of an earlier frame, which `read` will find
+            pass  # the broker closed the connection because of an earlier frame; `read` finds out which frame it was
 
     def read(self) -> bool:
         """Read a part of the responses; return whether the burst is over, because the last request has its response or

@@ -151,7 +151,8 @@ class GroupUnderTest:
             {"bootstrap.servers": address, "enable.idempotence": True, "linger.ms": 0, "log_level": 0}
         )
         with closing(Librdkafka(address)) as client:
-            client.create_topic(topic, PARTITIONS, replication_factor=-1)  # the broker's default number of replicas
+            # -1 selects the broker's default replication factor
+            client.create_topic(topic, PARTITIONS, replication_factor=-1)
 
     def start(self, library: str, instance_id: str | None = None, session_ms: int = SESSION_MS) -> GroupMember:
         member = GroupMember(

@@ -165,8 +165,8 @@ async def test_a_group_that_only_has_offsets_or_nothing_says_so(broker: BrokerPr
 async def test_s37_offsets_that_an_open_transaction_holds_are_explained(
     broker: BrokerProcess, topic: str, group: str
 ) -> None:
-    """A process died with offsets in its transaction: its successor waits, and the command says for which transaction
-    and until when.
+    """A process died with pending offsets in its open transaction: its successor waits, and `oncelog groups describe`
+    says for which transaction and until when.
     """
     await fill(broker, topic)
     await commit(broker, group, topic, 4)

@@ -161,7 +161,8 @@ def test_e2_a_late_produce_hangs_nothing(
     broker: BrokerProcess, raw: RawClient, topic: str, is_v2: bool, commits: bool, next_one: str | None
 ) -> None:
     """KAFKA-12671, KAFKA-14402: the producer gave up on a batch and ended its transaction, and then the batch arrives.
-    By then no transaction is open, or one that does not include the partition, or another producer has taken over.
+    When the batch arrives, no transaction is open, or the open transaction does not include the partition, or another
+    producer has taken over.
     """
     raw.create_topic(topic, 2)
     txn = RawTransactions(raw, topic, is_v2=is_v2)
@@ -261,7 +262,7 @@ def test_s41_a_late_add_partitions_of_a_fenced_producer_is_refused(
     assert (committed_values(raw, topic), content(raw, topic, 1)) == ([b"new"], [])
 
 
-# --- in each other's way
+# --- requests of one transaction that the broker handles concurrently
 
 
 @BOTH
@@ -313,8 +314,8 @@ def test_e3_the_end_races_with_the_last_records_without_loss(
 
 
 def test_e4_partitions_are_added_while_others_are_written(broker: BrokerProcess, raw: RawClient, topic: str) -> None:
-    """KAFKA-14904: a partition is verified while the coordinator logs another partition. The transaction ends without
-    an endless CONCURRENT_TRANSACTIONS, and no sequence is lost.
+    """KAFKA-14904: a partition is verified while the coordinator logs another partition. The transaction ends, the
+    producer does not get CONCURRENT_TRANSACTIONS for ever, and no sequence number is lost.
     """
     partitions = 30
     raw.create_topic(topic, partitions)
@@ -424,8 +425,8 @@ def test_e6_a_transaction_older_than_the_producer_expiry_is_completed(
     broker_factory: BrokerFactory, sabotage: Sabotage, topic: str, is_v2: bool
 ) -> None:
     """KAFKA-9144: all records of a producer in the partition are older than producer.id.expiration.ms when the
-    coordinator aborts its transaction. The partition still knows the producer and its epochs, because the marker's time
-    counts.
+    coordinator aborts its transaction. The partition still knows the producer and its epochs, because the expiration
+    counts from the time of the last marker.
     """
     settings = {
         "producer.id.expiration.ms": "60000",

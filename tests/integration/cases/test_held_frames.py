@@ -55,7 +55,8 @@ Dispatcher.handle = hold
 
 
 class Door:
-    """A door in front of the broker. While the door is shut, up to `most` requests of an API wait; when it opens, the
+    """A part of the proxy that holds back requests on their way to the broker. While the door is shut, up to `most`
+    requests of an API wait; when it opens, the
     requests are forwarded, even if their clients have disconnected.
     """
 
@@ -68,7 +69,7 @@ class Door:
         self._lock.touch()
 
     def open(self) -> int:
-        """Open the door; return how many requests were forwarded."""
+        """Forward the requests that were held back, and return their number."""
         self._lock.unlink()
         text = eventually(lambda: self._log.read_text() if self._log.exists() else "", "what was held back has come in")
         return int(text)

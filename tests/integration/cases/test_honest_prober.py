@@ -115,7 +115,8 @@ def test_other_work_excuses_no_broker_that_stands_still(
 
 
 MS_OF_WAITS = [
-    # wall time, the prober's (ran, queued), the loop's (ran, queued), others queued -> net
+    # wall time, (ran, waited for a processor) of the prober and of the broker's loop, the same wait of other threads ->
+    # net wait, all in ms
     (10, (1, 2), (3, 4), 0, 3),  # the loop ran for 3 ms
     (50, (0, 0), (1, 0), 0, 50),  # the loop slept, for a lock or a disk
     (50, (0, 0), (1, 0), 40, 10),  # the loop waited for a lock whose holder had no processor
@@ -146,7 +147,7 @@ def test_times_of_short_lived_threads_are_counted() -> None:
     done.set()
     thread.join()
     eventually(lambda: thread.native_id not in process.now(), "the thread is gone")
-    gone = ThreadTimes(2**22 + 1)  # higher than the highest process id of the kernel
+    gone = ThreadTimes(2**22 + 1)  # a process id above the kernel's highest, so no process has this id
     assert gone.now() == {}
 
 

@@ -23,7 +23,9 @@ from oncelog_protocol.api import ApiKey
 from oncelog_protocol.messages.describe_cluster import DescribeClusterRequest
 
 PACES = (BRIEF, THOROUGH, THOROUGH)
-"""The pace of the first measurement and of up to two repetitions, which follow while the result is doubtful."""
+"""The lengths of the first measurement and of up to two repetitions, which are made only while a measured number is too
+high.
+"""
 SMALL = [client for client in CLIENTS if client.small is not None]
 
 

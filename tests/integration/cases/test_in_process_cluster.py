@@ -68,7 +68,8 @@ async def play(directory: Path) -> tuple[float, float, float]:
 
 @pytest.mark.measured
 async def test_a_cluster_is_up_replicates_and_fails_over_in_a_moment(tmp_path: Path) -> None:
-    await play(tmp_path / "warm")  # the first run in a process also imports modules and compiles messages
+    # the first run in a process also imports modules and generates the codecs of messages
+    await play(tmp_path / "warm")
     found = []
     for number in range(TRIES):
         found.append(await play(tmp_path / str(number)))
@@ -94,7 +95,7 @@ async def test_a_broker_that_is_stopped_and_started_again_has_its_port_and_its_r
 
 
 async def test_no_request_waits_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The test covers the time from the first start to the last stop."""
+    """The measured time is from the start of the first broker to the stop of the last broker."""
     synced: list[int] = []
     monkeypatch.setattr("os.fsync", synced.append)
     async with MemoryCluster(tmp_path) as cluster:

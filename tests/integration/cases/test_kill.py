@@ -119,7 +119,7 @@ class Producer:
             while self.waiting:
                 self.receive()
         except OSError:
-            pass  # the remaining requests stay unacknowledged, as intended
+            pass  # the connection ended: the remaining requests stay unacknowledged, as this test intends
         self.client.socket.close()
 
 

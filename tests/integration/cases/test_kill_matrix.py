@@ -1,6 +1,7 @@
-"""Runs a part of the kill matrix, with each fault and each side of the connection; `make kill-matrix` runs all of it.
+"""Runs a part of the kill matrix (one fault at one point of a transaction per run), with each fault, in the broker and
+in the client; `make kill-matrix` runs all of it.
 
-The tests also check that the matrix notices wrong output.
+The tests also check that a run with missing or duplicate records in its output counts as failed.
 """
 
 from __future__ import annotations

@@ -85,7 +85,7 @@ async def test_connections_and_deleted_topics_need_no_collection(broker: Broker,
 
 @dataclass
 class Here:
-    """Describes the broker in this process to the fuzzer."""
+    """The broker under test as the fuzzer sees it; this broker runs in the test's own process."""
 
     port: int
     log: Path
@@ -105,7 +105,7 @@ async def test_requests_of_every_api_need_no_collection(
     await asyncio.to_thread(world.prepare, here.port)
     fuzzer = Fuzzer(here, world)
     odd = cases(world, SEED)
-    # The first run also creates objects that exist from the first use on.
+    # The first run is not compared, because it also creates objects that are kept from their first use on.
     await asyncio.to_thread(fuzzer.run, odd, count=cases_of_each_time, seconds=60.0)
     gc.collect()
     gc.set_debug(gc.DEBUG_SAVEALL)

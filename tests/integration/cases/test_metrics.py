@@ -106,7 +106,8 @@ def until(broker: BrokerProcess, is_so: Callable[[Told], bool], what: str) -> To
 
 @pytest.fixture(scope="module")
 def telling(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
-    settings = {"http.listener": "0", "quota.window.num": "101"}  # metrics over recent seconds then last longer
+    # metrics that cover the last seconds then keep their values for longer
+    settings = {"http.listener": "0", "quota.window.num": "101"}
     broker = BrokerProcess(tmp_path_factory.mktemp("metrics") / "data", settings)
     broker.start()
     yield broker
@@ -242,7 +243,7 @@ def test_quota_usage_and_waiting_are_exported(telling: BrokerProcess, topic: str
         throttle_ms = client.receive().throttle_time_ms
     assert throttle_ms > 0
     with RawClient(telling.port) as client:
-        set_quotas(client, producer_byte_rate=1e9)  # throttled requests now need not wait for long
+        set_quotas(client, producer_byte_rate=1e9)  # let throttled requests end soon
     of_all = {"user": "ANONYMOUS", "client_id": ""}
     found = until(
         telling, lambda told: told("kafka_server_produce_throttle_time", **of_all) > 0, "somebody was told to wait"
@@ -325,7 +326,7 @@ def test_misbehaving_http_clients_block_no_other(telling: BrokerProcess, topic: 
             each.close()
 
 
-# --- ready, or not
+# --- the readiness that the broker reports over HTTP
 
 
 def test_a_broker_that_waits_for_its_metadata_lives_and_is_not_ready(tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ def pairs() -> list[Pair]:
     found = []
     for path in sorted(PAGES.glob("*.md")):
         if path.stem == "index":
-            continue  # test_migration_path.py follows it
+            continue  # test_migration_path.py tests this page
         for section in path.read_text().split("\n## ")[1:]:
             programs = blocks(section)
             if programs:

@@ -130,7 +130,8 @@ class Stranger(Operator):
 
 @pytest.fixture
 def stranger(tmp_path: Path) -> Iterator[Stranger]:
-    faulthandler.cancel_dump_traceback_later()  # every wait here has its own limit
+    # no timeout for the entire test, because every wait in it has its own timeout
+    faulthandler.cancel_dump_traceback_later()
     somebody = Stranger(tmp_path)
     yield somebody
     somebody.goes()

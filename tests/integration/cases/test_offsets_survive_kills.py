@@ -76,7 +76,7 @@ def commit_until_killed(
                     wanted.discard(group)
                     if not wanted:
                         kill_soon()
-            else:  # these errors are possible just after a start
+            else:  # a coordinator that is still loading returns these errors just after a start
                 assert codes <= {ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR}, codes
     except OSError:
         return

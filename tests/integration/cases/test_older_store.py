@@ -56,7 +56,8 @@ def test_s75_s77_e43_e44_a_store_that_is_older_than_the_logs_gives_out_no_id_and
         with RawClient(broker.port) as client:
             client.create_topic(TOPIC)
         asyncio.run(send(broker.address, b"1"))
-        assert asyncio.run(read(broker.address, 1, "group")) == [b"1"]  # the backup has the offsets' topic
+        # create __consumer_offsets, so that the backup of the metadata contains this topic
+        assert asyncio.run(read(broker.address, 1, "group")) == [b"1"]
         assert broker.stop() == 0
         shutil.copy(store, backup)
         if way == "made anew twice":
@@ -101,7 +102,7 @@ def test_s76_e45_settings_that_cannot_be_read_keep_no_broker_from_starting_and_n
             client.create_topic("other")
         asyncio.run(send(broker.address, b"1", b"2", b"3"))
         assert broker.stop() == 0
-        broker.settings |= settings  # the broker's value, without the topic's own setting
+        broker.settings |= settings  # the broker's setting, which applies if the topic's own setting cannot be read
         put(broker.data / "metadata.db", f"/config/topics/{TOPIC}", {"retention.ms": "7 days"})
         put(broker.data / "metadata.db", "/config/topics/other", None)
         put(broker.data / "metadata.db", "/config/brokers/<default>", {"num.io.threads": "x", "message.max.bytes": "x"})

@@ -114,8 +114,8 @@ async def test_s27_s38_a_failed_send_aborts_all(producing: Producer, address: st
 async def test_e1_a_commit_with_a_lost_answer_is_repeated_safely(
     producing: Producer, address: str, topic: str, commits: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Before V2 the client bumps the epoch after the repeated commit, because the first attempt could arrive again and
-    must not end the next transaction.
+    """Before V2 the client bumps the epoch after the repeated commit, because the first EndTxn could still arrive late
+    and must not end the next transaction.
     """
     await create(address, topic)
     start, lost = BrokerConnection.start, list[int]()
@@ -336,7 +336,9 @@ async def test_s38_a_commit_survives_a_broker_killed_before_its_answer(
 async def test_s60_cancelled_while_it_commits_it_can_be_called_again(
     producing: Producer, address: str, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At that time the commit is in progress, and it takes effect: its input is not processed again."""
+    """The task is cancelled while its commit is in progress; the commit takes effect, and the input records of the
+    transaction are not processed again.
+    """
     source = topic + "-in"
     await create(address, topic)
     await create(address, source, 1)
@@ -519,7 +521,7 @@ async def test_s45_a_record_that_waits_does_not_come_into_the_next_transaction(
     await create(address, topic)
     producing.begin_transaction()
     waiting = asyncio.ensure_future(producing.send(topic, b"of the first", partition=0))
-    await asyncio.sleep(0)  # `send` requests the topic's metadata
+    await asyncio.sleep(0)  # give `send` time to request the topic's metadata
     await producing.commit_transaction()
     producing.begin_transaction()
     with pytest.raises(InvalidTransactionState):

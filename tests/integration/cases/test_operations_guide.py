@@ -136,7 +136,8 @@ class Operator:
 
 @pytest.fixture
 def operator(tmp_path: Path) -> Iterator[Operator]:
-    faulthandler.cancel_dump_traceback_later()  # every wait here has its own limit
+    # no timeout for the entire test, because every wait in it has its own timeout
+    faulthandler.cancel_dump_traceback_later()
     somebody = Operator(tmp_path)
     yield somebody
     somebody.goes()

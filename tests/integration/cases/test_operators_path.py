@@ -109,7 +109,8 @@ def steps() -> list[Block]:
 
 @pytest.fixture
 def watcher(tmp_path: Path) -> Iterator[Watcher]:
-    faulthandler.cancel_dump_traceback_later()  # every wait here has its own limit
+    # no timeout for the entire test, because every wait in it has its own timeout
+    faulthandler.cancel_dump_traceback_later()
     needed("prometheus")
     room = shutil.disk_usage(tmp_path)
     if room.free < LEAST_FREE_SHARE * room.total:

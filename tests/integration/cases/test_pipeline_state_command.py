@@ -41,7 +41,8 @@ async def test_decided_batches_are_shown_and_reset(sink: Sink, address: str) -> 
     shown = oncelog(address, "show", name, "--output", "plain").stdout.splitlines()
     assert [line.split("\t")[:2] for line in shown] == [["0", "30"], ["1", "30"], ["2", "30"]]
 
-    # The last entry of the checkpoint was torn: batch 1 now has one task fewer, and thus other rows.
+    # The last entry of Spark's checkpoint was incomplete, so Spark plans batch 1 again: the batch now has one task
+    # fewer, and thus other rows in each task.
     again = sink.new_run(1)
     with pytest.raises(BatchDiffers, match=f"oncelog pipeline state reset {name} --batch 0"):
         await sink.commit(again, await sink.tasks(again, range(2)))
@@ -64,7 +65,8 @@ async def test_a_write_without_a_name_is_finished(sink: Sink, address: str) -> N
     assert f"{orphan.query.name}: committed\n" in done.stdout
     assert await sink.seen() == batches(0)
     assert orphan.query.name not in oncelog(address, "finish").stdout
-    await run(sink.address, sink.topic, Abort(orphan, messages))  # the driver had not died, but was only slow
+    # the driver that was believed dead was only slow, and continues
+    await run(sink.address, sink.topic, Abort(orphan, messages))
     assert await sink.seen() == batches(0)
 
 

@@ -53,7 +53,8 @@ async def test_s96_a_broker_s_files_are_its_owner_s(tmp_path: Path, umask: int, 
         },
         command=with_umask(tmp_path, umask),
     )
-    for number in range(2):  # the second start writes files that the first start does not write
+    # the second start of a broker writes files that the first start does not write, such as checkpoints
+    for number in range(2):
         broker.start()
         try:
             async with Producer(broker.address, transactional_id="t", transaction_timeout_ms=60_000) as producer:

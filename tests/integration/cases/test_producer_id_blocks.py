@@ -99,7 +99,7 @@ def test_s1_no_block_is_given_twice_when_servers_and_takers_stop(
                     is_over.wait(rng.uniform(0.3, 2.5))
                     os.kill(pid, signal.SIGCONT)
                 except ProcessLookupError:
-                    pass  # the process already has all its blocks
+                    pass  # the process has already allocated all its blocks of producer ids
 
         troublemaker = threading.Thread(target=trouble)
         troublemaker.start()
@@ -146,7 +146,7 @@ async def test_s1_a_paused_process_and_its_successor_have_no_id_in_common(
 
 
 class Stop:
-    """Pauses the entire proxy, which one client uses, at the next write."""
+    """Pauses the proxy in front of ZooKeeper, which only one client uses, at the client's next write."""
 
     def __init__(self) -> None:
         self.reached, self.is_over = threading.Event(), threading.Event()

@@ -98,7 +98,9 @@ ProducerIdManager._claim_block = claim_block
 def test_e29_no_block_of_ids_is_no_reason_to_give_up(
     broker_factory: BrokerFactory, sabotage: Sabotage, topic: str, is_transactional: bool
 ) -> None:
-    """KAFKA-14417: REQUEST_TIMED_OUT was fatal for old producers; this error makes them retry."""
+    """KAFKA-14417: REQUEST_TIMED_OUT was fatal for old producers; the error that the broker returns instead makes them
+    retry.
+    """
     sabotage(UNREACHABLE_STORE)
     broker = broker_factory().start()
     with RawClient(broker.port) as client:

@@ -113,7 +113,8 @@ def test_a_broker_is_there_for_the_session_and_a_topic_for_each_test(project: Pa
     assert all(topic.startswith("test_it-") for topic in topics)
     assert started_at(int(brokers[0])) is None
     assert done.stdout.count("log of oncelog's broker") == 1
-    assert done.stdout.count("what the broker said") == 1 + 1  # once in the log, and once in the shown source
+    # the text occurs once in the broker's log and once in the test's source, both of which pytest prints
+    assert done.stdout.count("what the broker said") == 1 + 1
 
 
 ENDING_BADLY = """
@@ -168,7 +169,7 @@ def test_that_it_left_no_fault(oncelog_broker):
 """
 
 
-@pytest.mark.soak  # the tests of this project use the marker, too
+@pytest.mark.soak  # oncelog's own tests use the marker, too
 def test_the_plugin_supports_coroutines_and_a_broker_per_xdist_worker(project: Path) -> None:
     done = pytest_in(project, ASYNC, "-n2", "--dist=each")
     assert "4 passed" in done.stdout, done.stdout + done.stderr

@@ -188,7 +188,8 @@ async def test_too_many_topic_changes_are_refused_or_delayed(broker: BrokerProce
         lambda admin: admin.delete_topics([f"{topic}-1"]),
     ]
     for change in changes:
-        async with Admin(broker.address, client_id="changer") as admin:  # the broker then throttles this connection
+        # a new connection, because the broker throttles a refused one
+        async with Admin(broker.address, client_id="changer") as admin:
             with pytest.raises(KafkaError) as raised:
                 await change(admin)
             assert raised.value.code is ErrorCode.THROTTLING_QUOTA_EXCEEDED
@@ -323,7 +324,8 @@ async def test_users_have_quotas_of_their_own_and_our_client_waits(
                 assert time.monotonic() - began >= received / RATE - 2 * WINDOW_SECONDS - 0.3
         assert told["alice"]
         assert told["admin"] == []
-        async with Admin(address, **alice) as other:  # the SCRAM credentials of alice are stored with her quotas
+        # alice can log in: her SCRAM credentials are stored with her quotas
+        async with Admin(address, **alice) as other:
             assert QuotaEntity(USER) in await other.describe_client_quotas()
 
 

@@ -124,7 +124,7 @@ def test_schemas_with_references_are_registered(client: SchemaRegistryClient) ->
     assert refused.value.error_code == 42206
 
 
-# --- the interface
+# --- the REST interface
 
 
 def test_errors_have_the_codes_of_the_interface(http: httpx.Client) -> None:

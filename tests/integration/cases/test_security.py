@@ -234,7 +234,8 @@ def test_a_refusal_is_told_and_then_the_connection_closes(secured: SecuredBroker
     with raw(secured) as client:
         handshake(client)
         client.send(SaslAuthenticateRequest(auth_bytes=b"\0alice\0no"), ApiKey.SASL_AUTHENTICATE, 1)
-        client.send(MetadataRequest(topics=[]), ApiKey.METADATA, METADATA_VERSION)  # this is not handled
+        # the broker must not handle this request, because the login failed
+        client.send(MetadataRequest(topics=[]), ApiKey.METADATA, METADATA_VERSION)
         answer = client.receive()
         assert answer.error_code == ErrorCode.SASL_AUTHENTICATION_FAILED
         assert answer.error_message == "Authentication failed: Invalid username or password"
@@ -270,7 +271,7 @@ def test_bytes_after_a_malformed_request_are_ignored(secured: SecuredBroker, jun
         socket.create_connection(("127.0.0.1", secured.port("SSL")), TIMEOUT_SECONDS) as plain,
         secured.client_context().wrap_socket(plain, server_hostname="localhost") as client,
         suppress(OSError),
-    ):  # the broker may disconnect before everything is sent
+    ):  # the broker may close the connection before all bytes are sent
         client.sendall(junk)
         assert client.recv(1) == b""
 
@@ -450,7 +451,7 @@ def test_s93_keys_of_tokens_are_followed_whatever_the_provider_answers(tmp_path:
             eventually(gets_in, "the keys are read after all")
             revoked = b'{"keys": []}'
             answers.append(b"HTTP/1.1 200 OK\r\nContent-Length: 100000\r\n\r\n" + revoked)
-            for _ in range(50):  # do not count requests that were already in progress
+            for _ in range(50):  # do not count the provider's requests that were already in progress
                 if not asked.acquire(blocking=False):
                     break
             for _ in range(3):

@@ -1,6 +1,7 @@
 """Tests the sink's steps against a live broker without Spark, with V1 and V2; each step is killed at critical points.
 
-Whichever process dies, and whichever continues, a read_committed consumer finds each row once, and no transaction
+Whichever process dies (a task or the driver), and whichever process continues, a read_committed consumer finds each row
+once, and no transaction
 blocks it.
 """
 
@@ -54,7 +55,7 @@ def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
 
 
 class Sink:
-    """Simulates a query for a test, batch after batch and run after run."""
+    """Plays the part of a Spark query that writes to the sink: its batches, and its runs after each restart."""
 
     def __init__(self, address: str, topic: str) -> None:
         self.address, self.topic = address, topic
@@ -127,7 +128,9 @@ async def sink(level: int, address: str, topic: str) -> Sink:
 
 
 async def test_a_commit_killed_under_v1_is_recovered(address: str, topic: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With V1 only the state shows the outcome of a transaction; `make soak` runs all of these tests with V1."""
+    """With transactions V1, only the sink's state topic shows the outcome of a transaction; `make soak` runs all tests
+    of this module with V1.
+    """
     monkeypatch.setattr("oncelog.connection.versions._finalized", lambda *_: 1)
     monkeypatch.setenv(V1, "1")
     sink = Sink(address, topic)
@@ -176,7 +179,9 @@ POINTS = ["decision", "decided", "one ended", "all ended"]
     ],
 )
 async def test_k4_to_k7_k10_to_k13_the_commit_dies(sink: Sink, point: str, is_aborted: bool) -> None:
-    """Spark either calls abort, or its driver has died, too; then the query is started again."""
+    """After a task has died, Spark calls `abort`, unless its driver has died, too; in both cases the query is then
+    started again.
+    """
     batch = sink.new_run(0)
     messages = await sink.tasks(batch)
     sink.dies(Commit(batch, messages), point)
@@ -257,8 +262,8 @@ async def test_a_driver_whose_clock_is_ahead_decides(sink: Sink, monkeypatch: py
 async def test_a_transaction_with_too_little_time_left_is_not_counted_open(
     sink: Sink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The brokers' clocks decide; if the brokers cannot list transactions by age (before Kafka 3.8), the client's clock
-    decides.
+    """The brokers' clocks measure the age of a transaction; if the brokers cannot list transactions by age (before
+    Kafka 3.8), the client's clock measures it.
     """
     (message,) = await sink.tasks(sink.new_run(0), [0])
     assert message.written is not None
@@ -266,7 +271,7 @@ async def test_a_transaction_with_too_little_time_left_is_not_counted_open(
 
     async with KafkaCluster(sink.address, task_timeout_ms=TIMEOUT_MS) as cluster:
         assert await cluster.are_open([transaction], 1 / 3) == [True]
-        async with asyncio.timeout(60):  # until the broker's clock has advanced by a millisecond
+        async with asyncio.timeout(60):  # wait until the broker's clock has advanced by a millisecond
             while await cluster.are_open([transaction], 1.0) != [False]:
                 pass
 
@@ -289,7 +294,7 @@ async def test_k17_an_older_driver_and_its_tasks_wake_up(sink: Sink) -> None:
     for step in (sink.commit(old, messages), sink.task(old, 0, attempt=1)):
         with pytest.raises(TakenOver):
             await step
-    await sink.abort(old, messages)  # leaves the newer run's transactions open
+    await sink.abort(old, messages)  # the clean-up of an old run must leave the transactions of the newer run open
     await sink.commit(new, written)
     assert await sink.seen() == batches(0)
 

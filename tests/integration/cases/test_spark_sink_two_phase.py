@@ -68,7 +68,8 @@ async def test_s123_k14_a_decision_outlives_the_timeout(
     sink: Sink, two_phase: BrokerProcess, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(TASK_TIMEOUT, str(TIMEOUT_MS))
-    driver = start_process(sink.address, sink.topic)  # started before the transactions, since its imports take seconds
+    # start the process before the transactions begin, since its imports take seconds
+    driver = start_process(sink.address, sink.topic)
     batch = sink.new_run(0)
     messages = await sink.tasks(batch)
     die(driver, Commit(batch, messages), "decided")

@@ -36,7 +36,7 @@ def values(batches: list[ColumnBatch]) -> list[bytes | None]:
 
 
 async def test_columns_equal_the_records(address: str, topic: str) -> None:
-    """Keys, headers, tombstones and timestamps are the same as `poll` returns."""
+    """Keys, headers, tombstones and timestamps in the columns are those of the records that `poll` returns."""
     partition = await create(address, topic)
     async with Producer(address) as producer:
         for number in range(50):
@@ -86,14 +86,14 @@ async def test_a_range_ends_at_its_end_whatever_is_there(address: str, topic: st
             producer.begin_transaction()
             for number in range(10):
                 await producer.send(topic, b"%d %d" % (commits, number))
-            await producer.flush()  # an abort would drop unsent records
+            await producer.flush()  # send all records first, because an abort would drop unsent records
             await (producer.commit_transaction() if commits else producer.abort_transaction())
     end = 44
     everything = [b"1 %d" % number for number in range(10)] * 2
     for pieces in (1, 7, end):
         ranges = cut({TopicPartition(topic, 0): 0}, {TopicPartition(topic, 0): end}, min_partitions=pieces)
         if pieces == end:
-            ranges = ranges[8:14]  # keep only the ranges around the first marker
+            ranges = ranges[8:14]  # for speed, test only the ranges that begin or end near the first marker
         found = [value for each in ranges for value in values(await read(address, each))]
         assert found == (everything if pieces < end else [b"1 8", b"1 9"])
     assert values(await read(address, OffsetRange(topic, 0, 33, end))) == []

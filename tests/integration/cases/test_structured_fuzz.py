@@ -31,7 +31,7 @@ from oncelog_protocol.versions import VersionRange
 SEED = 8
 CASES = 1500
 MEASUREMENTS = 3
-"""The maximum number of measurements; the first one without excesses counts."""
+"""The maximum number of measurements; the test passes at the first measurement within the limits."""
 SECONDS = 12.0
 """Limit in seconds: on a busy machine the test sends fewer requests."""
 LARGE_BYTES = 50_000

@@ -31,7 +31,7 @@ END_REFUSED = {ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.COORDINATOR_LOAD_IN_
 
 
 class Frame(NamedTuple):
-    """A request with the bytes that were sent."""
+    """A request that was sent, with its encoded bytes, so that a copy can be sent later."""
 
     request: Any
     key: ApiKey
@@ -92,7 +92,8 @@ class Actor:
         txn = self.txn
         frame = self.keep(txn.end_request(commits), ApiKey.END_TXN, txn.end_version, is_harmless_in_v1=False)
         if self.world.rng.random() < 0.3:
-            self.world.send_late(frame)  # concurrently: one of the two is the retry of the other
+            # both requests are in progress concurrently: one of the two counts as the retry of the other
+            self.world.send_late(frame)
 
         def has_ended() -> bool:
             code = txn.end(commits)

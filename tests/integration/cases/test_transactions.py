@@ -61,7 +61,7 @@ def test_s38_the_next_transaction_need_not_wait_for_the_last_one(raw: RawClient,
     add = frame(request, ApiKey.ADD_PARTITIONS_TO_TXN, 3)
     end = frame(txn.end_request(True), ApiKey.END_TXN, 3)
     added = raw.exchange(add)
-    assert added[-5:-3] == b"\0\0"  # the error code of the last partition
+    assert added[-5:-3] == b"\0\0"  # the error code of the last partition in the response
     for _ in range(50):
         ended = raw.exchange(end)
         assert ended[-3:-1] == b"\0\0"
@@ -81,7 +81,7 @@ def test_t6_transactions_v2_are_in_force(raw: RawClient) -> None:
 
 def test_s30_s31_the_coordinators_topic_is_made_at_first_use(broker_factory: BrokerFactory) -> None:
     broker = broker_factory()
-    del broker.settings["transaction.state.log.num.partitions"]  # this test checks the default
+    del broker.settings["transaction.state.log.num.partitions"]  # no setting here, because this test checks the default
     with RawClient(broker.start().port) as client:
         assert not list(broker.data.glob("__transaction_state-*"))
         RawTransactions(client, "tx")
@@ -199,7 +199,7 @@ def test_s13_the_check_can_be_switched_off(broker_factory: BrokerFactory, topic:
         txn = RawTransactions(client, topic)
         txn.take_over()
         assert txn.produce(topic) == ErrorCode.NONE
-        assert not is_stable(client, topic)  # no client will end this transaction (E32)
+        assert not is_stable(client, topic)  # the transaction hangs: no client will end it (E32)
         marker = WriteTxnMarkersRequest.WritableTxnMarker
         request = WriteTxnMarkersRequest(
             markers=[
@@ -260,7 +260,7 @@ def test_s38_the_answer_goes_before_the_markers(broker_factory: BrokerFactory, t
         client.create_topic(topic)
         txn = RawTransactions(client, topic)
         for _ in range(2):
-            txn.take_over()  # succeeds when the previous transaction is complete
+            txn.take_over()  # this call retries and succeeds when the previous transaction is complete
             txn.write(topic)
             assert txn.end() == 0
         broker.wait_killed()
@@ -290,7 +290,7 @@ def test_e7_e8_e13_lost_late_and_repeated_markers_are_harmless(
         for commits in (True, False):
             txn.write(topic, 0, 1)
             assert txn.end(commits) == 0
-            txn.take_over()  # succeeds when the transaction is complete
+            txn.take_over()  # this call retries and succeeds when the transaction is complete
         assert is_stable(client, topic)
         assert is_stable(client, topic, 1)
         for partition in (0, 1):
@@ -388,7 +388,8 @@ def test_s42_e18_a_transaction_that_takes_too_long_is_aborted(
 def test_s43_idle_transactional_ids_are_forgotten(broker_factory: BrokerFactory, topic: str) -> None:
     settings = {
         "transaction.remove.expired.transaction.cleanup.interval.ms": "50",
-        "transactional.id.expiration.ms": "3000",  # longer than until the first EndTxn, even on a busy machine
+        # a transaction timeout longer than the time until the first EndTxn, even on a busy machine
+        "transactional.id.expiration.ms": "3000",
     }
     broker = broker_factory(settings).start()
     with RawClient(broker.port) as client:

@@ -77,7 +77,7 @@ class Reader:
     def kill(self) -> None:
         if self.broker is not None:
             self.broker.kill()
-            with self.broker:  # close its pipes and wait for its end
+            with self.broker:  # close the pipes of the broker process and wait for its end
                 self.broker = None
 
     def runs(self, commands: str) -> None:

@@ -1,4 +1,5 @@
-"""Tests two-phase commit against live brokers: transactions are prepared, either side is killed at every step, and each
+"""Tests two-phase commit against live brokers: transactions are prepared, the broker or the application is killed at
+every step, and each
 transaction is completed once (S120-S122).
 
 `two_phase` is a broker with two-phase commit, on which transactions with a timeout end after a moment.
@@ -100,7 +101,7 @@ def test_s120_two_phase_commit_is_offered_only_with_the_setting(
 ) -> None:
     assert (highest_init(raw), highest_init(client)) == (5, 6)
     with pytest.raises((EOFError, ConnectionError)):
-        init(raw, topic)  # as for any version that a broker does not support
+        init(raw, topic)  # the broker responds as for any version that it does not support
 
     async def ask() -> None:
         async with Producer(broker.address, transactional_id=topic, two_phase_commit=True):
@@ -216,7 +217,8 @@ def test_s121_one_of_many_simultaneous_starts_completes_the_transaction(
     outcomes = asyncio.run(contend())
     assert outcomes.count(True) <= 1
     assert all(each in (True, None) or isinstance(each, FatalError) for each in outcomes), outcomes
-    assert asyncio.run(complete(two_phase.address, topic, prepared)) in (True, None)  # in case all owners were fenced
+    # completes the transaction if every concurrent owner was fenced
+    assert asyncio.run(complete(two_phase.address, topic, prepared)) in (True, None)
     eventually(lambda: is_stable(client, topic), "the markers are written")
     assert content(client, topic) == ["data", "commit"]
 

@@ -108,7 +108,7 @@ def test_e32_a_hanging_transaction_is_found_explained_and_aborted(
     assert [(each.offset, each.value) for each in committed][1:] == [(3, b"behind")]
     assert committed[0].offset == 0
 
-    txn.write(topic)  # the producer may continue, too
+    txn.write(topic)  # the producer of the aborted transaction may continue, too
     assert txn.end() == ErrorCode.NONE
 
 

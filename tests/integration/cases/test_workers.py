@@ -32,7 +32,7 @@ BROKERS = {1, 2}
 
 
 class Cluster:
-    """Questions to the workers."""
+    """Requests that the tests send to single workers, the processes of `oncelog serve --workers`."""
 
     def __init__(self, workers: BrokerProcess) -> None:
         self._workers = workers
@@ -46,7 +46,7 @@ class Cluster:
         self._loop.run(create())
 
     def leaders(self, topic: str) -> dict[int, int]:
-        """Partition -> leader."""
+        """Return partition -> broker id of its leader."""
 
         async def describe() -> dict[int, int]:
             async with oncelog.admin.Admin(self._workers.address) as admin:
@@ -56,7 +56,9 @@ class Cluster:
         return self._loop.run(describe())
 
     def until_leaders(self, topic: str, leaders: set[int], *, other_than: int | None) -> None:
-        """Wait until the partitions have exactly these leaders (-1: none), as the other workers than one see it."""
+        """Wait until the metadata of every worker but the excepted one show exactly these leaders of partitions (-1:
+        none).
+        """
         ports = [self._workers.port + each for each in BROKERS if each != other_than]
         servers = ",".join(f"127.0.0.1:{port}" for port in ports)
 
@@ -71,7 +73,7 @@ class Cluster:
         self._loop.run(wait(), PATIENCE_SECONDS)
 
     def brokers(self) -> dict[int, tuple[int, str | None]]:
-        """Broker -> port and rack."""
+        """Return broker id -> (port, rack)."""
 
         async def describe() -> dict[int, tuple[int, str | None]]:
             async with oncelog.admin.Admin(self._workers.address) as admin:
@@ -103,7 +105,7 @@ def history(workers: WorkerProcesses) -> ApplicationHistory:
 
 
 class Transactions(Background):
-    """Writes transactions with one record in each place, until the `with` block ends."""
+    """Writes transactions with one record to each of these partitions, until the `with` block ends."""
 
     def __init__(self, producer: RecordingProducer, places: list[Place]) -> None:
         super().__init__(PATIENCE_SECONDS)
@@ -112,7 +114,7 @@ class Transactions(Background):
         self._committed = 0
 
     def until_more(self, count: int) -> None:
-        """Wait until so many more transactions are committed than now."""
+        """Wait until `count` more transactions are committed."""
         goal = self._committed + count
         self.until(lambda: self._committed >= goal, f"{count} transactions")
 
@@ -181,7 +183,8 @@ def test_a_killed_worker_is_back_soon(
     record_property: Callable[[str, object], None],
 ) -> None:
     """The time from the kill to the next acknowledged record of a partition of the worker: on a quiet machine less than
-    a second. The time is printed, and the test only requires that it ends."""
+    a second. The test prints this time, and only requires that the record is acknowledged at some time.
+    """
     cluster.create_topic("orders")
     place = next(Place("orders", index) for index, leader in cluster.leaders("orders").items() if leader == 2)
     with PRODUCERS["oncelog"](workers.address, history, "anna") as producer:
@@ -221,11 +224,11 @@ def test_the_other_worker_serves_while_one_is_paused(
 def test_a_worker_that_was_paused_for_longer_than_its_session_comes_back(
     workers: WorkerProcesses, cluster: Cluster, history: ApplicationHistory
 ) -> None:
-    """It is replaced as controller meanwhile, and registers again when it continues."""
+    """The paused worker is replaced as controller meanwhile, and registers again when it continues."""
     cluster.create_topic("orders")
     places = [Place("orders", index) for index in range(PARTITIONS)]
     with PRODUCERS["oncelog"](workers.address, history, "anna") as producer:
-        for broker, pid in workers.pids().items():  # one of them is the controller
+        for broker, pid in workers.pids().items():  # one of the workers is the controller
             for place in places:
                 producer.send(place)
             producer.flush()
@@ -292,7 +295,7 @@ def test_a_broker_becomes_worker_1_and_stays_divided(tmp_path: Path) -> None:
     with BrokerProcess(data) as alone:
         history = ApplicationHistory(lambda: alone.address)
         asked = Cluster(alone)
-        asked.create_topic("worker")  # its second partition lies in the directory worker-1
+        asked.create_topic("worker")  # the log of the topic's second partition is in the directory worker-1
         with PRODUCERS["oncelog"](alone.address, history, "anna") as producer:
             for index in range(PARTITIONS):
                 producer.send(Place("worker", index))
@@ -323,7 +326,7 @@ def test_a_broker_becomes_worker_1_and_stays_divided(tmp_path: Path) -> None:
 
 
 def refusal(*arguments: str) -> str:
-    """The message of a start that is refused."""
+    """Start `oncelog serve --workers` with settings that it refuses, and return its error message."""
     command = [COMMAND, "serve", "--set", "listeners=PLAINTEXT://127.0.0.1:0", *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 1
@@ -338,7 +341,7 @@ def test_a_port_in_use_is_refused_before_anything_is_moved(tmp_path: Path) -> No
     with socket.socket() as other:
         other.bind(("127.0.0.1", port := ports[1].number))
         other.listen()
-        for first in (port, port - 1):  # the shared port, and the first worker's own
+        for first in (port, port - 1):  # both the port that all workers share and the port of the first worker
             listeners = f"listeners=PLAINTEXT://127.0.0.1:{first}"
             refused = refusal("--data", str(tmp_path / "data"), "--workers", "2", "--set", listeners)
             assert f"cannot listen on 127.0.0.1:{port}" in refused

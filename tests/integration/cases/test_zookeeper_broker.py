@@ -139,7 +139,9 @@ def test_a_start_without_zookeeper_says_what_is_missing(broker_factory: BrokerFa
 def test_a_member_of_a_cluster_does_not_start_alone(
     broker_factory: BrokerFactory, zookeeper: str, tmp_path: Path
 ) -> None:
-    """The broker's records would diverge from those of the cluster, and no client would notice."""
+    """Without this refusal, the records of a broker with another cluster's data would diverge from those of the
+    cluster, and no client would notice.
+    """
     data = tmp_path / "member"
     with broker_factory(on_zookeeper(zookeeper, SHORT_SESSION), data):
         pass
@@ -161,7 +163,7 @@ def accepted_by(refusal: str) -> str:
 def refusal_of(broker: BrokerProcess) -> str:
     with pytest.raises(AssertionError, match="the broker ended") as refused:
         broker.start()
-    broker.kill()  # the process has ended, its pipe is still open
+    broker.kill()  # the process has ended, but its pipe can still be read
     return str(refused.value)
 
 
@@ -202,12 +204,15 @@ def test_a_session_that_ends_is_followed_by_another_registration(
 def test_s74_a_running_broker_does_not_re_found_an_emptied_zookeeper(
     broker_factory: BrokerFactory, zookeeper: str, look: KazooClient, topic: str
 ) -> None:
-    """The broker stops serving, and says why: its records would diverge from those of its cluster."""
+    """When the cluster's nodes in ZooKeeper are deleted, the broker stops serving and logs the reason: its records
+    would diverge from those of its cluster.
+    """
     broker = broker_factory(on_zookeeper(zookeeper, LONG_SESSION)).start()
     with RawClient(broker.port) as client:
         client.create_topic(topic)
         assert produced(client, topic, "a") == (ErrorCode.NONE, 0)
-        os.kill(broker.pid, signal.SIGSTOP)  # the broker sees no deletion: the nodes are gone when it reconnects
+        # the broker is disconnected during the deletion, and finds no nodes when it reconnects
+        os.kill(broker.pid, signal.SIGSTOP)
         for name in look.get_children("/"):
             look.delete(f"/{name}", recursive=True)
         end_session(broker, zookeeper)

@@ -118,7 +118,7 @@ class ClientContract:
 
     def test_an_idempotent_producer_writes_once(self, client: ForeignClient, topic: str) -> None:
         client.create_topic(topic)
-        for _ in range(2):  # two producers, two producer ids
+        for _ in range(2):  # two producers at the same time, which have different producer ids
             client.produce(topic, timed_records(now_ms()), idempotent=True, compression="gzip")
         assert client.offsets(topic) == (0, 40)
         assert [record.offset for record in client.consume(topic, 40)] == list(range(40))

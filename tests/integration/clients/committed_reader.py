@@ -35,7 +35,7 @@ class CommittedReader:
         self.values: list[bytes | None] = []
 
     def read(self, client: RawClient, *, max_wait_ms: int = 0, max_bytes: int = 1 << 16) -> bool:
-        """Send one Fetch, and return whether it brought records."""
+        """Send one Fetch, and return whether its response has record batches."""
         fetched = fetch_committed(client, self.topic, self.partition, self.offset, max_wait_ms, max_bytes)
         start = self.offset
         for batch in visible(fetched):
@@ -116,7 +116,7 @@ class Watch:
                             for reader in self._readers:
                                 reader.read(client, max_wait_ms=WAIT_MS)
                 except OSError:
-                    self._stopping.wait(0.02)  # the broker is down
+                    self._stopping.wait(0.02)  # the broker is restarting: try again
         except BaseException as error:
             self._failure = error
             raise

@@ -83,7 +83,9 @@ class Refused(Exception):
 
 
 class ForeignClient(ABC):
-    """One client library; connections last only for one call. `close` closes long-lived clients (admin clients)."""
+    """The interface to one client library; each call opens its own connections. `close` closes long-lived clients
+    (admin clients).
+    """
 
     name: str
     compressions: Sequence[str | None] = COMPRESSIONS
@@ -156,8 +158,8 @@ class ForeignClient(ABC):
 
     @abstractmethod
     def alter_configs(self, topic: str, configs: Mapping[str, str]) -> None:
-        """Use the old AlterConfigs, with which omitted settings return to their defaults, or
-        IncrementalAlterConfigs.
+        """Set these settings of a topic with IncrementalAlterConfigs or with the old AlterConfigs, which resets omitted
+        settings to their defaults.
         """
 
     @abstractmethod

@@ -15,7 +15,7 @@ POLL_MS = 50
 
 QUICK = {
     "auto_offset_reset": "earliest",
-    "session_timeout_ms": 30_000,  # no member may time out because the machine was busy
+    "session_timeout_ms": 30_000,  # session timeout in ms, so long that no member times out because the machine is busy
     "heartbeat_interval_ms": 50,
     "retry_backoff_ms": 10,
     "retry_backoff_max_ms": 50,
@@ -26,7 +26,7 @@ QUICK = {
 
 
 async def until(condition: Callable[[], object], what: str = "") -> None:
-    """Wait for `condition`. Raises AssertionError if `condition` does not become true in time."""
+    """Wait until `condition()` is true. Raises AssertionError if `condition` does not become true in time."""
     try:
         async with asyncio.timeout(TIMEOUT_SECONDS):
             while not condition():  # noqa: ASYNC110 - it may come true by anything

@@ -23,7 +23,9 @@ class KafkaPython(ForeignClient):
     refuses_empty_record = True
 
     def __init__(self, address: str, **settings: Any) -> None:
-        """`settings` apply to every client created here, `api_version` to a single client."""
+        """`settings` are passed to every client that this adapter creates; `api_version` is a setting of single
+        clients.
+        """
         self._common = {"bootstrap_servers": address, "request_timeout_ms": TIMEOUT_MS, **settings}
         self._admin_client: KafkaAdminClient | None = None
 
@@ -150,7 +152,9 @@ class KafkaPython(ForeignClient):
         return {name: entry["value"] for name, entry in described["topic"][topic].items()}
 
     def alter_configs(self, topic: str, configs: Mapping[str, str], *, incremental: bool = False) -> None:
-        """Both ways keep the topic's other settings, because kafka-python's old AlterConfigs also sends them."""
+        """The old and the incremental AlterConfigs both keep the topic's other settings, because kafka-python's old
+        AlterConfigs also sends them.
+        """
         resource = ConfigResource(ConfigResourceType.TOPIC, topic, dict(configs))
         with _refusals():
             answer = self.admin.alter_configs([resource], incremental=incremental)

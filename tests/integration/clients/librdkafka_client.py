@@ -35,7 +35,7 @@ class Librdkafka(ForeignClient):
     name = "librdkafka"
 
     def __init__(self, address: str, **settings: Any) -> None:
-        """`settings` apply to every client created here."""
+        """`settings` are passed to every client that this adapter creates."""
         self._common = {"bootstrap.servers": address, "socket.timeout.ms": TIMEOUT_MS, **settings}
         self._admin_client: AdminClient | None = None
 

@@ -129,7 +129,7 @@ class RawClient:
         assert answer.error_code == 0, answer
 
     def list_offset(self, topic: str, partition: int, timestamp: int = LATEST_TIMESTAMP) -> tuple[int, int]:
-        """Return the offset and the timestamp for this timestamp."""
+        """Return offset and timestamp of the first record at or after this timestamp, as ListOffsets returns them."""
         asked = ListOffsetsRequest.ListOffsetsTopic
         request = ListOffsetsRequest(
             replica_id=-1,

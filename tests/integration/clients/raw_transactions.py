@@ -80,7 +80,7 @@ class RawTransactions:
         return int(answer.error_code)
 
     def take_over(self, **options: Any) -> ProducerIdAndEpoch:
-        """Send InitProducerId until it succeeds."""
+        """Send InitProducerId until the response has no error."""
         eventually(lambda: self.init(**options) == 0, "the transactional id is free")
         return self.producer
 
@@ -111,7 +111,7 @@ class RawTransactions:
         value: bytes | None = None,
         key: bytes = b"k",
     ) -> int:
-        """Send one record."""
+        """Send one record in a Produce request, and return the error code."""
         number = self.sequences.get((topic, partition), 0) if sequence is None else sequence
         request = self.produce_request(topic, partition, number, asking, value, key)
         answer = self.client.call(request, ApiKey.PRODUCE, version or self.produce_version)
@@ -247,7 +247,7 @@ def content(client: RawClient, topic: str, partition: int = 0) -> list[str]:
 def committed_offset(
     client: RawClient, group: str, topic: str, *, stable: bool = False, partition: int = 0
 ) -> tuple[int, int]:
-    """Return (error code, offset) from OffsetFetch."""
+    """Return the error code and the committed offset of the group from an OffsetFetch response."""
     asked = OffsetFetchRequest.OffsetFetchRequestTopic
     request = OffsetFetchRequest(
         group_id=group, topics=[asked(name=topic, partition_indexes=[partition])], require_stable=stable

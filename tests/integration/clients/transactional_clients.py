@@ -1,6 +1,6 @@
 """Offers the transactional producers of oncelog and of foreign libraries behind one interface.
 
-`Fenced` stands for each library's error for a newer producer with the same transactional id.
+The exception `Fenced` replaces each library's error that a newer producer uses the same transactional id.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ SHOWN_CHARACTERS = 400
 
 @dataclass(frozen=True)
 class Case:
-    """One request. With `is_awaited` the broker must soon respond or close the connection. `plain` is the text of the
-    request before the change.
+    """One request. With `is_awaited` the broker must soon respond or close the connection. `plain` describes the
+    request before the unexpected change.
     """
 
     number: int

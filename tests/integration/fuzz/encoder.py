@@ -30,14 +30,16 @@ UUID_SIZE = 16
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """Bytes that are written in place of a value."""
+    """Encoded bytes that the encoder writes in place of the value of a field."""
 
     data: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """One element of an array, repeated; `said` is the element count that is written, by default the true count."""
+    """An array that repeats one element; `said` is the element count that the encoder writes, by default the true
+    count.
+    """
 
     element: Any
     count: int
@@ -134,7 +136,7 @@ def length(count: int, is_compact: bool) -> bytes:
 
 
 def sized(value: Any, size_format: str | None) -> bytes:
-    """Encode a string or bytes after the length; without a format the length is compact."""
+    """Encode a string or bytes after the length; `length_format` None means a compact length (a varint)."""
     if value is None:
         return b"\x00" if size_format is None else struct.pack(size_format, -1)
     data = value.encode("utf-8", "surrogatepass") if isinstance(value, str) else bytes(value)

@@ -110,7 +110,7 @@ class Plausible:
         self.transactional_id, self.producer_id, self.producer_epoch = self.world.identity(self.rng)
         self.group, self.member, self.generation = self.world.member(self.rng)
         if key == ApiKey.PRODUCE and self.rng.random() < 0.7:
-            self.transactional_id = None  # most writes belong to no transaction
+            self.transactional_id = None  # most Produce requests belong to no transaction
         return self._struct(request_type(key))
 
     def topic(self) -> str:

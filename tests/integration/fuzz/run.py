@@ -55,7 +55,8 @@ SETTINGS = {
 
 @dataclass
 class Outcome:
-    """The result of a run. `sent` lists for each case its start time (as time.monotonic_ns), its size, and its
+    """The result of one run of the fuzzer. `sent` lists for each case its start time (as time.monotonic_ns), its size,
+    and its
     description.
     """
 
@@ -120,7 +121,8 @@ class Fuzzer:
         try:
             connection.sendall(case.frame + SENTINEL)
             if not case.is_awaited:
-                time.sleep(LINGER_SECONDS)  # so that requests often meet a busy broker
+                # start several requests together, so that the broker is often busy with one when the next arrives
+                time.sleep(LINGER_SECONDS)
                 connection.close()
                 return
             self._read_answers(connection, case)

@@ -1,7 +1,8 @@
 """Makes one unexpected change to a request built from its declaration.
 
-A twist is a function that gets the request and its places, changes one place, and returns a description; None if the
-request has no suitable place. The twists do not depend on an API; `guards` names fields that must not become too large,
+A twist is a function that gets the request and its places (the fields of all its structs), changes one place, and
+returns a description; None if the request has no suitable place. The twists do not depend on an API; `guards` names
+fields that must not become too large,
 or wait too long.
 """
 
@@ -69,7 +70,7 @@ here.
 
 @dataclass
 class Place:
-    """A field of a struct in the request."""
+    """A place in a request where a twist can change a value: a field of a struct."""
 
     owner: Any
     field: FieldSchema
@@ -88,7 +89,9 @@ class Place:
 
 @dataclass
 class Twisted:
-    """A request before it is sent; `tags` and `header_tags` have the form that the encoder expects."""
+    """A request before it is sent; `tags` are the encoded tagged fields by struct object, and `header_tags` those of
+    the header.
+    """
 
     request: Any
     encoder: Encoder
@@ -100,7 +103,7 @@ class Twisted:
     client_id: str | None = "fuzz"
     is_awaited: bool = True
     is_grown: bool = False
-    """Whether an array was made long already, so that no other array may be."""
+    """Whether a twist has already made an array of the request long; no second array may be made long."""
 
     def __post_init__(self) -> None:
         self._walk(self.request)
@@ -116,7 +119,7 @@ class Twisted:
                 self._walk(nested)
 
     def place(self, *kinds: str) -> Place | None:
-        """Return a random place of one of these types, or None."""
+        """Return a random field whose type is one of these, or None if the request has no such field."""
         found = [place for place in self.places if place.field.type_name in kinds]
         return self.rng.choice(found) if found else None
 
@@ -150,7 +153,7 @@ def guarded(twisted: Twisted, place: Place, value: Any) -> Any:
     if name in WAITING and isinstance(value, int) and value > LARGE_WAIT_MS:
         twisted.is_awaited = False
         for other in twisted.places:
-            if other.field.name == "group_id":  # other members would wait for this member
+            if other.field.name == "group_id":  # other members would wait for this member until the timeout
                 other.value = f"alone-{twisted.rng.randrange(1 << 30)}"
     if name in ("num_partitions", "count") and isinstance(value, int) and MAX_PARTITIONS < value < 2**31 - 1:
         return MAX_PARTITIONS

@@ -11,7 +11,8 @@ from hostile.scene import Scene
 
 @dataclass(frozen=True)
 class HostileClient:
-    """A hostile client; `strike(scene, prepared, size)` attacks the broker and returns a few words about the result.
+    """A hostile client; `strike(scene, prepared, size)` attacks the broker and returns a short description of the
+    result.
 
     `prepare(scene, size)` runs before the attack, and is not measured. `size` is the amount for `make hostile`, `small`
     the amount for `make test`; None if even a small amount takes long. `peak_mb` is how many MB more memory than before

@@ -21,7 +21,7 @@ TIMERS_END_SECONDS = 1.5 * SESSION_MS / 1000
 
 
 class Poller(threading.Thread):
-    """Sends fetches that no record completes: each ends after MAX_WAIT_MS."""
+    """Sends Fetch requests for partitions without records, so that the broker responds only after MAX_WAIT_MS."""
 
     def __init__(self, scene: Scene, stopped: threading.Event) -> None:
         super().__init__(daemon=True)

@@ -125,7 +125,8 @@ def _passwords(scene: Scene, _: None, size: int) -> str:
     guess = frame(SaslHandshakeRequest(mechanism="PLAIN"), ApiKey.SASL_HANDSHAKE, 1)
     guess += frame(SaslAuthenticateRequest(auth_bytes=b"\0alice\0guess"), ApiKey.SASL_AUTHENTICATE, 1)
     for _number in range(size):
-        _connect(scene, 2).sendall(guess * 20)  # after the first refusal, the broker reads nothing more
+        # after the first refusal, the broker reads nothing more from this connection
+        _connect(scene, 2).sendall(guess * 20)
     scene.watch(WATCHED_SECONDS)
     return f"{size} connections with 20 wrong passwords each"
 

@@ -29,7 +29,9 @@ def _wide_topics(scene: Scene, partitions: int) -> RawTransactions:
 
 
 def _one_transaction_over_all(scene: Scene, transactions: RawTransactions, partitions: int) -> str:
-    """Each write adds a partition to the transaction, which is committed at the end."""
+    """Write to thousands of partitions in one transaction, and commit: each first write adds a partition to the
+    transaction.
+    """
     client, producer = transactions.client, transactions.producer
     stamp = {"producer_id": producer.producer_id, "producer_epoch": producer.epoch, "base_sequence": 0}
     batch = build_batch([Record(0, TIMESTAMP, None, b"x", [])], transactional=True, **stamp)

@@ -23,7 +23,9 @@ STOPPED_SECONDS = 0.02
 
 @contextmanager
 def writing(connection: socket.socket, data: bytes) -> Iterator[None]:
-    """Write the data in a thread until the block ends, since the broker need not accept all data."""
+    """Write the data to the socket in a thread until the `with` block ends, because the broker may stop reading before
+    it has accepted all data.
+    """
 
     def write() -> None:
         try:

@@ -39,7 +39,8 @@ generous.
 
 @dataclass(frozen=True)
 class Measured:
-    """The result of a measurement; memory is in MB. `trouble` is the error of the hostile client or its preparation, ""
+    """The result of the measurement of one hostile client; memory is in MB. `trouble` is the error of the hostile
+    client or its preparation, ""
     if there was none.
     """
 
@@ -51,7 +52,7 @@ class Measured:
     idle: Percentiles | None
     """The waits of an honest client at an idle broker during the same time; None if not measured."""
     memory: tuple[int, int, int]
-    """Memory before the attack, at the peak, and afterwards."""
+    """Memory of the broker in MB before the attack, at the peak, and after the hostile client has disconnected."""
     is_running: bool
     has_traceback: bool
 

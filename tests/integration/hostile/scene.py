@@ -24,7 +24,8 @@ TIMESTAMP = 1_700_000_000_000
 
 
 class Scene:
-    """A context manager that closes all connections at its end. `watched` is the share of the requested watching time
+    """The broker under attack, with helpers for hostile clients; a context manager that closes all their connections at
+    its end. `watched` is the share of the requested watching time
     for which the clients really watch.
     """
 

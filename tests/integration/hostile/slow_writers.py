@@ -18,7 +18,7 @@ from oncelog_protocol.records.record import Record
 
 SAID_BYTES = 1 << 20
 ROUNDS = 40
-"""The maximum number of rounds."""
+"""The maximum number of rounds, in each of which every connection sends one more byte."""
 PAUSE_SECONDS = 0.1
 WATCHED_SECONDS = 1.0
 

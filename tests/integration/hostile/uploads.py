@@ -28,7 +28,7 @@ def _unfinished(scene: Scene, _: None, megabytes: int) -> str:
             for _part in range(megabytes):
                 connection.sendall(bytes(1 << 20))
         except OSError:
-            pass  # data that the broker does not accept any more
+            pass  # the broker has stopped reading, so the send times out
 
     threads = [threading.Thread(target=upload, daemon=True) for _ in range(CONNECTIONS)]
     for thread in threads:

@@ -21,7 +21,7 @@ def problems(measured: Measured) -> list[str]:
 
 
 def is_doubtful(measured: Measured) -> bool:
-    """Return whether the only problem is a measured number that is too high. Other load on the machine can only
+    """Return whether all problems are measured numbers that are too high. Other load on the machine can only
     increase these numbers, so a repeated measurement may be good.
     """
     return not list(_defects(measured)) and bool(list(_excesses(measured)))

@@ -11,7 +11,7 @@ from oncelog_protocol.api import ApiKey
 
 
 class Fault(StrEnum):
-    """The fault that occurs while the process at the point is paused."""
+    """The fault that the test causes while the process that has reached the fail point is paused."""
 
     BROKER_KILLED = "broker killed"
     CLIENT_KILLED = "client killed"
@@ -21,7 +21,7 @@ class Fault(StrEnum):
 
 
 class Moment(NamedTuple):
-    """Before or after the n-th step of a point in one transaction."""
+    """A moment in a transaction: just before or after the n-th execution of the step that a fail point names."""
 
     hit: Hit
     nth: int = 1
@@ -46,12 +46,13 @@ BROKER_MOMENTS: Sequence[Moment] = [
     *_around("complete-logged"),
     *_around("reply-sent"),
 ]
-"""The moments in a broker. Of several steps of one kind, a middle one is chosen: one partition has its records or its
+"""The moments of a transaction at which the fault occurs while a broker is paused. If a transaction executes a step
+several times, a middle execution is chosen: one partition has its records or its
 marker, another has not.
 """
 
 CLIENT_MOMENTS: Sequence[Moment] = [*_around("drain"), *_around("send")]
-"""The moments in oncelog's own client, which also asks at its fail points."""
+"""The moments at which the fault occurs while oncelog's own client is paused at one of its fail points."""
 
 LIBRARIES: Mapping[str, Sequence[Moment]] = {
     "aiokafka": BROKER_MOMENTS,
@@ -73,7 +74,7 @@ REQUESTS: Mapping[str, Sequence[ApiKey]] = {
     "acknowledge": (ApiKey.PRODUCE,),
     "offsets-written": (ApiKey.TXN_OFFSET_COMMIT,),
 }
-"""The requests that may be in progress at a point; EndTxn at all other points."""
+"""Fail point -> the requests that may be in progress there; at all other fail points EndTxn may be in progress."""
 
 
 def requests_at(point: str) -> Sequence[ApiKey]:

@@ -1,4 +1,5 @@
-"""The stage with three brokers on ZooKeeper, each behind a proxy, which the other brokers use, too.
+"""The processes of a run with three brokers on ZooKeeper: each broker is behind a proxy, which the other brokers use,
+too.
 
 Each partition has one replica: a killed broker restarts with its records. One of the brokers, the coordinator or a
 leader, executes the step of a point, and the fault strikes this broker.
@@ -38,7 +39,9 @@ CLUSTER_SETTINGS = {
 
 
 class RoutedClient:
-    """Like RawClient, for the calls that runs make: each call goes to the right broker."""
+    """Sends single requests without a client's retries, each to the broker that leads the partition or coordinates the
+    group.
+    """
 
     def __init__(self, ports: dict[int, int]) -> None:
         self._clients = {node_id: RawClient(port) for node_id, port in ports.items()}
@@ -97,7 +100,8 @@ class RoutedClient:
 
 
 class ClusterStage(Stage):
-    """The stage with three brokers, as the module's docstring describes. `zookeeper` is the address and path for the
+    """Three brokers on ZooKeeper, a proxy for each, and the socket at which their processes ask at fail points.
+    `zookeeper` is the address and path for the
     cluster's metadata.
     """
 

@@ -11,14 +11,16 @@ GO = "go"
 
 
 class Hit(NamedTuple):
-    """The event that a process has reached a point."""
+    """A process has reached a fail point, and waits for the answer."""
 
     when: str
     point: str
 
 
 class Questions:
-    """Listens on a unix socket; `decide` is called at every hit and returns the answer."""
+    """Listens on a unix socket; `decide` is called whenever a process reaches a fail point, and returns the answer for
+    the process.
+    """
 
     def __init__(self, path: Path, decide: Callable[[Hit], Awaitable[str]]) -> None:
         self._path = path
@@ -43,7 +45,7 @@ class Questions:
 
         def ended(_: object) -> None:
             self._asking.discard(task)
-            writer.close()  # also if the run ended before the task began
+            writer.close()  # close the connection also if the run ended before this task began
 
         task.add_done_callback(ended)
 
@@ -55,4 +57,4 @@ class Questions:
                 writer.write(f"{answer}\n".encode())
                 await writer.drain()
         except ConnectionError:
-            pass  # the process was killed
+            pass  # the process that asked was killed

@@ -27,7 +27,7 @@ READ_SECONDS = 20.0
 
 
 def write_values(client: RawClient, topic: str, partition: int, *values: bytes) -> None:
-    """Write values without a producer id."""
+    """Write these values to a partition outside transactions, without a producer id."""
     batch = build_batch(Record(0, 0, None, value, []) for value in values)
     answer = client.call(produce_request(topic, partition, batch), ApiKey.PRODUCE, PRODUCE_VERSION)
     assert answer.responses[0].partition_responses[0].error_code == 0, answer

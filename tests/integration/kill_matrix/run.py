@@ -48,7 +48,7 @@ class Outcome(NamedTuple):
 
 
 class Run:
-    """A run in progress. `decide` is called at every point that any process reaches."""
+    """A run in progress. `decide` is called at every fail point that any process reaches."""
 
     def __init__(self, stage: Stage, cell: Cell) -> None:
         self._stage = stage
@@ -76,13 +76,13 @@ class Run:
         problems, committed, aborted = [], set[str](), set[str]()
         try:
             async with asyncio.timeout(self._stage.run_seconds):
-                await self._stage.start_broker()  # in case the broker died in the last run
+                await self._stage.start_broker()  # start the broker again if it died in the previous run
                 await self._stage.with_client(self._prepare)
                 await self._work()
                 problems, committed, aborted = await self._look()
         except TimeoutError:
             problems.append(f"not at its end within {self._stage.run_seconds:.0f} s")
-        except Exception as error:  # a failed run is one failed cell
+        except Exception as error:  # an error in a run makes one cell fail, and the matrix continues
             problems.append(str(error) or repr(error))
         finally:
             await self._clear()
@@ -117,7 +117,7 @@ class Run:
         raise AssertionError(f"the worker died {MAX_STARTS} times")
 
     async def _decide(self, hit: Hit, broker: BrokerProcess) -> str:
-        """Count the hits of the second transaction; at the chosen one, strike."""
+        """Count how often the second transaction reaches the cell's fail point; at the chosen time, cause the fault."""
         if not self._is_armed:
             self._is_armed = hit == Hit("after", "complete-logged")
             return GO

@@ -28,7 +28,9 @@ SETTINGS = {
 
 
 Decide = Callable[[Hit, BrokerProcess], Awaitable[str]]
-"""Called with the hit of a process and the broker that the fault would strike; returns the answer for the process."""
+"""The type of a function that gets the `Hit` (a process at a fail point) and the broker to which the fault would apply,
+and returns the answer for the process.
+"""
 
 
 async def _go(_: Hit, __: BrokerProcess) -> str:
@@ -36,8 +38,8 @@ async def _go(_: Hit, __: BrokerProcess) -> str:
 
 
 class Stage:
-    """The parts of a run. `address` is the proxy's address, which clients use; `decide` answers the processes at their
-    points.
+    """The processes of a run: broker, proxy and worker, and the socket for their fail points. `address` is the proxy's
+    address, which clients use; `decide` returns the answer for a process that has reached a fail point.
     """
 
     run_seconds = 30.0
@@ -54,7 +56,7 @@ class Stage:
 
     @property
     def struck(self) -> BrokerProcess:
-        """The broker that a fault strikes when a client has reached a point."""
+        """The broker to which a fault applies when a client, not a broker, has reached the fail point."""
         return self.broker
 
     @property
@@ -107,7 +109,7 @@ class Stage:
         await asyncio.to_thread(call)
 
     def reset(self) -> None:
-        """Remove all faults."""
+        """Remove all faults that were set in the proxy."""
         self.decide = _go
         self.proxy.forget_marks()
 

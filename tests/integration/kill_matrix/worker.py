@@ -47,8 +47,8 @@ class Job(NamedTuple):
 
 
 class Output(NamedTuple):
-    """A record of the target topic: the attempt at a transaction to which it belongs, and the number of records of that
-    attempt.
+    """The value of a record in the target topic: the attempt at a transaction that wrote the record, and the number of
+    records of that attempt.
     """
 
     attempt: str
@@ -129,7 +129,7 @@ async def run_aiokafka(job: Job) -> None:
                 say("abort", repr(error))
                 await producer.abort_transaction()
                 if isinstance(error, OutOfOrderSequenceNumber):
-                    raise  # a batch that aiokafka gave up has left a permanent gap in its sequences
+                    raise  # aiokafka gave up a batch, which left a permanent gap in its sequence numbers
                 await consumer.seek_to_committed()
 
     while True:

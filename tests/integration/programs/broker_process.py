@@ -72,7 +72,7 @@ class BrokerProcess:
             self.settings.setdefault("zookeeper.connection.timeout.ms", "60000")
         self.process: subprocess.Popen[str] | WarmProcess | None = None
         self.output: IO[str] | None = None
-        """The broker's standard output while it runs."""
+        """The pipe from the broker's standard output; None while the broker is not running."""
         self.port = 0
         """The port of the listener PLAINTEXT, or else of the first listener."""
         self._own_ports: list[OwnPort] = []
@@ -159,7 +159,7 @@ class BrokerProcess:
             while selector.select(max(0.0, deadline - time.monotonic())):
                 line = self.output.readline()
                 if not line:
-                    self._reap()  # the remains of this process must not make later tests fail
+                    self._reap()  # close the pipe of this process, which would otherwise make later tests fail
                     raise AssertionError(f"the broker ended: {self.log.read_text()}")
                 if "127.0.0.1:" in line:
                     return line

@@ -22,7 +22,7 @@ REQUEST_PREFIX = Struct(">hhi")
 
 
 class Request:
-    """A request to which the broker has not responded yet."""
+    """A request that the proxy has forwarded and to which the broker has not responded yet."""
 
     __slots__ = ("api_key", "correlation_id", "frame", "is_answer_lost", "is_copy", "version")
 
@@ -37,7 +37,7 @@ class FrameProxy:
     """Listens on `port` from `start` on. The proxy is not thread-safe: all calls must be made on its own event loop."""
 
     def __init__(self, loses: Callable[[int], bool] = lambda _: False) -> None:
-        """`loses(api key)` returns for each response whether it is lost."""
+        """`loses(api key)` is called for each response, and returns whether the proxy drops the response."""
         self._loses = loses
         self._target = 0
         self._connections: set[_Connection] = set()

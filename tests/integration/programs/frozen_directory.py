@@ -62,7 +62,7 @@ IDEMPOTENT_BATCHES: Final = 7
 
 
 def fill(client: RawClient) -> dict[str, Any]:
-    """Write all contents, and return the facts that only the writer knows."""
+    """Write topics, offsets and transactions of every kind, and return the facts that only the writer knows."""
     client.create_topic(PLAIN, retention_ms="-1", max_message_bytes="100000")
     client.create_topic(IN_TRANSACTIONS)
     client.create_topic(COMPACTED, cleanup_policy="compact", segment_ms="1", min_cleanable_dirty_ratio="0.01")
@@ -177,7 +177,7 @@ def _producers(client: RawClient, topic: str) -> list[list[int]]:
 
 
 def make(path: Path, *, is_killed: bool, command: str | None = None) -> None:
-    """Create the archive `path`."""
+    """Create the archive `path` with the data directory and its description."""
     with tempfile.TemporaryDirectory() as directory:
         data = Path(directory) / "data"
         with BrokerProcess(data, SETTINGS, command=command) as broker:

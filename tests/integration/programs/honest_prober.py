@@ -6,7 +6,7 @@
         waits = prober.stop().between(before, prober.now())
 
 Each wait is measured twice: in wall time, and without the time in which no processor was available (`processor_times`).
-The broker causes the second measure, even on a machine with other load, so tests check this one.
+Tests check the second measure, because only the broker causes it, even on a machine with other load.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Percentiles:
 
 @dataclass(frozen=True)
 class Waits:
-    """All measurements of a prober in a period."""
+    """All requests that a prober measured between two times."""
 
     samples: tuple[Sample, ...]
     failures: tuple[tuple[str, int, str], ...]

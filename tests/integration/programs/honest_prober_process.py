@@ -21,7 +21,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1] / "clients"))  # a script has only its own directory on its path
+sys.path.append(str(Path(__file__).parents[1] / "clients"))  # a script finds only modules in its own directory
 
 from processor_times import ThreadTimes, Times, net_of_other_work, passed, stolen_ns
 from raw_client import PRODUCE_VERSION, RawClient, produce_request
@@ -42,7 +42,8 @@ PATIENCE_SECONDS = 60.0
 half of this time.
 """
 RARELY = 24
-"""One tick in this number opens a new connection, and another one sends a frame that is not small."""
+"""Once in this number of ticks (one request each), the client opens a new connection, and once it sends a large frame.
+"""
 TOPIC = "honest-prober"
 LARGE_BYTES = 32_000
 """The size in bytes of a large request, more than a broker accepts without counting it in its memory budget."""

@@ -27,7 +27,8 @@ CLIENT_ID, SECRET = "oncelog-console", "s3cret"
 
 
 class IdentityProvider:
-    """Serves from `with` on, in a thread. `key` signs the provider's tokens, `audience` is the audience of its access
+    """The provider's HTTP server; runs in a thread within its `with` block. `key` signs the provider's tokens,
+    `audience` is the audience of its access
     tokens.
     """
 

@@ -60,7 +60,7 @@ class ThreadTimes:
             ran, queued, _ = os.pread(self._files[thread], 80, 0).split()
             return Times(int(ran), int(queued))
         except (OSError, ValueError):
-            return None  # the process has just ended
+            return None  # the thread has ended since the listing, so it has no times
 
 
 def stolen_ns() -> int:

@@ -238,7 +238,7 @@ def kafka_python(address: str, topic: str, settings: dict[str, Any]) -> bytes:
             return bytes(next(consumer).value)
     except KafkaError as error:
         refusal = repr(error)
-    _collect_its_connection()  # done here, where no traceback refers to the connection any more
+    _collect_its_connection()  # after the `except` block, because no traceback refers to the connection any more
     raise NotLetIn(refusal)
 
 

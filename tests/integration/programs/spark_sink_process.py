@@ -7,8 +7,8 @@ the point at which the process dies (kill -9):
 
 - `rows sent`: a task dies before it has flushed its rows.
 - `rows flushed`: a task dies before it reports its rows.
-- `decision`: a driver dies just before it writes the decision.
-- `decided`: a driver dies before it ends any transaction.
+- `decision`: a driver dies just before it writes the decision to commit to the state topic.
+- `decided`: a driver dies after it has written the decision, before it ends any transaction.
 - `one ended`: a driver dies after it has ended the first transaction.
 - `all ended`: a driver dies after it has ended the last transaction.
 - `nowhere`: the process does not die.
@@ -79,7 +79,7 @@ class DyingOwner:
 
 
 class DyingCluster(KafkaCluster):
-    """The real cluster, which kills this process at the given point."""
+    """The sink's connection to the real cluster, which kills this process at the given point."""
 
     point = "nowhere"
 
@@ -101,7 +101,9 @@ def _die_at(point: str, wanted: str) -> None:
 
 
 async def run(address: str, topic: str, step: Any, point: str = "nowhere") -> TaskMessage | None:
-    """Run the step, which may kill this process. Raises the errors of the step."""
+    """Run one step of the sink, such as a task or a commit; the step may kill this process. Raises the errors of the
+    step.
+    """
     timeout_ms = int(os.environ.get(TASK_TIMEOUT, 10 * SECONDS * 1000))
     cluster = DyingCluster(address, task_timeout_ms=timeout_ms, settings={"retry_backoff_ms": 20})
     cluster.point = point
@@ -139,7 +141,7 @@ def start_process(address: str, topic: str) -> subprocess.Popen[bytes]:
 
 
 def die(process: subprocess.Popen[bytes], step: Any, point: str) -> None:
-    """Run the step, which may kill this process."""
+    """Give the process the step of the sink that it runs and the point at which it dies, and wait for its end."""
     told = base64.b64encode(pickle.dumps(step))
     with process:
         try:

@@ -131,7 +131,8 @@ class WarmCommands:
                     pass_fds=[theirs.fileno()],
                 )
             atexit.register(process.wait)
-            atexit.register(ours.close)  # ends the forking process and all processes that it has forked
+            # closing the connection ends the forking process and all processes that it has forked
+            atexit.register(ours.close)
             self._controls[has_fail_points] = ours
         return self._controls[has_fail_points]
 
@@ -297,7 +298,7 @@ class WarmProcess:
 
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
-            with suppress(ProcessLookupError):  # the process has ended in the meantime
+            with suppress(ProcessLookupError):  # the process has ended before the signal was sent
                 os.kill(self.pid, number)
 
     def kill(self) -> None:
@@ -318,7 +319,7 @@ class WarmProcess:
         told = os.read(self._status, 16)
         waiting = self._waiting
         if waiting is not None and waiting.get_loop().is_closed():
-            waiting = None  # the waiting test has given up
+            waiting = None  # the test that waited for the exit code was cancelled
         if waiting is not None:
             waiting.get_loop().remove_reader(self._status)
         os.close(self._status)
@@ -397,7 +398,7 @@ def tell_ends(ends: dict[int, int]) -> None:
                 end.write(str(os.waitstatus_to_exitcode(status)))
                 end.flush()
             except BrokenPipeError:
-                pass  # the test that started it has ended
+                pass  # the test that started the forked process has ended
 
 
 def become(what: dict[str, Any], *descriptors: int) -> NoReturn:

@@ -1,4 +1,6 @@
-"""`oncelog serve --workers`: the supervisor, and its workers by their broker ids."""
+"""Runs `oncelog serve --workers` for tests, and finds its processes: the supervisor, and the workers by their broker
+ids.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ from oncelog_broker.local_cluster.ports import own_ports
 PATIENCE_SECONDS: Final = 60.0
 POLL_SECONDS: Final = 0.01
 NAME: Final = "oncelog-"
-"""Followed by the number of a worker: the name of its process."""
+"""The prefix of the process name of a worker; the number of the worker follows."""
 
 
 class WorkerProcesses(BrokerProcess):
-    """A supervisor with workers 1, 2 ... on ports that follow its own."""
+    """A supervisor process with workers 1, 2 ... on the ports after the shared port."""
 
     def __init__(self, data: Path, settings: dict[str, str] | None = None, *, workers: int = 2) -> None:
         super().__init__(data, settings)
@@ -35,7 +37,7 @@ class WorkerProcesses(BrokerProcess):
         return [*super()._arguments(), "--workers", str(self.workers)]
 
     def pids(self) -> dict[int, int]:
-        """Number -> process id of the workers that run now."""
+        """Return worker number -> process id, for the workers that run now."""
         assert self.process is not None
         found = {}
         for template in children(self.process.pid):
@@ -43,13 +45,13 @@ class WorkerProcesses(BrokerProcess):
                 try:
                     name = Path(f"/proc/{pid}/comm").read_text().strip()
                 except OSError:
-                    continue  # it has just ended
+                    continue  # the worker process has just ended
                 if name.startswith(NAME):
                     found[int(name.removeprefix(NAME))] = pid
         return found
 
     def kill_worker(self, broker: int) -> int:
-        """kill -9; returns the process id, when the process has ended."""
+        """Kill a worker with -9, wait until its process has ended, and return its process id."""
         pid = self.pids()[broker]
         with_end = os.pidfd_open(pid)
         os.kill(pid, signal.SIGKILL)
@@ -57,7 +59,9 @@ class WorkerProcesses(BrokerProcess):
         return pid
 
     def until_started_again(self, broker: int, after: int) -> int:
-        """Wait until the worker has another process than `after`; returns its id."""
+        """Wait until the worker runs in another process than the one with the id `after`, and return the new process
+        id.
+        """
         deadline = time.monotonic() + PATIENCE_SECONDS
         while self.pids().get(broker, after) == after:
             assert time.monotonic() < deadline, f"worker {broker} is not started again"
@@ -66,7 +70,7 @@ class WorkerProcesses(BrokerProcess):
 
 
 def children(pid: int) -> list[int]:
-    """The processes that a process has started, and that it has not waited for."""
+    """Return the ids of the child processes that a process has started and has not waited for."""
     try:
         return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
     except OSError:
@@ -74,7 +78,7 @@ def children(pid: int) -> list[int]:
 
 
 def ended(descriptor: int) -> None:
-    """Wait for the end of the process of a pidfd, which is closed."""
+    """Wait until the process behind this pidfd has ended, and close the pidfd."""
     ends = select.poll()
     ends.register(descriptor, select.POLLIN)
     assert ends.poll(PATIENCE_SECONDS * 1000), "the process does not end"

@@ -2,7 +2,7 @@
 responses are compared.
 
 - `messages` builds a request from plain data.
-- `side` is one of the two brokers, with the transcript of its responses.
+- `side` is one of the two brokers of a comparison, with the transcript (the list of its responses).
 - `plain` converts a response to plain data, with symbols for values that must differ (ids, ports, times).
 - `comparison` finds the differences between two transcripts.
 - `scenario` defines a scenario, and runs it on both sides.

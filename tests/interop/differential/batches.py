@@ -32,7 +32,7 @@ class Producer:
     transactional_id: str | None = None
 
     def at(self, *, id: int = 0, epoch: int = 0) -> Producer:
-        """Return a producer whose id and epoch are higher by these numbers."""
+        """Return a producer whose producer id and epoch are higher than this one's by these numbers."""
         return Producer(self.id + id, self.epoch + epoch, self.transactional_id)
 
 

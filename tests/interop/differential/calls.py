@@ -77,7 +77,9 @@ def produce(
     version: int = 11,
     **options: Any,
 ) -> Any:
-    """Send a Produce and record the response. `transactional_id` is given without the prefix; "" remains empty."""
+    """Send a Produce request and record the response for the comparison. `transactional_id` is given without the
+    prefix; "" remains empty.
+    """
     where: Plain = {"topic_id": side.topic_ids[topic]} if version >= 13 else {"name": side.own(topic)}
     data = {**where, "partition_data": [{"index": partition, "records": records}]}
     own_id = side.own(transactional_id) if transactional_id else transactional_id
@@ -265,7 +267,7 @@ def list_offsets(
 def list_offsets_quietly(
     side: Side, topic: str, partition: int = 0, isolation: int = 0, timestamp: int = LATEST
 ) -> int:
-    """Return the offset without recording the response. Raises ScenarioBroken."""
+    """Return the offset from ListOffsets; the response is not recorded for the comparison. Raises ScenarioBroken."""
     wanted = {"partition_index": partition, "timestamp": timestamp}
     asked = {
         "replica_id": -1,

@@ -24,7 +24,8 @@ ERROR_CODES: Final = ("error_code", "partition_error_code")
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A difference in one response. `field` is the path in the response: "topics.orders.partitions.0.error_code"; empty
+    """A difference between Kafka's and oncelog's response to one request. `field` is the path in the response:
+    "topics.orders.partitions.0.error_code"; empty
     for the entire response.
     """
 

@@ -26,7 +26,7 @@ OFF_IN_KAFKA_4_1: Final = frozenset(
         *(ApiKey.STREAMS_GROUP_HEARTBEAT, ApiKey.STREAMS_GROUP_DESCRIBE),
     }
 )
-"""APIs that Kafka 4.1 refuses, because its share groups and streams groups are disabled.
+"""API keys that Kafka 4.1 refuses, because share groups and streams groups are disabled by default.
 `tests/interop/test_java_shares.py` and `tests/interop/test_streams_groups.py` send requests of these APIs.
 """
 

@@ -60,7 +60,9 @@ def prepare(port: int) -> None:
 
 
 class LoggedIn(Side):
-    """A side whose connections are logged in as alice, except those whose names begin with "stranger"."""
+    """One of the two compared brokers; connections to it are logged in as alice, except those whose names begin with
+    "stranger".
+    """
 
     plain_ports: ClassVar[dict[int, int]] = {}
     """Maps the port of SASL_PLAINTEXT to the port of PLAINTEXT."""

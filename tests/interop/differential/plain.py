@@ -36,7 +36,7 @@ CUT_BATCH = "a cut batch"
 
 
 class Symbols:
-    """The symbols for the values that one broker has generated within one scenario."""
+    """The symbols, such as "id 1", that replace the values which one broker has generated within one scenario."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, Any], str] = {}
@@ -51,7 +51,7 @@ class Symbols:
         return self._known[kind, value]
 
     def known(self, kind: str, value: Any, otherwise: str) -> str:
-        """Return the symbol of a value if it has one, and `otherwise` if not."""
+        """Return the symbol of a value; `otherwise` if the value has no symbol."""
         return self._known.get((kind, value), otherwise)
 
     def call(self, kind: str, value: Any, name: str) -> None:

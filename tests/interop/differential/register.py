@@ -28,7 +28,8 @@ NOWHERE: Final = ""
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """A difference that remains. Patterns have the syntax of fnmatch; a bare field name means that field anywhere in a
+    """A known difference between the responses of Apache Kafka and oncelog. Patterns have the syntax of fnmatch; a bare
+    field name means that field anywhere in a
     response.
 
     `scenario` says in which scenarios the difference may appear, and `seen_in` (by default the same) in which it must

@@ -18,7 +18,7 @@ Script = Callable[[Side], None]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """`name` is "area.what"; a random scenario is a walk with one seed."""
+    """`name` is "area.what"; a random scenario is a walk: a sequence of random requests from one seed."""
 
     name: str
     script: Script
@@ -27,7 +27,7 @@ class Scenario:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of a run of a scenario. `answers` is the number of compared responses."""
+    """The result of running a scenario on both brokers. `answers` is the number of compared responses."""
 
     differences: tuple[Difference, ...]
     answers: int
@@ -49,8 +49,9 @@ def scenarios_of(module: ModuleType) -> Iterable[Scenario]:
 
 
 def play(one: Scenario, kafka_port: int, our_port: int, run: str, kind: type[Side] = Side) -> Outcome:
-    """Play the scenario on both brokers at the same time. `run` is part of all names, so that the same brokers can be
-    used again. `kind` is the class of the two sides.
+    """Send the requests of the scenario to both brokers at the same time, and compare the responses. `run` is part of
+    all names, so that the same brokers can be
+    used again. `kind` is the class of the two sides (a side is one of the compared brokers).
 
     Raises ScenarioBroken, with the traceback of the side, if a side could not prepare its state.
     """

@@ -43,7 +43,7 @@ UNREADABLE: Final = "an answer that cannot be decoded"
 
 
 class ScenarioBroken(Exception):
-    """The state that a scenario prepares was not reached, so there is nothing to compare."""
+    """A broker did not reach the state that the scenario prepares, so there is nothing to compare."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class Step:
 
 
 class Side:
-    """One broker during one scenario. All names that the scenario uses are created by `own`.
+    """One of the two compared brokers during one scenario. All names that the scenario uses are created by `own`.
 
     Invariant: a scenario makes the same calls on both sides as long as the responses agree.
     """
@@ -117,7 +117,7 @@ class Side:
         return response
 
     def get(self, api: ApiKey, version: int, values: Plain | None = None, **options: Any) -> Any:
-        """Send a request like `ask`, for a response that only the scenario needs, and that is not compared. Raises
+        """Send a request and return its response, which only the scenario needs, and which is not compared. Raises
         ScenarioBroken.
         """
         options = {"connection": "main", "client_id": "differential", "retried": PASSING, "until": None} | options
@@ -207,7 +207,7 @@ class Side:
         self.note(label, answer)
 
     def note(self, label: str, value: Any) -> None:
-        """Record an observation of the scenario."""
+        """Record a value that the scenario has observed, to be compared like a response."""
         self.transcript.append(Step("", 0, label, value))
 
     def _received(self, connection: str, patience: float) -> tuple[Any, str]:

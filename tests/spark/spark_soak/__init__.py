@@ -8,7 +8,7 @@ with -9.
 - `topics.py` writes and reads topics with librdkafka.
 - `query.py` is the Spark program, whose source and sink are `format("oncelog")`.
 - `driver.py` runs the process of that program, with its JVM and its Python workers.
-- `run.py` plays a run: three brokers, the writer, the query and the deaths.
+- `run.py` runs the soak once: three brokers, a writer of orders, the Spark query, and the kills.
 - `report.py` writes the tables of docs/soak-spark.md.
 """
 

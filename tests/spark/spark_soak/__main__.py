@@ -27,7 +27,8 @@ from spark_soak.run import Result, Run
 @click.option("--directory", type=click.Path(path_type=Path), help="Where runs have their data.")
 @click.option("--out", type=click.Path(dir_okay=False, path_type=Path), help="Where to keep the tables.")
 def main(seeds: tuple[int, ...], deaths: int, minutes: float, directory: Path | None, out: Path | None) -> None:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))  # ends all processes that were started, too
+    # ending this process ends all processes that were started
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended"))
     results: list[Result] = []
     for seed in seeds or (secrets.randbelow(1 << 31),):
         where = Path(tempfile.mkdtemp(prefix=f"oncelog-spark-soak-{seed}-", dir=directory))

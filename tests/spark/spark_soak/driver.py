@@ -28,7 +28,7 @@ class Stuck(Exception):
 
 
 class Driver:
-    """Successive runs of the driver: a run that fails is followed by the next one immediately.
+    """Successive runs of the Spark driver: when a run fails, the next run is started immediately.
 
     The driver's messages are passed to `heard`, and its log is written to one file for each run.
     """

@@ -12,7 +12,9 @@ class Kind(StrEnum):
     """A process that is killed with -9."""
 
     DRIVER = "driver"
-    """The JVM and the Python process that started it; both are restarted immediately, with the same checkpoint."""
+    """The Spark driver: the JVM and the Python process that started the JVM; both are restarted immediately, with the
+    same checkpoint.
+    """
     WORKER = "worker"
     """One of the Python processes that the JVM has started: that of a task, of the source, or of a commit."""
     BROKER = "broker"
@@ -24,7 +26,7 @@ EARLY: Final = 0.25
 EARLY_SECONDS: Final = 30.0
 """The latest time of an early death, in seconds after the driver's start."""
 LATER_SECONDS: Final = 6.0
-"""The longest time of another death, in seconds after the driver's first completed batch."""
+"""The longest time, in seconds after the driver's first completed batch, of a death that is not early."""
 GAP_SECONDS: Final = 3.0
 """The longest time in seconds between the previous death and that of a worker or a broker."""
 AWAY_SECONDS: Final = 5.0
@@ -36,7 +38,7 @@ class Death(NamedTuple):
     """Whether the death does not wait for the first completed batch of the driver's present run."""
     after_s: float
     pick: float
-    """A number from 0 to 1 that selects one of several candidates."""
+    """A number from 0 to 1 that selects the process to kill among several candidates."""
     away_s: float
     """How many seconds a broker is down."""
 

@@ -110,7 +110,7 @@ def main() -> None:
             try:
                 follow(running)
                 is_done = True
-            except Exception as error:  # the next start handles any error
+            except Exception as error:  # any error ends this query, and the program starts the query again
                 say(failed=str(error)[:ERROR_CHARACTERS])
         say(done=True)
 

@@ -1,4 +1,4 @@
-"""Plays a run: three brokers, the writer, the query and the deaths."""
+"""Runs the soak with Spark once: three brokers, a writer of orders, the Spark query, and the kills."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class Result:
     failures: int = 0
     """How often the query failed and the program restarted it."""
     batches: int = 0
-    """The highest number of a batch."""
+    """The highest batch number that the query has completed."""
     late: int = 0
     aborted: int = 0
     verdict: Verdict | None = None
@@ -66,7 +66,7 @@ class Result:
 
 
 class Run:
-    """One run, started by `play`. `deaths` is the number of deaths of each kind."""
+    """One run of the soak, which `play` starts. `deaths` is the number of deaths of each kind."""
 
     def __init__(
         self, seed: int, deaths: Mapping[Kind, int], minutes: float, directory: Path, say: Callable[[str], None]
@@ -109,7 +109,7 @@ class Run:
             try:
                 self._strike_all()
                 self._finish()
-            except Exception as error:  # check what was written, whatever has ended the run early
+            except Exception as error:  # check the topics also after an error that has ended the run early
                 self._problem(f"{type(error).__name__}: {error}")
             self._result.minutes = (time.monotonic() - self._began) / 60
         return self._result
@@ -174,7 +174,7 @@ class Run:
 
     @staticmethod
     def _sleep(seconds: float) -> None:
-        """Wait a random time before a death; nothing else here waits for the clock."""
+        """Wait a random time before a kill; this is the only wait for a fixed time in this module."""
         time.sleep(max(0.0, seconds))
 
     # --- the end

@@ -36,7 +36,9 @@ class OrderWriter(threading.Thread):
         self.aborted: set[int] = set()
         self.rounds = 0
         self.with_late = threading.Event()
-        """Set when the watermark has passed the times of late orders: from then on late orders are written."""
+        """Set when the watermark has passed the times of late orders: from that time on the writer also writes late
+        orders.
+        """
         self.ending = threading.Event()
         self.failure: BaseException | None = None
 
@@ -105,7 +107,8 @@ class OrderWriter(threading.Thread):
         return producer
 
     def _again(self, call: Callable[[float], None]) -> None:
-        """Call a function, and retry it. Raises KafkaException if the error cannot be retried, or was retried for too
+        """Call a function of librdkafka, and repeat the call after retriable errors. Raises KafkaException if the error
+        cannot be retried, or was retried for too
         long.
         """
         deadline = time.monotonic() + 3 * CALL_SECONDS

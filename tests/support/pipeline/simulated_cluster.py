@@ -72,7 +72,9 @@ class SimulatedCounter:
 
 
 class SimulatedProducer:
-    """The producer of a task. The producer's first row begins its transaction."""
+    """The producer with which a task of the simulated Spark writes its rows. The producer's first row begins its
+    transaction.
+    """
 
     def __init__(self, cluster: SimulatedCluster, transactional_id: str, epoch: int) -> None:
         self.cluster = cluster
@@ -118,7 +120,8 @@ class SimulatedProducer:
         if held.epoch != self.epoch:
             raise Fenced(self.transactional_id)
         if held.state != "Ongoing" and self.has_rows:
-            raise Fenced(f"{self.transactional_id}: aborted")  # the transaction timeout aborted it, in transactions V1
+            # with transactions V1, the coordinator has aborted the transaction because of its timeout
+            raise Fenced(f"{self.transactional_id}: aborted")
         return held
 
 
@@ -142,7 +145,9 @@ class SimulatedOwner:
 
 
 class SimulatedCluster:
-    """`visible` are the rows that a read_committed reader sees, in the order in which their transactions committed."""
+    """The simulated cluster; `visible` are the rows that a read_committed reader sees, in the order in which their
+    transactions committed.
+    """
 
     def __init__(self, rng: Random, *, is_v2: bool, has_two_phase_commit: bool = False) -> None:
         self.rng = rng

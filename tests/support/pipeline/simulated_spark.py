@@ -57,7 +57,9 @@ QUIET = Chaos(*[0] * len(Chaos._fields))
 
 @dataclass(eq=False)
 class Actor:
-    """A process or a part of a process; `has_failed` is also true if the process was killed."""
+    """A simulated process (a driver or an attempt of a task) that the test runs step by step; `has_failed` is also true
+    if the process was killed.
+    """
 
     name: str
     work: Coroutine[Any, Any, Any]
@@ -102,7 +104,7 @@ class Spark:
     # what happens
 
     def play(self, steps: int) -> None:
-        """Run this many steps, between which any event may happen."""
+        """Run this many steps of the simulated processes; between two steps any event, such as a kill, may happen."""
         for _ in range(steps):
             if not any(actor.driver is None for actor in self.actors):
                 if self.committed == self.batches - 1:
@@ -187,7 +189,9 @@ class Spark:
         self._over(actor, "is killed")
         if inspect.getcoroutinestate(actor.work) == inspect.CORO_CREATED:
             actor.work.close()
-        self.dead.append(actor)  # keeps the coroutine, because the `finally` blocks of an unreferenced one would run
+        # keep a reference to the coroutine of the killed process, because its `finally` blocks would run if it were
+        # freed
+        self.dead.append(actor)
 
     def _over(self, actor: Actor, how: str) -> None:
         actor.is_over = True

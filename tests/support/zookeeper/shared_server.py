@@ -80,7 +80,8 @@ def keep(directory: Path, run: LocalProcess, *, has_tls: bool) -> None:
 
 
 def tls_settings(directory: Path, port: int) -> dict[str, object]:
-    """Return the TLS settings. Clients need no certificate, and authenticate by a certificate (scheme `x509`) or by
+    """Return the ZooKeeper server's settings for TLS and for the authentication of clients. Clients need no
+    certificate, and authenticate by a certificate (scheme `x509`) or by
     `digest`.
     """
     authority = Certificate.authority("authority of the tests' ZooKeeper")

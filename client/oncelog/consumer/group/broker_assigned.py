@@ -41,13 +41,15 @@ HINTS = {
     " this one can join when its session has ended",
     ErrorCode.UNSUPPORTED_VERSION: "the broker does not serve group_protocol='consumer': Kafka does from 4.0 on",
 }
-"""Hints for errors that end the membership."""
+"""Error code -> what to do, for errors that end the membership in the group."""
 
 
 class BrokerAssignedMember:
     """A member whose partitions the broker assigns.
 
-    `attend` makes `poll` call `advance`. `progress` is the value that PollWatch compares; None during a poll.
+    The member calls `attend` to make the next `poll` call `advance`, which handles membership changes. `progress`
+    returns a value that changes whenever the application takes records, and None during a poll; a value that stays
+    equal for max.poll.interval.ms means that the application is stuck.
     """
 
     def __init__(
@@ -127,7 +129,9 @@ class BrokerAssignedMember:
         await self._holdings.commit(offsets, timeout_s)
 
     def metadata_changed(self) -> None:
-        """React to new metadata, because names of topics may have become known."""
+        """Reconcile the assignment after new metadata, because the target assignment has topic ids whose names may have
+        become known.
+        """
         if self._wanted is not None and self._interest:
             self._attend()
 
@@ -281,7 +285,7 @@ class BrokerAssignedMember:
             logger.info("group %s: heartbeat failed: %s", self._config.group_id, error)
             return False
         if membership.generation != sent or membership.state is not state:
-            return True  # the member has left or was removed meanwhile
+            return True  # the member has left the group or was fenced during the request
         code = ErrorCode.of(response.error_code)
         if code is not ErrorCode.NONE:
             return self._refused(code, response.error_message, sent)
@@ -362,7 +366,8 @@ class BrokerAssignedMember:
         membership, owned = self._membership, self._positions.assignment
         try:
             if not self._interest:
-                await self.auto_commit.flush(timeout_s)  # the partitions are assigned by hand
+                # the application has assigned the partitions itself, so there is no membership to end
+                await self.auto_commit.flush(timeout_s)
             elif membership.is_lost or membership.state is MemberState.FENCED:
                 await self._holdings.give_up(owned, self._listener.on_lost, is_committing=False)
             else:

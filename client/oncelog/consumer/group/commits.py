@@ -62,10 +62,10 @@ class Commits:
     not a member.
 
     Commits run one after another in the order requested, each with all its retries, so that a retried older commit
-    never overwrites a newer commit. An automatic commit is not retried while a manual commit waits. Each commit carries
-    an `Asked` from the time of its request: the generation and, under a cooperative assignor, the partitions of the
-    member. Partitions that may have moved since the request are not committed. The caller of `commit_automatically`
-    passes the `Asked`.
+    never overwrites a newer commit. An automatic commit is not retried while a manual commit waits. Each commit has an
+    `Asked`, which records the time of its request: the generation and, under a cooperative assignor, the partitions of
+    the member. Partitions that may have moved since the request are not committed. The caller of `commit_automatically`
+    passes the `Asked`, the moment of the request.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class Commits:
         """A callback for offsets that the coordinator has stored; None if there is no callback."""
 
     def asked(self) -> Asked:
-        """Return the present moment, for a commit that is requested now."""
+        """Return the generation and the partitions of the member now, for a commit that is requested now."""
         held = {place.topic_partition: place for place in self._positions} if self._is_cooperative else {}
         return Asked(self._membership.generation, held)
 
@@ -122,7 +122,8 @@ class Commits:
     async def commit_automatically(
         self, offsets: Offsets, timeout_s: float, asked: Asked, *, before: int | None = None
     ) -> frozenset[TopicPartition]:
-        """Commit as `commit` does, for the moment `asked`. Returns the partitions that were not committed, either
+        """Commit, with retries, in the generation that the member had at the moment `asked`. Returns the partitions
+        that were not committed, either
         because their topic does not exist or, with `before`, because the application has requested a commit since
         `number` had that value.
         """
@@ -244,7 +245,7 @@ class Commits:
 
     async def _commit_once(self, offsets: Offsets) -> dict[TopicPartition, KafkaError]:
         """Send one OffsetCommit request. Returns retriable errors by partition. Partitions missing from the response
-        count as not committed; unexpected partitions are ignored. Raises other errors.
+        count as not committed; unexpected partitions are ignored. Raises KafkaError for errors that are not retriable.
         """
         membership = self._membership
         is_outside = membership.generation.generation_id == NO_GENERATION and membership.state is not MemberState.LEFT
@@ -363,7 +364,8 @@ class AutoCommit:
     """Automatic commits: commits the records that poll has returned, every auto.commit.interval.ms, at the start of the
     next poll.
 
-    `consumed` returns the positions; `attend` requests a poll. Offsets that are already committed, also by the
+    `consumed` returns the positions after all returned records; `attend` makes the next `poll` handle membership and
+    commits. Offsets that are already committed, also by the
     application, are not committed again before the position moves.
     """
 
@@ -385,7 +387,9 @@ class AutoCommit:
             self._stored.pop(partition, None)
 
     def committed(self, consumed: Offsets) -> None:
-        """Record a commit of the application at these positions."""
+        """Record that the application has committed these positions, so that they are not committed again
+        automatically.
+        """
         self._stored.update(consumed)
 
     def poll(self) -> None:

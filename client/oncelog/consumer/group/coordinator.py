@@ -55,8 +55,9 @@ class _Handover:
 
 
 class GroupCoordinator:
-    """Drives the membership of a consumer in the classic protocol. `attend` requests a poll; `progress` is the value
-    that PollWatch compares.
+    """Drives the membership of a consumer in the classic protocol. The member calls `attend` to make the next `poll`
+    handle membership changes; `progress` returns a value that changes whenever the application takes records, and None
+    during a poll.
     """
 
     def __init__(
@@ -195,8 +196,9 @@ class GroupCoordinator:
         assert task is not None
         joined = task.result()
         if joined is None or joined.generation != self._membership.generation:
-            return  # the generation is already lost again
-        # Changes during the join could not cause a rejoin at that time.
+            return  # the generation that was just joined is already over
+        # Changes of topics or of the subscription during the join could not cause a rejoin at that time, so check for
+        # them now.
         if self._joined_with != self._topics:
             self._rejoin("the subscription has changed")
         self.metadata_changed()
@@ -240,7 +242,7 @@ class GroupCoordinator:
         try:
             await self._listener.on_assigned(handover.added)
         except asyncio.CancelledError:
-            raise  # the next poll calls on_assigned again
+            raise  # keep the assignment pending, so that the next poll calls on_assigned again
         except BaseException:
             self._handover = None
             raise
@@ -274,7 +276,8 @@ class GroupCoordinator:
         try:
             await self._stop_joining()
             if not self._interest:
-                await self.auto_commit.flush(timeout_s)  # the partitions are assigned by hand
+                # the application has assigned the partitions itself, so there is no membership to end
+                await self.auto_commit.flush(timeout_s)
             elif membership.is_lost or membership.state is MemberState.FENCED:
                 await self._holdings.give_up(owned, self._listener.on_lost, is_committing=False)
             else:

@@ -105,7 +105,7 @@ class CoordinatorConnection:
         """
         while True:
             await asyncio.sleep(self._config.request_timeout_ms / 1000)
-            with suppress(KafkaError):  # no broker names the coordinator, so this connection is kept
+            with suppress(KafkaError):  # keep this connection, because no broker names another coordinator
                 connection.start(api_versions_request(), LAST_TRY)
                 found = await find_coordinator(self._pool, self._group_id, CoordinatorType.GROUP, elsewhere=True)
                 if Address(found.host, found.port) != connection.address:

@@ -28,7 +28,7 @@ TopicPartitions = ConsumerGroupHeartbeatRequest.TopicPartitions
 
 
 class Said(NamedTuple):
-    """The fields that a member sends about itself; None means no value."""
+    """The fields of a heartbeat that a member sends about itself; None means that the field has no value."""
 
     topics: tuple[str, ...] | None
     pattern: str | None
@@ -36,7 +36,8 @@ class Said(NamedTuple):
 
 
 class EpochHeartbeat:
-    """The state of the heartbeats. `epoch` is the epoch of the member, 0 without membership.
+    """The state from which the next heartbeat of a member is built. `epoch` is the epoch of the member, 0 without
+    membership.
     `interval_s` is the number of seconds until the next heartbeat.
     """
 
@@ -54,7 +55,8 @@ class EpochHeartbeat:
         config, heard = self._config, self._heard
         joins = self.epoch == JOINING_EPOCH
         if joins:
-            said = said._replace(owned=frozenset())  # the partitions were revoked or lost
+            # a member that joins owns no partitions: its partitions were revoked or lost
+            said = said._replace(owned=frozenset())
         is_full = heard is None or joins
         request = ConsumerGroupHeartbeatRequest(
             group_id=config.group_id or "",

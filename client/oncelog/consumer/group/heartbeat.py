@@ -37,8 +37,8 @@ class PollWatch:
 
 
 class Heartbeat:
-    """`progress` is the value that PollWatch compares; None during a poll. `changed` is called when poll has work to
-    do.
+    """`progress` returns a value that changes whenever the application takes records, and None during a poll. `changed`
+    is called when the next poll has to handle a membership change.
     """
 
     def __init__(

@@ -15,7 +15,7 @@ Callback = Callable[[Collection[TopicPartition]], Awaitable[None]]
 
 
 class Holdings:
-    """The partitions of a group member, with either protocol."""
+    """The partitions that a group member owns, in the classic or the consumer protocol."""
 
     def __init__(self, config: ConsumerConfig, positions: Positions, commits: Commits, auto_commit: AutoCommit) -> None:
         self._config = config
@@ -47,7 +47,7 @@ class Holdings:
                 await self._auto_commit.flush(self._config.default_api_timeout_ms / 1000)
             await callback(tuple(sorted(partitions)))
         except asyncio.CancelledError:
-            raise  # the next poll repeats this
+            raise  # after a cancellation the partitions are kept, and the next poll revokes them again
         except BaseException:
             self._drop(partitions)
             raise

@@ -55,8 +55,8 @@ class Having(NamedTuple):
 
 
 class Joining:
-    """Joins the group, computes assignments if this member is the leader, and sends SyncGroup. `having` is called
-    before each JoinGroup.
+    """Joins the group, computes assignments if this member is the leader, and sends SyncGroup. `having` returns the
+    data that a member sends; it is called before each JoinGroup.
 
     On the leader, `watched` has the partition counts of all topics of the group; a change, which only the leader
     detects, causes a rejoin.
@@ -90,7 +90,7 @@ class Joining:
         failures = self._raised
         await self._connection.backoff(failures)
         may_hurry = True
-        while not self._is_lost():  # may also change during revocations and waits
+        while not self._is_lost():  # read here, because the subscription may change during revocations and waits
             if self._membership.state is MemberState.FENCED:
                 raise error_for(ErrorCode.FENCED_INSTANCE_ID)
             self._membership.prepare()
@@ -100,7 +100,7 @@ class Joining:
                     outcome = await self._attempt(connection)
             except KafkaError as error:
                 if not error.retriable:
-                    self._raised += 1  # the next poll joins again, after the backoff
+                    self._raised += 1  # count the error that is raised: the next poll joins again, after the backoff
                     raise
                 logger.info("group %s: joining again after %s", self._config.group_id, error)
             finally:
@@ -126,7 +126,7 @@ class Joining:
         timeout_s = config.max_poll_interval_ms / 1000 + JOIN_SLACK_S
         response = await self._connection.hold(connection, request, timeout_s)
         if self._membership.state is not MemberState.PREPARING:
-            return Reaction.REJOIN  # the generation was lost during the request
+            return Reaction.REJOIN  # the member's generation ended during the request
         code = ErrorCode.of(response.error_code)
         if code is not ErrorCode.NONE:
             return self._failed(ApiKey.JOIN_GROUP, code, sent, response)

@@ -131,7 +131,7 @@ class Membership:
 
     @property
     def sends_heartbeats(self) -> bool:
-        """Whether heartbeats are sent; while the member joins, none are needed."""
+        """Whether the member sends heartbeats; a joining member needs none."""
         return self.state is MemberState.STABLE
 
     def enter(self) -> None:

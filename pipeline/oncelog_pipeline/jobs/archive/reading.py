@@ -84,7 +84,7 @@ def _write(
     """Write the records of a topic. One task writes each partition, and sorts its records by offset, because Parquet
     files have no order.
     """
-    write_id = f"restore-{uuid.uuid4().hex}"  # new for each run, so that no run is taken for a replay
+    write_id = f"restore-{uuid.uuid4().hex}"  # a new writeId for each run, so that the sink takes no run for a replay
     options = {SERVERS: bootstrap_servers, "topic": target, "delivery": delivery, "writeId": write_id}
     (
         stored(spark, path)

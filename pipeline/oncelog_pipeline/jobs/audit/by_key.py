@@ -36,7 +36,8 @@ def sequence_in_header(name: str) -> Column:
 def audit(
     spark: SparkSession, bootstrap_servers: str, there: Extent, sequence: Column, first: int | None = None
 ) -> Verdict:
-    """Audit the topics in the extent `there` by key. The first record of each key must have the number `first`; None
+    """Audit by key the offset ranges of topics in `there`. The first record of each key must have the number `first`;
+    None
     allows any number. Raises Spark's errors.
     """
     topics = sorted({partition.topic for partition in there.latest})

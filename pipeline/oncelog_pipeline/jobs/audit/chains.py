@@ -8,7 +8,8 @@ these numbers. In the order of offsets, the next batch of one producer in a part
 - *twice*: the batch begins at a lower sequence than expected, so records are duplicates.
 - *zombie*: the epoch of the batch is over, because a marker or a batch with a later epoch came before.
 
-A topic may be larger than memory, so the audit has two steps. `Chains` joins consecutive batches of a range of offsets
+A topic may be larger than memory, so the audit first joins batches to chains and then checks the chains. `Chains` joins
+consecutive batches of a range of offsets
 while they have no fault; the class reports no faults, because it does not see earlier batches. `judged` then checks the
 chains of all ranges; a log with few faults has few chains.
 """
@@ -87,8 +88,8 @@ class Finding(NamedTuple):
 
 
 class Chains:
-    """Joins the batches of one range of offsets. `taken` empties `finished` while the range is read, so that few chains
-    are in memory.
+    """Joins the batches of one range of offsets. While the range is read, `taken` returns and removes the chains in
+    `finished`, so that few chains are in memory.
     """
 
     def __init__(self) -> None:
@@ -178,7 +179,7 @@ def _between(last: Chain, chain: Chain) -> list[Finding]:
 
 
 def _farther(last: Chain, chain: Chain) -> Chain:
-    """Return the chain that ends later: a duplicate does not set the producer's position back."""
+    """Return the chain with the later epoch and sequence: a duplicate batch does not set the expected sequence back."""
     if chain.producer_id == NO_PRODUCER:
         return chain if chain.last_offset > last.last_offset else last
     if chain.last_epoch != last.last_epoch:
@@ -189,7 +190,9 @@ def _farther(last: Chain, chain: Chain) -> Chain:
 
 
 def _joined(before: Chain, after: Chain) -> Chain | None:
-    """Return one chain of both; None if `after`, a single batch, does not continue `before`."""
+    """Join the chain `before` and the single batch `after` to one chain; return None if the batch does not continue the
+    chain.
+    """
     if before.producer_id == NO_PRODUCER:
         if after.first_offset != before.last_offset + 1:
             return None
@@ -233,5 +236,5 @@ def _of_producer(header: Header) -> Chain:
 
 
 def _distance(start: int, end: int) -> int:
-    """Return how many increments lead from the sequence `start` to `end`; 0 follows 2147483647."""
+    """Return the number of increments from the sequence `start` to the sequence `end`, where 0 follows 2147483647."""
     return (end - start) % SEQUENCES

@@ -30,7 +30,8 @@ class Extent:
 
 
 async def extent(bootstrap_servers: str, topics: Sequence[str], settings: Mapping[str, Any] | None = None) -> Extent:
-    """Return the extent of the topics; `settings` are keyword arguments of a Consumer. Raises PartialFailure,
+    """Return the present offset ranges of the topics' partitions; `settings` are keyword arguments of a Consumer.
+    Raises PartialFailure,
     UnknownTopicOrPartition and other KafkaErrors.
     """
     async with Admin(bootstrap_servers, **common(settings or {})) as admin:

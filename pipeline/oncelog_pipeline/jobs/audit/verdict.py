@@ -22,7 +22,8 @@ MEANINGS: Final[Mapping[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault. One fault; `who` is a producer id with its epoch, or a key. `place` is the offset range, and `records`
+    """One fault. An example of a fault (gap, duplicate or zombie); `who` is a producer id with its epoch, or a key.
+    `place` is the offset range, and `records`
     the number of records concerned.
     """
 

@@ -41,7 +41,7 @@ def versions(side: Side) -> None:
         side.ask(ApiKey.OFFSET_FETCH, version, {"group_id": side.own("g"), "topics": named}, "named")
         side.ask(ApiKey.OFFSET_FETCH, version, {"group_id": side.own("g"), "topics": []}, "no topics")
     commit_offset(side, "kept", version=4, retention_ms=1, label="retention of 1 ms")
-    time.sleep(0.05)  # longer than the retention that the commit requests
+    time.sleep(0.05)  # wait longer than the retention time that the commit requests
     all_offsets(side, "kept", "retention of 1 ms")
 
 

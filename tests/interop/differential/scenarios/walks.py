@@ -99,7 +99,7 @@ def produce_walk(side: Side, seed: int) -> None:
 
 @dataclass(slots=True)
 class Owner:
-    """The owner of a transactional id; `before` was the owner until this one took over."""
+    """The owner of a transactional id in a walk; `before` is the previous owner, which this owner has fenced."""
 
     producer: Producer
     second_protocol: bool
@@ -108,7 +108,9 @@ class Owner:
 
 
 class TransactionWalk:
-    """Two transactional producers on two partitions, with offsets, fencing, zombies and reads."""
+    """Send random requests of two transactional producers on two partitions, with offsets, fencing,
+    zombies and reads.
+    """
 
     def __init__(self, side: Side, seed: int) -> None:
         self.side = side
@@ -227,7 +229,7 @@ STRANGER: Final = "stranger"
 
 
 class GroupWalk:
-    """Legal and illegal steps of the members of one group, one step after another.
+    """Send random legal and illegal requests of the members of one group, one request after another.
 
     A pending member joins with its id immediately, and a group that has become empty is not deleted. Otherwise the two
     sides would show known differences, and would differ for the rest of the walk.

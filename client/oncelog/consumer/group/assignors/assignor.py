@@ -28,8 +28,8 @@ class Assignor(Protocol):
         ...
 
     def user_data(self, assigned: Sequence[TopicPartition], generation_id: int) -> bytes | None:
-        """Return the user data with which a member tells the next leader that it owned these partitions in that
-        generation.
+        """Return the user data of a subscription, from which the next leader learns that the member owned these
+        partitions in that generation.
         """
         ...
 

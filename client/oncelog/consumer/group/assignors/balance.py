@@ -2,7 +2,8 @@
 
 Members keep the partitions that they own, and unowned partitions go to the subscriber with the fewest. Then partitions
 move from members with more partitions to members with fewer, through intermediate members if the two share no topic, as
-long as moves even out the counts. When no path to a member with fewer partitions is left, no assignment is more even
+long as moves even out the counts. When no chain of moves to a member with fewer partitions is left, no assignment is
+more even
 (as in any assignment of unit jobs to machines)."""
 
 from __future__ import annotations
@@ -26,7 +27,9 @@ class Claim(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """A step of a path: `giver` gives a partition of `topic` to the next member."""
+    """One move in a chain of moves between members: `giver` gives a partition of `topic` to the next member in the
+    chain.
+    """
 
     giver: str
     topic: str
@@ -114,7 +117,8 @@ def _hand_out(board: _Board, topics: Topics) -> None:
             partition = TopicPartition(topic, index)
             if partition in board.owners:
                 continue
-            # Entries may be stale, because other heaps assign partitions too; loads only grow here.
+            # The partition counts in a topic's heap may be stale, because other topics assign partitions to the same
+            # members; counts only grow here.
             while heap[0][0] != board.load[heap[0][2]]:
                 heapreplace(heap, (board.load[heap[0][2]], heap[0][1], heap[0][2]))
             load, rank, member_id = heap[0]
@@ -140,8 +144,10 @@ def _even_out(board: _Board) -> None:
 
 
 def _path_to_lighter(board: _Board, heaviest: str, closed: set[str]) -> list[_Step]:
-    """Return the shortest path to a member with at least 2 partitions fewer; among equally short paths, the one to the
-    member with the fewest. If there is no path, return an empty list and add the visited members to `closed`.
+    """Return the shortest chain of moves to a member with at least 2 partitions fewer; among equally short chains, the
+    chain to the member with the fewest partitions. If there is no such chain of moves, return an empty list and add the
+    visited
+    members to `closed`.
     """
     came: dict[str, tuple[str, str] | None] = {heaviest: None}
     topics_seen: set[str] = set()

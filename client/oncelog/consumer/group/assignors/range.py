@@ -16,7 +16,7 @@ from oncelog.consumer.group.subscription import Member
 
 
 class _Share:
-    """The assignment of one topic.
+    """The assignment of one topic's partitions while it is being computed.
 
     Invariant: each member has at most `quota` partitions; as many members as the remainder may have one more.
     """
@@ -51,7 +51,9 @@ class _Share:
         self.open = [index for index in self.open if index not in gone]
 
     def give_runs(self, assignment: Assignment, may: Callable[[Member, int], bool]) -> None:
-        """Assign each member, in order, the first unassigned partitions that it `may` have."""
+        """Assign to each member, in order, the first unassigned partitions for which `may(member,
+        partition)` is true.
+        """
         for member in self.members:
             candidates = [index for index in self.open if may(member, index)]
             self.give(member, candidates[: self.room(member)], assignment)
@@ -91,8 +93,8 @@ def _give_near(shares: list[_Share], assignment: Assignment) -> None:
 
 
 def _give_near_together(shares: list[_Share], assignment: Assignment) -> None:
-    """Assign each partition number of all these topics to the first member with room whose rack has replicas in all of
-    them.
+    """Assign each partition number of all these topics to the first member below its quota whose rack has a replica of
+    this partition of every topic.
     """
     for index in range(len(shares[0].racks)):
         for member in shares[0].members:
