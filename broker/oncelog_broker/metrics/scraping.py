@@ -94,7 +94,7 @@ class Scraper:
     """Serves the scrapes of one broker."""
 
     def __init__(self, parts: Callable[[], Parts | None], slices: Slices, clock: Clock) -> None:
-        """`parts` returns None while the broker starts."""
+        """The function `parts` returns None while the broker starts."""
         self._parts = parts
         self._slices = slices
         self._clock = clock

@@ -107,7 +107,7 @@ class ClusterCounts:
 
 
 class Source:
-    """The values for one scrape. The values are complete when the steps of `look` have run."""
+    """The values for one scrape. The values are complete when the generator `look` has finished."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
@@ -124,7 +124,7 @@ class Source:
         self.led_used: list[Partition] = []
         """The partitions of `hosted_used` that this broker leads."""
         self.all_topics = TopicTraffic()
-        """The sum over all topics, including deleted ones."""
+        """The sum over all topics, including deleted topics."""
         self.cluster = ClusterCounts()
         self.lag: dict[int, int] = {}
         """Follower id -> the follower's largest lag in records, over the partitions that this broker leads."""
@@ -179,7 +179,7 @@ class Source:
         yield None
         for partition, ends_step in in_steps(self.hosted):
             if partition.log.log_end_offset > 0:
-                used.add(partition.topic)  # perhaps written by an earlier process
+                used.add(partition.topic)  # skip the file: it was perhaps written by an earlier process
             if ends_step:
                 yield None
         self.topics = {topic: counted for topic, counted in self.topics.items() if topic in used}
@@ -194,7 +194,7 @@ class Source:
     def _add(self, partition: Partition) -> None:
         counted = self.topics.get(partition.topic)
         if counted is None:
-            return  # created or deleted since the scrape began
+            return  # skip the partition: it was created or deleted since the scrape began
         counted.fold(partition.log.producer_state.counters)
         if not partition.leads:
             return

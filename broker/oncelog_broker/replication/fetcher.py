@@ -58,7 +58,7 @@ SESSION_LOST: Final = frozenset(
 
 
 class Fetchers:
-    """The fetch loops of this broker; `Replicas` tells them which partitions to follow."""
+    """The fetch loops of this broker; `Replicas` calls the methods that change which partitions to follow."""
 
     def __init__(
         self,
@@ -150,7 +150,7 @@ class Fetchers:
             logger.error("not truncated", extra={"partition": log.name, "reason": error})
         except Exception:
             logger.exception("not truncated", extra={"partition": log.name})
-            await asyncio.sleep(self._limits().max_rest_seconds)  # wait before fetching again
+            await asyncio.sleep(self._limits().max_rest_seconds)  # wait a moment before the partition is fetched again
         finally:
             log.state.is_truncating = False
         if not log.is_offline:
@@ -310,7 +310,8 @@ class BrokerFetcher:
         await self._note_what_was_deleted()
 
     async def _note_what_was_deleted(self) -> None:
-        """Write the changed log start offsets to disk, and only then report them to the leader. The leader responds to
+        """Write the changed log start offsets to disk, and only then report these offsets to the leader. The leader
+        responds to
         DeleteRecords when all replicas have reported their log start, and after a crash no replica may serve the
         deleted records again.
         """
@@ -319,7 +320,7 @@ class BrokerFetcher:
             return
         try:
             await in_thread(self._note_log_starts)
-        except OSError as error:  # the write is retried periodically; until then the leader waits
+        except OSError as error:  # a failed write is retried periodically; until then the leader's DeleteRecords waits
             if DISK_TROUBLES.note_failure(os.path.dirname(error.filename or ""), "write down log starts", error):
                 logger.error("log start offsets could not be written to the checkpoint", extra={"reason": error})
         for key in shortened:
@@ -354,7 +355,7 @@ class BrokerFetcher:
 
     def _failed(self, partition: Partition, key: Key, error: KafkaError) -> None:
         if partition.log.is_offline:
-            self._plan.leave_out(key)  # the error is already logged
+            self._plan.leave_out(key)  # no log line, because the error is already logged
             return
         if error.code not in RETRIABLE and not is_known_disk_error(error.__cause__):  # already logged by the log
             logger.warning("not fetched", extra={"partition": partition.log.name, "reason": error})

@@ -61,7 +61,7 @@ class OfflineLogRecovery:
         self._tasks.every("reopening of offline logs", LOOK_SECONDS, self.look)
 
     async def look(self) -> None:
-        """Try to reopen the logs whose delay has passed."""
+        """Try to reopen the logs whose delay before the next attempt has passed."""
         now, before = self._clock.monotonic(), self._resting
         self._resting, tried = {}, dict[tuple[str, int], float]()
         self._replicas.fetch_no_failed()

@@ -5,8 +5,8 @@ replica, the high watermark follows the log end immediately; with several replic
 Between the check of the leader epoch and the append, there is no `await` (E30).
 
 A caller may have waited since it looked up the partition, until its records were validated or its transaction was
-verified. The append itself therefore checks that this broker still leads, and that its session with the metadata store
-is valid.
+verified. The append itself therefore checks that this broker still leads, and that this broker's session with the
+metadata store is valid.
 """
 
 from __future__ import annotations
@@ -65,7 +65,8 @@ class Partition(Replica):
         high_watermark: int = 0,
         may_lead: Callable[[], bool] | None = None,
     ) -> None:
-        """The parameters are those of `Replica`. `may_lead` returns whether this broker's session is valid, so that no
+        """The other parameters are the same values that `Replica` gets (partition, log, broker id). `may_lead` returns
+        whether this broker's session is valid, so that no
         other broker can have been elected; None for a broker without other brokers (`Replicas`).
         """
         super().__init__(topic, topic_id, index, log, broker_id=broker_id, high_watermark=high_watermark)
@@ -99,7 +100,8 @@ class Partition(Replica):
         partition_epoch: int = -1,
         now: float = 0.0,
     ) -> None:
-        """Lead in this leader epoch. `isr` are the in-sync members of `replicas` (None: all replicas are in `isr`),
+        """Make this broker the leader in this leader epoch. `isr` are the in-sync members of `replicas` (None: all
+        replicas are in `isr`),
         `adding` are the replicas that a reassignment adds, and `partition_epoch` is the version of the state. The log
         records the leader epoch with its first batch, so that a startup with very many partitions writes no files.
         `now` is in monotonic seconds.
@@ -114,8 +116,8 @@ class Partition(Replica):
             return
         if is_new_epoch:
             self._count_messages()
-            # Fetches from another leader, or from this one in an earlier epoch, prove nothing about a follower's log in
-            # this epoch.
+            # Fetches from another leader, or from this leader in an earlier epoch, prove nothing about a follower's log
+            # in this epoch.
             self.followers.clear()
             self.guards.on_new_leader_epoch()
             self.epoch_start_offset = self.log.log_end_offset
@@ -185,7 +187,8 @@ class Partition(Replica):
 
     def check_follower(self, broker_id: int, position: FetchPosition) -> tuple[int, int] | None:
         """Compare a follower's log with the leader's log. Returns None if the follower's log agrees with the leader's
-        up to its log end. Otherwise this method returns the last common leader epoch and the end offset of that epoch
+        log up to the follower's log end. Otherwise this method returns the last common leader epoch and the end offset
+        of that epoch
         in the leader's log, to which the follower truncates. Only a fetch for which this method returns None is counted
         (`on_follower_fetch`).
 
