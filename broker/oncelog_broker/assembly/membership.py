@@ -59,8 +59,8 @@ class ClusterMembership:
         self.member = member
         self.elector = elector
         self.log_end_calls = log_end_calls
-        """Sends and answers the requests for log end offsets that an election needs; received requests wait until `begin` is
-        called.
+        """Sends and answers the requests for log end offsets that an election needs; received requests wait until
+        `begin` is called.
         """
         self.metadata = metadata
         self.is_clustered = is_clustered

@@ -1,8 +1,8 @@
 """Moves partitions to other brokers: the rules of KIP-455. Pure.
 
     phase            effect
-    requested        replicas = target + original, with adding and removing replicas, written with the partition's state;
-    catching up      adding replicas fetch like any follower, and join the ISR by AlterPartition;
+    requested        replicas = target + original, with adding and removing replicas, written with the partition's
+    state; catching up      adding replicas fetch like any follower, and join the ISR by AlterPartition;
     completed        when the entire target is in sync: replicas = target, and the ISR and leader are among the target.
 
 The progress of a reassignment is stored in the topic's node, as in Kafka, so the next controller continues the

@@ -112,8 +112,8 @@ class PartitionLog:
         """
         self._clock = clock
         self._untouched: tuple[int, int, int, int] | None = None
-        """The result of `_fingerprint` (offsets and generation of the log) at the time of opening, if the log was opened
-        after a clean shutdown; None for any other log.
+        """The result of `_fingerprint` (offsets and generation of the log) at the time of opening, if the log was
+        opened after a clean shutdown; None for any other log.
         """
         self.update_config(state.config)
 

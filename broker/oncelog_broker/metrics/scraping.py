@@ -118,7 +118,7 @@ class Scraper:
             made.add_done_callback(self._done)
         under_way = self._under_way
         try:
-            return await asyncio.shield(under_way)  # cancelling one caller must not cancel the scrape
+            return await asyncio.shield(under_way)  # a cancelled caller must not cancel the scrape
         except asyncio.CancelledError:
             if under_way.cancelled() and not is_being_cancelled():
                 return None

@@ -179,7 +179,7 @@ class Source:
         yield None
         for partition, ends_step in in_steps(self.hosted):
             if partition.log.log_end_offset > 0:
-                used.add(partition.topic)  # skip the file: it was perhaps written by an earlier process
+                used.add(partition.topic)  # with records, perhaps of an earlier process
             if ends_step:
                 yield None
         self.topics = {topic: counted for topic, counted in self.topics.items() if topic in used}
@@ -194,14 +194,15 @@ class Source:
     def _add(self, partition: Partition) -> None:
         counted = self.topics.get(partition.topic)
         if counted is None:
-            return  # skip the partition: it was created or deleted since the scrape began
+            return  # the topic was created or deleted since the scrape began
         counted.fold(partition.log.producer_state.counters)
         if not partition.leads:
             return
         counted.messages_in += partition.messages_in_epoch
         start, end = partition.log.log_start_offset, partition.log.log_end_offset
         for broker_id, follower in partition.followers.items():
-            behind = end - max(start, follower.log_end_offset or 0)  # deleted records need not be fetched
+            # deleted records are no lag: no follower fetches them
+            behind = end - max(start, follower.log_end_offset or 0)
             self.lag[broker_id] = max(self.lag.get(broker_id, 0), behind)
 
 

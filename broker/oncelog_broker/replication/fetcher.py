@@ -357,6 +357,7 @@ class BrokerFetcher:
         if partition.log.is_offline:
             self._plan.leave_out(key)  # no log line, because the error is already logged
             return
-        if error.code not in RETRIABLE and not is_known_disk_error(error.__cause__):  # already logged by the log
+        # the log has already logged this error
+        if error.code not in RETRIABLE and not is_known_disk_error(error.__cause__):
             logger.warning("not fetched", extra={"partition": partition.log.name, "reason": error})
         self._plan.rest(key, position_of(partition), self._clock.monotonic())

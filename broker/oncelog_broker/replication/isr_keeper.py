@@ -256,9 +256,7 @@ class IsrKeeper:
                 )
                 done = False
                 continue
-            if (
-                self._open.get(partition) is proposal
-            ):  # no proposal is open: the image came first, or the partition has a newer proposal
+            if self._open.get(partition) is proposal:  # if not, the partition has a newer proposal
                 del self._open[partition]
             if proposal.is_open:
                 self._take(partition, answer)

@@ -73,7 +73,8 @@ class OfflineLogRecovery:
                 tried[key] = seconds
                 self._resting[key] = seconds, now + seconds
         confirmed = await self._confirmed(key for key in tried if key not in unmade)
-        not_counted_on = set(self._replicas.offline_and_not_counted_on())  # according to the present image
+        # the leader according to the present cluster image
+        not_counted_on = set(self._replicas.offline_and_not_counted_on())
         opened, told = [], []
         for key in tried:
             led = self._replicas.may_begin_again(*key)

@@ -85,8 +85,7 @@ def tasks_of(listed: Iterable[TaskIdsMessage]) -> Tasks:
 
 
 def epoch_tasks_of(listed: Iterable[CurrentTaskIdsMessage], member_epoch: int) -> EpochTasks:
-    """Return the active tasks that a record contains. A task without an epoch in the record gets `member_epoch`.
-    """
+    """Return the active tasks that a record contains. A task without an epoch in the record gets `member_epoch`."""
     return {
         ids.subtopology_id: dict(
             zip(ids.partitions, ids.assignment_epochs, strict=False)

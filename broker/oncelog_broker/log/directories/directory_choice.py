@@ -56,8 +56,7 @@ class DirectoryChoice:
         return home
 
     def take(self, key: TopicPartition, counts: Counter[DataDirectory]) -> DataDirectory:
-        """Return the data directory for a log that the caller creates now; the log is then no longer counted as planned.
-        """
+        """Return the data directory for a log that the caller creates now; the log then no longer counts as planned."""
         home = self.place(key, counts)
         self._planned.pop(key, None)
         return home

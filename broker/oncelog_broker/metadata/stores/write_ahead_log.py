@@ -76,7 +76,7 @@ def _read(path: Path, how: str) -> _Base:
     try:
         return _Base(*connection.execute("SELECT base, previous_base FROM last_write").fetchone())
     except sqlite3.Error as error:
-        if "no such column" in str(error) or how == "immutable=1":  # moving a log into the file was interrupted
+        if "no such column" in str(error) or how == "immutable=1":  # the move of this log into the file was interrupted
             return _Base(None, None)
         raise
     finally:
@@ -84,8 +84,7 @@ def _read(path: Path, how: str) -> _Base:
 
 
 class LogBase:
-    """Renews the base of an open store's write-ahead log. An instance belongs to the thread that writes to the store.
-    """
+    """Renews the base of an open store's write-ahead log. An instance belongs to the thread that writes to the store."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         """The write-ahead log must be empty when this object is created."""
@@ -94,7 +93,7 @@ class LogBase:
         self._is_due = True
         self._is_written = False
         """Whether a new base is in the log but not yet in the file."""
-        connection.execute("PRAGMA wal_autocheckpoint = 0")  # would begin a log with the previous base
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # a commit would begin a log with the previous base
 
     def renew_if_due(self) -> None:
         """Begin a new write-ahead log if the present one is too large. Call this before each commit. Raises

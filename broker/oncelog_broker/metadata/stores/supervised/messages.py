@@ -3,11 +3,12 @@
 A message is a JSON array in a frame: four bytes of length, most significant first, then UTF-8. Data of nodes is text in
 which each character stands for one byte (Latin-1): most data is ASCII, and JSON has no bytes.
 
-    Messages: worker [id, name, argument, ...]: a request; ids begin with 1 and grow; supervisor [id, zxid, "done",
-                 value]: the response; [id, zxid, "failed", error, path, message, expected, actual]: the error response;
-                 [0, zxid, "changed", path, ...]: nodes that were created, set or deleted, sent before the response to
-                 the write that changed the nodes; [0, zxid, "over"]: the session is over; the request "begin" begins
-                 another session
+    worker       [id, name, argument, ...]           a request; ids begin with 1 and grow
+    supervisor   [id, zxid, "done", value]           its response
+                 [id, zxid, "failed", error, path, message, expected, actual]
+                 [0, zxid, "changed", path, ...]     nodes that were created, set or deleted, before the response to the
+                                                     write that changed the nodes
+                 [0, zxid, "over"]                   the session is over; "begin" begins another session
 
 `zxid` is the id of the store's last write. Both processes are of one release: the supervisor starts the workers.
 """
@@ -92,7 +93,7 @@ class Frames(asyncio.Protocol):
     # --- methods that the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one, but does not derive from it
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transport does not derive from WriteTransport
 
     def data_received(self, data: bytes) -> None:
         received, at = self._received, 0

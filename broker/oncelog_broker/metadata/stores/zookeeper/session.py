@@ -218,7 +218,7 @@ class _Client(KazooClient):  # type: ignore[misc]
         if state == KeeperState.EXPIRED_SESSION:
             self._stopped.set()  # stop kazoo's client, which otherwise would begin another session
         super()._session_callback(state)
-        if state in CLOSED_STATES:  # kazoo does not report the end of a session that was never connected
+        if state in CLOSED_STATES:  # kazoo reports no end of a session that never connected
             self.on_closed()
 
 

@@ -164,7 +164,7 @@ class ZooKeeperStore:
         until = asyncio.get_running_loop().time() + self._lease.timeout
         try:
             while not await self._is_over(key, until):
-                pass  # the other process may have resumed the session before it was closed
+                pass  # again: the other process may have resumed the session
         except TimeoutError as error:
             raise ConnectionLost("", "the earlier session could not be closed") from error
         await self.sync()  # wait for this sync, after which the session's nodes are gone for this store, too
