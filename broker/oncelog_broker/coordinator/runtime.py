@@ -356,7 +356,8 @@ class CoordinatorRuntime(Generic[M]):
         return [shard for shard in self._shards.values() if shard.is_loaded]
 
     def is_current(self, shard: Shard[M]) -> bool:
-        """Whether `shard` is still this broker's shard for its partition, and has been neither unloaded nor replaced."""
+        """Whether `shard` is still this broker's shard for its partition, and has been neither unloaded nor
+        replaced."""
         return self._shards.get(shard.index) is shard
 
     # --- failures

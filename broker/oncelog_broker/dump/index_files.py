@@ -27,7 +27,8 @@ class LogBeside:
         self.size = size
 
     def batch_at(self, position: int) -> BatchLocation:
-        """Return the batch that begins at this file position. Raises CorruptBatch if no batch begins at the position."""
+        """Return the batch that begins at this file position. Raises CorruptBatch if no batch begins at the
+        position."""
         if not 0 <= position < self.size:
             raise CorruptBatch(f"position {position} is outside of the log's {self.size} bytes")
         self._file.seek(position)

@@ -34,7 +34,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A line of text without data, such as `Log starting offset: 0`. This kind of text line is not printed with --json."""
+    """A line of text without data, such as `Log starting offset: 0`. This kind of text line is not printed with
+    --json."""
 
     text: str
 

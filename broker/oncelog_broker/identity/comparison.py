@@ -127,7 +127,8 @@ def age(note: DirectoryNote | None, store: StoreFacts) -> Age:
 
 
 def _ages(facts: StartFacts) -> dict[str, Age]:
-    """Return path -> age (current, older or newer than the store) of each directory with which a broker has registered."""
+    """Return path -> age (current, older or newer than the store) of each directory with which a broker has
+    registered."""
     ages = {each.path: age(each.note, facts.store) for each in facts.directories if _has_registered(each)}
     for each in facts.directories:
         lost = _lost_in(facts, ages, each.directory_id)

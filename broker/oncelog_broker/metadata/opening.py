@@ -30,7 +30,8 @@ _log = logging.getLogger(__name__)
 
 
 class StoreOpening(Protocol):
-    """Opens the metadata store of a starting broker. `MemoryTree` (the store for tests) implements this protocol, too."""
+    """Opens the metadata store of a starting broker. `MemoryTree` (the store for tests) implements this protocol,
+    too."""
 
     @property
     def kind(self) -> StoreKind:

@@ -39,7 +39,8 @@ def check_topic_name(name: str) -> None:
 
 
 def check_topic_may_be_made(name: str) -> None:
-    """Raises KafkaError INVALID_TOPIC_EXCEPTION if no topic may have this name, or INVALID_REQUEST for a reserved name."""
+    """Raises KafkaError INVALID_TOPIC_EXCEPTION if no topic may have this name, or INVALID_REQUEST for a reserved
+    name."""
     check_topic_name(name)
     if name == CLUSTER_METADATA:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")

@@ -195,7 +195,8 @@ class GroupMachine:
         return effects
 
     def on_job(self, key: str, result: object) -> Effects:
-        """Handle the result of a background job: a computed assignment, or the topics that regular expressions match."""
+        """Handle the result of a background job: a computed assignment, or the topics that regular expressions
+        match."""
         effects = Effects()
         group = self.groups.get(key)
         if group is None or isinstance(group, ClassicGroup):

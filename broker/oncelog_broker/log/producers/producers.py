@@ -126,7 +126,8 @@ class LogProducers:
     # --- snapshots -----------------------------------------------------------------------------------------------
 
     def take_snapshot(self, offset: int) -> None:
-        """Create a snapshot of the present state, which is the state at `offset`; the next flush writes the snapshot."""
+        """Create a snapshot of the present state, which is the state at `offset`; the next flush writes the
+        snapshot."""
         newest = self._pending[-1].offset if self._pending else self._saved_offset
         if offset != newest:
             snapshot = self._snapshots.take(offset, self.state.image())

@@ -248,7 +248,8 @@ class SegmentLoader:
         return segments
 
     def _verify_segment(self, segment: Segment, recovery_point: int, epochs: LeaderEpochs) -> None:
-        """Call `note_batch` for every valid batch of the segment, up to the first invalid batch. Raises CorruptBatch."""
+        """Call `note_batch` for every valid batch of the segment, up to the first invalid batch. Raises
+        CorruptBatch."""
         start = 0
         if segment.base_offset < recovery_point:
             start = segment.start_verified(recovery_point)

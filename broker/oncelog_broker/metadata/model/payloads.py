@@ -430,7 +430,8 @@ class _Document:
         return self.required(name, int)
 
     def digits(self, name: str) -> int:
-        """Return an int from a field that Kafka writes as a string, since not all JSON parsers support 64-bit numbers."""
+        """Return an int from a field that Kafka writes as a string, since not all JSON parsers support 64-bit
+        numbers."""
         return _decimal(self.required(name, str), name, self._path)
 
     def brokers_by_partition(self, name: str) -> dict[int, tuple[int, ...]]:

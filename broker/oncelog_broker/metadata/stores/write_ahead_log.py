@@ -84,7 +84,8 @@ def _read(path: Path, how: str) -> _Base:
 
 
 class LogBase:
-    """Renews the base of an open store's write-ahead log. An instance belongs to the thread that writes to the store."""
+    """Renews the base of an open store's write-ahead log. An instance belongs to the thread that writes to the
+    store."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         """The write-ahead log must be empty when this object is created."""

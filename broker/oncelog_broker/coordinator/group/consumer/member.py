@@ -81,7 +81,8 @@ class ConsumerMember(NamedTuple):
     pending_revocation: Current = NO_PARTITIONS
 
     def moved_to(self, epoch: int, state: MemberState, assigned: Current, pending: Current) -> ConsumerMember:
-        """The member after a reconciliation step (giving up or getting partitions); `epoch` may be the present epoch."""
+        """The member after a reconciliation step (giving up or getting partitions); `epoch` may be the present
+        epoch."""
         return self._replace(
             epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, pending_revocation=pending
         )

@@ -84,7 +84,8 @@ class StreamsGroups:
         self._step(group, effects).start_timers()
 
     def on_timer(self, group: StreamsGroup, timer: GroupTimer, effects: Effects) -> None:
-        """Handle an expired timer: a session timeout, a rebalance timeout, or the end of the initial rebalance delay."""
+        """Handle an expired timer: a session timeout, a rebalance timeout, or the end of the initial rebalance
+        delay."""
         step = self._step(group, effects)
         if timer.kind == TimerKind.INITIAL_DELAY:
             on_initial_delay_over(step)

@@ -71,7 +71,8 @@ class _Difference(NamedTuple):
 
 
 def _next(member: StreamsMember, epoch: int, aim: StreamsAim) -> StreamsMember:
-    """Compute the next assignment of the member. The member keeps the member epoch `epoch` while it must give up tasks."""
+    """Compute the next assignment of the member. The member keeps the member epoch `epoch` while it must give up
+    tasks."""
     had, target = member.assigned, aim.target
     active = _difference(had.tasks.active, target.active, Role.ACTIVE, member, aim)
     standby = _difference(had.standby, target.standby, Role.STANDBY, member, aim)
