@@ -331,8 +331,8 @@ class Partition(Replica):
         return min([self.log.log_start_offset, *starts])
 
     def deleted_everywhere(self, offset: int) -> Answer[ErrorCode]:
-        """Return an answer that completes with NONE when the low watermark has reached `offset`, or with
-        NOT_LEADER_OR_FOLLOWER as soon as this broker stops leading.
+        """Return an answer (a value or a future) that completes with NONE when the low watermark has reached `offset`,
+        or with NOT_LEADER_OR_FOLLOWER as soon as this broker stops leading.
         """
         if self.is_resigned:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -367,8 +367,9 @@ class Partition(Replica):
         """Append one batch as leader; returns (base offset, log append time in ms or -1). A duplicate is not appended;
         the result has the offset of the original batch. To wait until the batch is replicated, call `committed`.
 
-        `records` is writable memory, which is modified in place. `guard` was created before the producer's transaction
-        was verified. `records_checked` is described at PartitionLog.append_as_leader. Raises KafkaError:
+        `records` is writable memory, which is modified in place. `guard` (it detects a marker written meanwhile) was
+        created before the producer's transaction was verified. `records_checked` means that each record of the batch
+        has been checked already. Raises KafkaError:
         NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE before anything is written, or an error of
         PartitionLog.append_as_leader.
         """
@@ -419,12 +420,12 @@ class Partition(Replica):
         return offset
 
     def committed(self, next_offset: int, *, needs_replicas: bool = True) -> Answer[ErrorCode]:
-        """Return an answer that completes with NONE when all in-sync replicas have every record below `next_offset`;
-        with a single replica, that is immediately.
+        """Return an answer (a value or a future) that completes with NONE when all in-sync replicas have every record
+        below `next_offset`; with a single replica, that is immediately.
 
         The answer completes with NOT_LEADER_OR_FOLLOWER as soon as this broker stops leading; the outcome is unknown
         then. With `needs_replicas`, the answer completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is
-        too small.
+        smaller than min.insync.replicas.
         """
         if self.is_resigned:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -455,8 +456,8 @@ class Partition(Replica):
         ]
         replicated = replicated_offset(end, ends)
         if replicated is not None and replicated > self.high_watermark:
-            # All hidden bytes are counted, although fewer may be readable now; a waiting fetch then only completes too
-            # early.
+            # All bytes above the high watermark are counted as readable, although fewer may be readable now; a waiting
+            # fetch then only completes too early.
             self._move_high_watermark(replicated, self._hidden_bytes)
             if self.purgatory.replica_fetches:
                 self.purgatory.on_news()

@@ -2,8 +2,7 @@
 
 A group of a consumer that assigns partitions manually has only offsets and no `ClassicGroup` object. The methods for
 requests
-raise KafkaError to refuse; otherwise the response is among the returned effects.
-"""
+raise KafkaError to refuse; otherwise the response is among the returned effects."""
 
 from __future__ import annotations
 
@@ -71,8 +70,7 @@ NO_TOPICS: Final = TopicView(ClusterImage(""))
 class GroupMachine:
     """See `shard.Machine`. `now_ms` returns wall time; `new_id` creates the unique part of a member id; `held`
     (HeldBytes) counts the metadata bytes of all groups of the broker; `topics()` returns the present topics of the
-    cluster, and `overrides_of(group)` the settings of a single group.
-    """
+    cluster, and `overrides_of(group)` the settings of a single group."""
 
     def __init__(
         self,
@@ -304,8 +302,7 @@ class GroupMachine:
         been replayed.
 
         A classic group without members is replaced by a group of the consumer protocol, and the offsets stay. A classic
-        group with members is upgraded. Raises KafkaError GROUP_ID_NOT_FOUND.
-        """
+        group with members is upgraded. Raises KafkaError GROUP_ID_NOT_FOUND."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
@@ -375,8 +372,7 @@ class GroupMachine:
 
     def find_classic(self, group_id: str) -> ClassicGroup:
         """The classic group with this id, which the caller must not change; groups that have committed offsets and no
-        protocol are included. Raises KafkaError GROUP_ID_NOT_FOUND.
-        """
+        protocol are included. Raises KafkaError GROUP_ID_NOT_FOUND."""
         group = self.find(group_id)
         if not isinstance(group, ClassicGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
@@ -400,8 +396,7 @@ class GroupMachine:
     def delete(self, group_id: str) -> Effects:
         """Delete a group without members, with its offsets. Pending offsets of open transactions are deleted, too, so
         that the end of a transaction does not create the group again. The caller adds the reply to the returned
-        effects.
-        """
+        effects."""
         group = self.find(group_id)
         is_empty = group.state is GroupState.EMPTY if isinstance(group, ClassicGroup) else not group.members
         if not is_empty:
@@ -457,8 +452,7 @@ class GroupMachine:
         """Check that this member of this generation may commit. A request without member and generation is allowed only
         if the group is empty. The returned function checks each partition of the commit. Raises KafkaError
         UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION,
-        REBALANCE_IN_PROGRESS.
-        """
+        REBALANCE_IN_PROGRESS."""
         generation = request.generation_id_or_member_epoch
         group = self.groups.get(request.group_id)
         if isinstance(group, ShareGroup):
@@ -486,8 +480,7 @@ class GroupMachine:
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Check that a member of a group of the consumer or streams protocol may fetch offsets in this epoch. Groups of
         other protocols, and unknown groups, are not checked. Raises KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH,
-        ILLEGAL_GENERATION.
-        """
+        ILLEGAL_GENERATION."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             check_fetch(group, member_id, epoch)
@@ -539,8 +532,7 @@ class GroupMachine:
         same name would start at these offsets.
 
         Only offsets that were logged below the log offset `before` are deleted, since later offsets belong to the new
-        topic. One step (call of the state machine) deletes at most MAX_EXPIRED_PER_STEP offsets.
-        """
+        topic. One step (call of the state machine) deletes at most MAX_EXPIRED_PER_STEP offsets."""
         effects = Effects()
         effects.may_be_divided = True
         for topic, partition in islice(self.offsets.of_topics(group_id, topics, before), MAX_EXPIRED_PER_STEP):

@@ -1,6 +1,6 @@
 """Decides when a connection handles its next request: by a lifecycle of five states, and a set of holds. Pure.
 
-The lifecycle is a table, TRANSITIONS: every change of a connection's state is caused by an event in it. `make
+The lifecycle is a table, TRANSITIONS: every change of a connection's state is caused by an event in this table. `make
 reference` draws the lifecycle (docs/reference/connections.md).
 
 A hold is a named reason for not handling the next request. Several holds may be set simultaneously, and the code that
