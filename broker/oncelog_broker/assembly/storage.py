@@ -110,8 +110,8 @@ class Storage:
 
     async def before_registering(self) -> None:
         """Add topics that only the logs have to an older embedded store, and record in the data directories that this
-        process is about to register. Call this
-        method before the first registration. Raises StoreUnavailable, OSError."""
+        process is about to register. Call this method before the first registration. Raises StoreUnavailable,
+        OSError."""
         await self.data.adopt_unknown(self.store, self.logs, self.needed_settings)
         await self.data.note_pending()
 
@@ -127,8 +127,7 @@ class Storage:
 
     async def note_store(self) -> None:
         """Record the id of the metadata store's last write (zxid) in the data directories. A later start that finds a
-        lower id detects that the store is
-        older."""
+        lower id detects that the store is older."""
         await self.data.note_seen(self.store.last_zxid)
 
     async def forget_lost_directories(self, image: ClusterImage) -> None:

@@ -183,8 +183,7 @@ def _topic_key(name: str) -> ConfigKey[Any]:
 
 def add_change(changes: dict[str, ConfigChange], change: ConfigChange) -> None:
     """Add a change of a configuration key to the earlier changes of the same request. Raises
-    KafkaError(INVALID_REQUEST) for errors that do
-    not depend on the resource: a duplicate key, or a missing value."""
+    KafkaError(INVALID_REQUEST) for errors that do not depend on the resource: a duplicate key, or a missing value."""
     if change.name in changes:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {change.name} is changed twice in one request")
     if change.value is None and change.operation != AlterOperation.DELETE:

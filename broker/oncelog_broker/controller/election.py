@@ -215,8 +215,8 @@ def _clean(
     election: Election, sure: Mapping[int, LogEnd], staying: Collection[int], in_sync: Collection[int]
 ) -> Decision:
     """Elect a steady replica as soon as one steady replica has reported an open log: the broker of a steady replica was
-    never away, so the replica has lost nothing.
-    Returned replicas, and replicas that have not answered yet, stay in the ISR."""
+    never away, so the replica has lost nothing. Returned replicas, and replicas that have not answered yet, stay in the
+    ISR."""
     return _most_complete(election, {broker: end for broker, end in sure.items() if broker in staying}, in_sync)
 
 

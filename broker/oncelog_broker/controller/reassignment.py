@@ -7,9 +7,8 @@
 
 The progress of a reassignment is stored in the topic's node, as in Kafka, so the next controller continues the
 reassignment. The controller decides a step (start or end of a reassignment) again until the step is written
-(`partition_decisions.py`). Each step also changes the
-partition's state in the same write, so that a proposal based on the older assignment is refused by the version of the
-state.
+(`partition_decisions.py`). Each step also changes the partition's state in the same write, so that a proposal based on
+the older assignment is refused by the version of the state.
 
 Removing a replica causes a new leader epoch, in which the removed replica no longer fetches. Adding a replica causes no
 new leader epoch, since no log changes, and clients notice nothing. A step that would remove the last replica in sync is

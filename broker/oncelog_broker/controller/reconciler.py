@@ -46,8 +46,7 @@ async def _never() -> bool:
 
 class Reconciler:
     """Handles the events (broker changes, topic changes, reported log ends) of one term as controller. The subclass
-    `partitions.PartitionController` handles the requests
-    of other brokers and of clients."""
+    `partitions.PartitionController` handles the requests of other brokers and of clients."""
 
     def __init__(
         self,
@@ -121,8 +120,7 @@ class Reconciler:
     async def make_topic(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
         """Create a topic by calling `write`, whose errors are raised. The lock `_turn` is held during the write, so no
         decision about an earlier topic with the same name can still be waiting to be written. Such a decision could be
-        written into the new
-        topic, because znode versions restart at 0 when a topic is re-created."""
+        written into the new topic, because znode versions restart at 0 when a topic is re-created."""
         async with self._turn:
             await write()
             await self._guarded(self._topics_changed((name,)))
@@ -262,8 +260,7 @@ class Reconciler:
 
     async def _write(self, piece: Sequence[PartitionChange], brokers: Mapping[int, KnownBroker]) -> set[PartitionKey]:
         """Write the changes in `piece`, which fit into one write of the store. Returns the partitions to decide again;
-        empty if every change
-        was written. `brokers`: the known brokers that the decisions used (`StateWriter.write`).
+        empty if every change was written. `brokers`: the known brokers that the decisions used (`StateWriter.write`).
         """
         keys = {change.key for change in piece}
         topics = {key.topic for key in keys}
@@ -286,8 +283,8 @@ class Reconciler:
         self, piece: Sequence[PartitionChange], brokers: Mapping[int, KnownBroker], error: RequestTooLarge
     ) -> set[PartitionKey]:
         """Write a piece (partition changes for one write of the store) that turned out too large for one write, by
-        splitting the piece into halves. A single change
-        that is too large is logged and not written, since it would never fit."""
+        splitting the piece into halves. A single change that is too large is logged and not written, since it would
+        never fit."""
         if len(piece) > 1:
             middle = len(piece) // 2
             again = await self._write(piece[:middle], brokers)

@@ -3,8 +3,7 @@ this work.
 
 A request is checked against the store, not against this broker's cluster image, which may lag. A topic of usual size is
 created, and deleted, by one atomic `multi` with the controller's fence, a check that this broker is still controller,
-so a topic is never half created or half deleted. A topic
-that is too large for one write:
+so a topic is never half created or half deleted. A topic that is too large for one write:
 
 - is created with the states of its first partitions; the controller then writes the states of the other partitions;
 - is marked for deletion before it is deleted. After the mark is set, none of the topic's partitions has a leader. The
@@ -90,8 +89,7 @@ PARTITIONS_WITH_THE_TOPIC: Final = 200
 
 class TopicController:
     """Creates, deletes and changes topics while this broker is the controller. `term` returns the present term, or
-    raises
-    KafkaError NOT_CONTROLLER."""
+    raises KafkaError NOT_CONTROLLER."""
 
     def __init__(
         self, store: MetadataStore, term: Callable[[], PartitionController], entropy: Entropy = system_entropy
@@ -120,12 +118,11 @@ class TopicController:
         validate_only: bool = False,
     ) -> TopicAssignment:
         """Create a topic and elect the leaders of its partitions. Returns the created topic; with `validate_only`,
-        returns the topic that
-        would be created.
+        returns the topic that would be created.
 
         An explicit `assignment` replaces the number of partitions and the replication factor. Raises
-        INVALID_TOPIC_EXCEPTION, INVALID_REQUEST,
-        TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT.
+        INVALID_TOPIC_EXCEPTION, INVALID_REQUEST, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
+        INVALID_REPLICA_ASSIGNMENT.
         """
         async with self._changing(name) as term:
             check_topic_may_be_made(name)
@@ -296,8 +293,7 @@ class TopicController:
         self, term: PartitionController, operations: Sequence[Operation], took_place: Callable[[], Awaitable[bool]]
     ) -> None:
         """Write these operations with the controller's fence, a check that this broker is still controller. After a
-        lost reply, `took_place` reads whether the
-        write was done."""
+        lost reply, `took_place` reads whether the write was done."""
         await commit(self._store, [term.controllership.fence, *operations], took_place)
 
     async def _read_topic(self, name: str, term: PartitionController) -> tuple[TopicAssignment, Stat]:

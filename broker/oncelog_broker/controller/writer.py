@@ -3,9 +3,8 @@ request, which also checks the controller's fence and the incarnations of the br
 
 A piece (changes that are written together) is refused if the writer's knowledge is outdated: another broker is
 controller, a broker has registered again, or a topic is gone. After a write with an unknown outcome, the caller reads
-the view again and decides again. If the
-first write takes effect late, the first write either fails by its versions, or has written the same state that the
-second write would write.
+the view again and decides again. If the first write takes effect late, the first write either fails by its versions, or
+has written the same state that the second write would write.
 """
 
 from __future__ import annotations
@@ -61,8 +60,7 @@ class Deposed(Exception):
 
 class Refused(Exception):
     """The store refused a write of partition changes, and none of these changes was written. `brokers`: True if the
-    reason is that a broker
-    has registered again; otherwise another node has changed."""
+    reason is that a broker has registered again; otherwise another node has changed."""
 
     def __init__(self, error: MetadataError) -> None:
         super().__init__(str(error))
@@ -119,8 +117,7 @@ class StateWriter:
         self, view: ClusterView, piece: Sequence[PartitionChange], brokers: Mapping[int, KnownBroker]
     ) -> None:
         """Write one piece that `in_pieces` returned (changes for one write), and update the view with the written
-        changes. Raises Deposed, Refused,
-        RequestTooLarge, StoreUnavailable.
+        changes. Raises Deposed, Refused, RequestTooLarge, StoreUnavailable.
 
         `brokers`: the mapping of known brokers that the decisions used. The view may have newer incarnations by now:
         brokers that were absent meanwhile may have lost records on which the decisions rely.

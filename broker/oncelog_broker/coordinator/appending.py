@@ -40,8 +40,7 @@ def append_records(
     partition: Partition, encoded: list[Encoded], effects: Effects, now_ms: int, compression: Compression
 ) -> int:
     """Append one batch with the records of a step (one call of the state machine); returns the base offset of the
-    batch. Raises KafkaError with the error code of
-    the coordinator's API; after an error nothing has been appended."""
+    batch. Raises KafkaError with the error code of the coordinator's API; after an error nothing has been appended."""
     producer_id, producer_epoch = effects.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     builder = RecordBatchBuilder(MAX_BATCH_SIZE)
     for key, value in encoded:

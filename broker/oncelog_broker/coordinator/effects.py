@@ -36,8 +36,7 @@ TimerKey = Hashable
 
 class Interruption(Exception):
     """Raised by a step (one call of a state machine) that has changed nothing and that its caller must retry. The
-    runtime does not treat this
-    exception as a failure of the step."""
+    runtime does not treat this exception as a failure of the step."""
 
 
 class Encoded(NamedTuple):
@@ -90,8 +89,8 @@ class Effects:
         decided transactions.
         """
         self.changes: list[Callable[[], object]] = []
-        """Functions that change soft state (state that is not in the log), called after the records were replayed.
-        The functions in `changes` must not raise.
+        """Functions that change soft state (state that is not in the log), called after the records were replayed. The
+        functions in `changes` must not raise.
         """
         self.timers: list[tuple[TimerKey, float | None]] = []
         self.jobs: list[Job] = []
@@ -103,8 +102,7 @@ class Effects:
         """The error code that the requested API uses for records that are too large for the log."""
         self.afterwards: Callable[[], Effects] | None = None
         """The step (call of the state machine) that runs immediately after these effects were carried out. This step
-        may refuse by raising a
-        KafkaError."""
+        may refuse by raising a KafkaError."""
         self.if_not_logged: Callable[[KafkaError], Effects] | None = None
         """The step (call of the state machine) that runs instead if the records cannot be appended. The argument of
         this step is the error; this step must not log records.

@@ -89,10 +89,9 @@ class _Chunk:
 
 def replay_log(shard: Shard[Any], offset: int, is_current: Callable[[], bool]) -> Steps[int]:
     """Replay the log into the state machine from `offset` to its end; returns the next offset. Records that are not on
-    all in-sync replicas
-    yet are replayed, too: replies wait until these records are committed. Stops early if `is_current` returns False,
-    because this broker no longer leads the partition. Raises KafkaError, CorruptBatch or ValueError if the log cannot
-    be read or decoded."""
+    all in-sync replicas yet are replayed, too: replies wait until these records are committed. Stops early if
+    `is_current` returns False, because this broker no longer leads the partition. Raises KafkaError, CorruptBatch or
+    ValueError if the log cannot be read or decoded."""
     log = shard.partition.log
     while offset < log.log_end_offset and is_current():
         read = log.reader.read(offset, LOAD_CHUNK_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)

@@ -5,8 +5,7 @@ RE2 takes time proportional to the pattern and the text. But a pattern of a few 
 thousands of steps. RE2 tries each step for every character of an id of up to 32 KB, which takes about a second. So
 names are matched in a thread, where RE2 releases the interpreter lock. All requests share one thread, so that matching
 does not use up the threads of other work. Patterns are compiled in the same thread, not in the event loop, too.
-Compiling the first pattern loads
-RE2, which takes some milliseconds, and memory that most brokers never need.
+Compiling the first pattern loads RE2, which takes some milliseconds, and memory that most brokers never need.
 """
 
 from __future__ import annotations

@@ -1,19 +1,17 @@
 """Runs log-backed state machines: one state machine per partition of an internal topic that this broker leads.
 
 A request names a key, the key determines a partition, and the partition's machine decides the `Effects` of the request
-(records to log, replies, timers).
-The records among the effects are appended as one batch to that partition, then replayed into the machine. The replies
-are sent only after the batch is committed (S40). Records that are loaded from the log are replayed by the same method,
-so a machine has the same state after a restart as before.
+(records to log, replies, timers). The records among the effects are appended as one batch to that partition, then
+replayed into the machine. The replies are sent only after the batch is committed (S40). Records that are loaded from
+the log are replayed by the same method, so a machine has the same state after a restart as before.
 
 Requests for a partition that this broker does not lead get the error NOT_COORDINATOR. Requests for a partition that is
 being loaded get COORDINATOR_LOAD_IN_PROGRESS. Loading reads the log in chunks, and other work runs between two chunks.
 
 An unexpected exception of a step (call of a state machine) is logged once, with its key. The state of this key (group
 or transactional id) falls back to the logged state, as in a restart (`Machine.on_failed`). Requests that wait for this
-key get UNKNOWN_SERVER_ERROR; other keys are not
-affected. If the step raised between the append and the end of the replay, the log and the state machine differ, so the
-state machine is dropped and loaded again.
+key get UNKNOWN_SERVER_ERROR; other keys are not affected. If the step raised between the append and the end of the
+replay, the log and the state machine differ, so the state machine is dropped and loaded again.
 
 Source: Kafka's CoordinatorRuntime. Unlike Kafka, this runtime needs no snapshots for rolling back: after a failed
 append nothing has been replayed, and after a loss of leadership the state machine is dropped.
@@ -143,8 +141,8 @@ class CoordinatorRuntime(Generic[M]):
 
     async def _load(self, shard: Shard[M]) -> None:
         """Replay the log of `shard` (a partition with its state machine). If the log cannot be read, the error is
-        logged, and the log is loaded again later.
-        If a record makes the state machine raise an exception, the shard stays failed and serves no requests.
+        logged, and the log is loaded again later. If a record makes the state machine raise an exception, the shard
+        stays failed and serves no requests.
         """
         log, started = shard.partition.log, self._clock.monotonic()
         offset = log.log_start_offset
@@ -181,8 +179,7 @@ class CoordinatorRuntime(Generic[M]):
 
     def _begin_timers(self, shard: Shard[M]) -> Steps[None]:
         """Carry out the effects (timers, ends) that the state machine requests after loading. A timer that a request
-        has set meanwhile is
-        kept."""
+        has set meanwhile is kept."""
         try:
             for effects in shard.machine.on_loaded():
                 if not self.is_current(shard):
@@ -268,11 +265,10 @@ class CoordinatorRuntime(Generic[M]):
         self, key: str, operation: Callable[[M, Waiter[R]], Effects], failed: Callable[[KafkaError], R]
     ) -> Answer[R]:
         """Run `operation` on the state machine of `key` and carry out its effects (records, replies, timers). Returns
-        the response, or a future of the
-        response.
+        the response, or a future of the response.
 
-        The operation replies to the waiter (its second argument) now or in a later operation. The operation
-        raises KafkaError to refuse. `failed` translates an error into a response.
+        The operation replies to the waiter (its second argument) now or in a later operation. The operation raises
+        KafkaError to refuse. `failed` translates an error into a response.
         """
         waiter: Waiter[R] = Waiter(failed)
         try:
@@ -349,8 +345,7 @@ class CoordinatorRuntime(Generic[M]):
 
     def loaded_shards(self) -> list[Shard[M]]:
         """A list of the present loaded shards (partitions with their state machines), for background work that takes
-        several iterations of the event loop. The list is empty while
-        another broker may be the coordinator."""
+        several iterations of the event loop. The list is empty while another broker may be the coordinator."""
         if not self._may_lead():
             return []
         return [shard for shard in self._shards.values() if shard.is_loaded]
@@ -449,15 +444,13 @@ class CoordinatorRuntime(Generic[M]):
 
     def _hand_over(self, shard: Shard[M], ends: list[Any], epoch: int, code: ErrorCode) -> None:
         """Call `on_end` for each value in `ends` (such as a decided transaction), unless `code` is an error. An error
-        means that this broker is no longer the
-        coordinator, and the next coordinator finds the decision in the log."""
+        means that this broker is no longer the coordinator, and the next coordinator finds the decision in the log."""
         for end in ends if code is ErrorCode.NONE else ():
             self._on_end(shard, end, epoch)
 
     def _log(self, shard: Shard[M], effects: Effects) -> None:
         """Append the records, and replay them into the state machine. Raises KafkaError if a batch cannot be appended,
-        in which case this batch has
-        changed nothing; _Diverged if the replay fails."""
+        in which case this batch has changed nothing; _Diverged if the replay fails."""
         encoded = list(map(shard.machine.encode, effects.records))
         producer_id = NO_PRODUCER_ID if effects.producer is None else effects.producer[0]
         start, sizes = 0, [len(encoded)]

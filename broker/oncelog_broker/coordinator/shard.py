@@ -31,8 +31,7 @@ class Machine(Protocol):
 
     def replay(self, record: Any, offset: int, producer_id: int) -> None:
         """Apply the record logged at `offset` to the state of the machine. Only `replay` changes durable state.
-        `producer_id` is -1
-        outside transactions."""
+        `producer_id` is -1 outside transactions."""
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
         """Apply the end of a transaction that wrote records to this partition."""

@@ -50,8 +50,7 @@ class Notice:
 @dataclass(frozen=True, slots=True)
 class Fault:
     """A fault: the file is corrupt, or contradicts the file that it indexes. `position` is the byte offset in the file;
-    None
-    means that the fault concerns the entire file."""
+    None means that the fault concerns the entire file."""
 
     text: str
     position: int | None = None

@@ -453,8 +453,7 @@ def _look_for_sisters(
 
 def _lost_directories(facts: StartFacts, lost: Mapping[str, LostDirectory]) -> Refusal:
     """The refusal of a start because data directories are lost. The digest depends only on ids of node, cluster and
-    directories, so the same
-    loss has the same digest at each start."""
+    directories, so the same loss has the same digest at each start."""
     paths = sorted({each.path for each in lost.values()})
     again = [path for path in paths if path in {each.path for each in facts.directories}]
     was = "was a data directory" if len(paths) == 1 else "were data directories"

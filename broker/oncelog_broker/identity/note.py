@@ -110,8 +110,7 @@ class DirectoryNote:
 
 def read_note(disk: Disk, directory: str) -> DirectoryNote | None:
     """Read the identity note of a directory. Returns None for a directory that is new, or that Apache Kafka or an
-    earlier
-    release has used. Raises NoteError, OSError."""
+    earlier release has used. Raises NoteError, OSError."""
     path = os.path.join(directory, NOTE_FILE)
     if not disk.exists(path):
         return None

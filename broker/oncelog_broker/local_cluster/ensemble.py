@@ -138,8 +138,7 @@ class Ensemble:
     the servers at the end of the block.
 
     Servers are numbered from 1, and the files have the same numbers. The options of the first start, including the
-    ports, stay the same
-    while the directory exists.
+    ports, stay the same while the directory exists.
     """
 
     def __init__(

@@ -45,8 +45,7 @@ ends before a line."""
 
 _children: Final[dict[int, subprocess.Popen[bytes]]] = {}
 """pid -> child process that has not been waited for. The Popen objects are kept, because Popen warns if a running child
-is
-garbage-collected, and these children may outlive this process."""
+is garbage-collected, and these children may outlive this process."""
 
 
 @atexit.register

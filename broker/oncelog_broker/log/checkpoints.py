@@ -7,8 +7,7 @@ completely.
 
 The caller that reads a checkpoint decides what to do about a corrupt file. `LogManager` ignores each of the three
 offset checkpoints, with the consequences that `data_directory.py` names; `recovery` rebuilds the leader epochs from the
-batches.
-Source: Kafka's CheckpointFile, OffsetCheckpointFile.
+batches. Source: Kafka's CheckpointFile, OffsetCheckpointFile.
 """
 
 from __future__ import annotations

@@ -102,8 +102,7 @@ class LogState:
     def durable_start_offset(self) -> int:
         """The lowest offset at which the log can begin when it is reopened, even after a power cut: either the log
         start is checkpointed, or the segments below the log start are deleted and that deletion is synced. This offset
-        is never
-        above `log_start_offset`.
+        is never above `log_start_offset`.
         """
         return min(self.log_start_offset, max(self.checkpointed_start, self._synced_first_offset))
 
@@ -154,9 +153,8 @@ class LogState:
     def append_failed(self, error: Exception, *, end_before: int, end: int) -> KafkaError:
         """Take the log offline if an append wrote only some of its records: these records can be neither kept nor
         undone. This is the case if `end`, the present log end offset, differs from `end_before`. Otherwise the log
-        stays online if the system refused the write for lack of space or of file descriptors.
-        Returns the error for
-        the caller to raise."""
+        stays online if the system refused the write for lack of space or of file descriptors. Returns the error for the
+        caller to raise."""
         if end != end_before:
             return self.fail("append to", error)
         self.refused_append_at = end

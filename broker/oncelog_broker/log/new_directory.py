@@ -12,9 +12,9 @@ log with records but without a topic id is therefore from a release that wrote n
 
 After a failed fsync the directory counts as lost, as a log does after a failed fsync (E26): a second fsync would prove
 nothing, so the next flush takes the log offline. A missing file descriptor proves nothing about the disk, so a sync
-that failed for lack of a file descriptor is retried. One sync
-of the data directory makes the names of many logs durable. The kernel reports a failure only once, so the failure is
-stored for each log whose name was not synced before (`NameSyncs`).
+that failed for lack of a file descriptor is retried. One sync of the data directory makes the names of many logs
+durable. The kernel reports a failure only once, so the failure is stored for each log whose name was not synced before
+(`NameSyncs`).
 
 Source: Kafka also writes partition.metadata some time after the log is created, before the first append
 (UnifiedLog.maybeFlushMetadataFile); here, a write at that time would block the event loop.

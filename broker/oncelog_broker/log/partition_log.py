@@ -139,9 +139,8 @@ class PartitionLog:
         `high_watermark`.
 
         A new log gets the directory in `new_directory`, whose writes are not synced yet when this method returns.
-        Raises
-        KAFKA_STORAGE_ERROR if the disk fails, or if synced records are damaged: the message names the file and the
-        reason, and nothing has been changed.
+        Raises KAFKA_STORAGE_ERROR if the disk fails, or if synced records are damaged: the message names the file and
+        the reason, and nothing has been changed.
         """
         path, name = os.fspath(directory), f"{topic}-{partition}"
         known = LastKnown(recovery_point, log_start_offset, clean_shutdown, cleaner_checkpoint, high_watermark)

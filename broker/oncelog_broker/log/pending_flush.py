@@ -66,8 +66,7 @@ class PendingFlush:
         """The generation of the log's content; after a truncation, `up_to` is no longer valid."""
         self.first_offset = 0
         """The base offset of the log's first segment when the flush was prepared. After a `sync` that
-        `syncs_directory`, segments below this offset
-        cannot reappear.
+        `syncs_directory`, segments below this offset cannot reappear.
         """
         self.new_directory: NewDirectory | None = None
         """The log's new directory, which this flush syncs first; None if the directory is known to be synced."""
@@ -145,8 +144,7 @@ class FlushesUnderWay:
         generation: int,
     ) -> PendingFlush:
         """Prepare a flush of all unsynced data, including the files that unfinished flushes must sync. Raises
-        OSError.
-        """
+        OSError."""
         unsynced = {path for flush in self._flushes for path in flush.index_paths}
         for path in unsynced.difference([file.path for file in indexes]):
             with suppress(FileNotFoundError):  # skip the file, because its segment was deleted meanwhile

@@ -30,8 +30,7 @@ class LogReader:
 
         The result has at most `max_bytes`, unless `min_one_batch` is True and the first batch is larger. The result is
         empty if there are no such batches (yet). The view may be a mapping of the file: after a truncation of the log,
-        `RealFile` leaves the old file to such views. Without `may_copy`, nothing is copied except a first
-        batch that
+        `RealFile` leaves the old file to such views. Without `may_copy`, nothing is copied except a first batch that
         `min_one_batch` requires, and the view is empty if the file cannot be mapped. Raises OFFSET_OUT_OF_RANGE,
         CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
         """

@@ -73,8 +73,7 @@ class RecordsRefused(KafkaError):
 
 def refuse_timestamps(batch: memoryview, header: HeaderFields, limits: ValidationLimits, now_ms: int) -> None:
     """Refuse a batch if the timestamps in its header are out of bounds; a timestamp of -1 means that there is no
-    timestamp.
-    Raises KafkaError INVALID_TIMESTAMP, or RecordsRefused where finding the invalid records is cheap.
+    timestamp. Raises KafkaError INVALID_TIMESTAMP, or RecordsRefused where finding the invalid records is cheap.
     """
     if header[BASE_TIMESTAMP] == NO_TIMESTAMP and header[MAX_TIMESTAMP] - now_ms <= limits.timestamp_after_max_ms:
         return

@@ -31,16 +31,14 @@ class LogTrimmer:
         self._state = state
         self.before_truncation: Callable[[LogState], None] | None = None
         """Callback: called after `recovery_point` or `cleaner_checkpoint` was lowered, before any byte is cut. The
-        callback
-        lowers these offsets in the checkpoint files: after a crash, a log that ends below its checkpointed recovery
-        point counts as damaged, and records below the cleaner checkpoint count as compacted. The callback may raise
-        OSError.
+        callback lowers these offsets in the checkpoint files: after a crash, a log that ends below its checkpointed
+        recovery point counts as damaged, and records below the cleaner checkpoint count as compacted. The callback may
+        raise OSError.
         """
         self.after_truncation: Callable[[LogState], None] | None = None
         """Callback: called after the log start was lowered below a log start that may be checkpointed, before anything
-        is appended.
-        The callback lowers the log start in the checkpoint file: after a crash, a log that ends before its checkpointed
-        start is emptied. The callback may raise OSError.
+        is appended. The callback lowers the log start in the checkpoint file: after a crash, a log that ends before its
+        checkpointed start is emptied. The callback may raise OSError.
         """
 
     # --- rolling ---------------------------------------------------------------------------------------------------
@@ -79,8 +77,8 @@ class LogTrimmer:
         """Delete old segments by time, size and log start; returns their base offsets.
 
         Segments whose deletion must wait for a flush are kept until then. `upper_bound` is the high watermark, or by
-        default the log end: no segment that extends above `upper_bound` is deleted. Raises
-        KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
+        default the log end: no segment that extends above `upper_bound` is deleted. Raises KAFKA_STORAGE_ERROR,
+        CORRUPT_MESSAGE.
         """
         state = self._state
         state.check_online()

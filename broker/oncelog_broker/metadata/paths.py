@@ -41,8 +41,7 @@ EXTENDED_ACLS = "/kafka-acl-extended"
 PREFIXED_ACLS = "/kafka-acl-extended/prefixed"
 """Below this node and LITERAL_ACLS there is a node for each type of resource (`Topic`), and below the type a node for
 each resource name. A broker that watches these nodes needs no change notifications, so Kafka's `/kafka-acl-changes` is
-not
-written.
+not written.
 """
 
 ONCELOG = "/oncelog"

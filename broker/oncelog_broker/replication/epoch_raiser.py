@@ -95,10 +95,9 @@ class EpochRaiser:
 
     async def until_raised(self, until_shown: Callable[[], Awaitable[None]]) -> None:
         """Wait until no partition of this broker has a leader epoch below the last leader epoch of its log. A broker
-        without other
-        brokers calls this before it serves clients. `until_shown` (function) returns when the replicas have applied the
-        partition states written so far. Partitions whose epoch cannot be raised remain without a leader; the background
-        task that `start` runs continues to request higher epochs for them.
+        without other brokers calls this before it serves clients. `until_shown` (function) returns when the replicas
+        have applied the partition states written so far. Partitions whose epoch cannot be raised remain without a
+        leader; the background task that `start` runs continues to request higher epochs for them.
         """
         if self._replicas.lost_epochs:
             self.doubt_all()

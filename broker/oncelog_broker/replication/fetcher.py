@@ -311,9 +311,8 @@ class BrokerFetcher:
 
     async def _note_what_was_deleted(self) -> None:
         """Write the changed log start offsets to disk, and only then report these offsets to the leader. The leader
-        responds to
-        DeleteRecords when all replicas have reported their log start, and after a crash no replica may serve the
-        deleted records again.
+        responds to DeleteRecords when all replicas have reported their log start, and after a crash no replica may
+        serve the deleted records again.
         """
         shortened, self._shortened = self._shortened, set()
         if not shortened:

@@ -2,8 +2,7 @@
 
 Creating a log or renaming its directory waits for the disk several times. Each data directory has one worker thread for
 these operations; the results are delivered on the event loop between requests. A disk that hangs therefore delays only
-the
-logs of its own directory. If a topic is deleted and created again, its old log is deleted before the new log is
+the logs of its own directory. If a topic is deleted and created again, its old log is deleted before the new log is
 created, even if the new log gets another directory.
 
 A failed deletion is retried periodically, and before the next log with that name is opened.

@@ -9,10 +9,9 @@ be used a second time:
   logs diverge.
 
 In both cases the broker asks the controller for an epoch far above the last epoch of the log (`epoch_raiser`). In the
-new epoch
-the elected leader leads, and the follower truncates records that the leader does not have, as after any election. One
-case is invisible to this broker: the follower's last epoch equals that of the present leader, but another broker led in
-that epoch.
+new epoch the elected leader leads, and the follower truncates records that the leader does not have, as after any
+election. One case is invisible to this broker: the follower's last epoch equals that of the present leader, but another
+broker led in that epoch.
 """
 
 from __future__ import annotations

@@ -66,8 +66,8 @@ class Partition(Replica):
         may_lead: Callable[[], bool] | None = None,
     ) -> None:
         """The other parameters are the same values that `Replica` gets (partition, log, broker id). `may_lead` returns
-        whether this broker's session is valid, so that no
-        other broker can have been elected; None for a broker without other brokers (`Replicas`).
+        whether this broker's session is valid, so that no other broker can have been elected; None for a broker without
+        other brokers (`Replicas`).
         """
         super().__init__(topic, topic_id, index, log, broker_id=broker_id, high_watermark=high_watermark)
         self._may_lead = may_lead
@@ -101,10 +101,9 @@ class Partition(Replica):
         now: float = 0.0,
     ) -> None:
         """Make this broker the leader in this leader epoch. `isr` are the in-sync members of `replicas` (None: all
-        replicas are in `isr`),
-        `adding` are the replicas that a reassignment adds, and `partition_epoch` is the version of the state. The log
-        records the leader epoch with its first batch, so that a startup with very many partitions writes no files.
-        `now` is in monotonic seconds.
+        replicas are in `isr`), `adding` are the replicas that a reassignment adds, and `partition_epoch` is the version
+        of the state. The log records the leader epoch with its first batch, so that a startup with very many partitions
+        writes no files. `now` is in monotonic seconds.
 
         A state that is older than the controller's last response is ignored.
         """
@@ -188,9 +187,8 @@ class Partition(Replica):
     def check_follower(self, broker_id: int, position: FetchPosition) -> tuple[int, int] | None:
         """Compare a follower's log with the leader's log. Returns None if the follower's log agrees with the leader's
         log up to the follower's log end. Otherwise this method returns the last common leader epoch and the end offset
-        of that epoch
-        in the leader's log, to which the follower truncates. Only a fetch for which this method returns None is counted
-        (`on_follower_fetch`).
+        of that epoch in the leader's log, to which the follower truncates. Only a fetch for which this method returns
+        None is counted (`on_follower_fetch`).
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE.
         """
@@ -369,9 +367,8 @@ class Partition(Replica):
 
         `records` is writable memory, which is modified in place. `guard` (it detects a marker written meanwhile) was
         created before the producer's transaction was verified. `records_checked` means that each record of the batch
-        has been checked already. Raises KafkaError:
-        NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE before anything is written, or an error of
-        PartitionLog.append_as_leader.
+        has been checked already. Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE
+        before anything is written, or an error of PartitionLog.append_as_leader.
         """
         if self.is_resigned or (self._may_lead is not None and not self._may_lead()):
             raise self._why_not_append()

@@ -2,16 +2,14 @@
 bytes (fetches) or for the low watermark (DeleteRecords).
 
 Each waiting request has an answer, a future of its result (`runtime/answers.py`); cancelling the answer removes the
-request. An append costs
-one subtraction for each waiting fetch, and a fetch is read only once, when there are enough bytes. A waiting append is
-an entry in a heap until the high watermark reaches its offset.
+request. An append costs one subtraction for each waiting fetch, and a fetch is read only once, when there are enough
+bytes. A waiting append is an entry in a heap until the high watermark reaches its offset.
 
 Each completed answer causes work in the next iteration of the event loop (a read or a socket write). When one event
 completes many answers, only WOKEN_PER_TURN of them complete in each iteration (S87).
 
 A follower's fetch completes when records are appended, a consumer's fetch when the records are replicated. A follower
-also
-gets a new high watermark soon, since it may become leader with that high watermark.
+also gets a new high watermark soon, since it may become leader with that high watermark.
 """
 
 from __future__ import annotations

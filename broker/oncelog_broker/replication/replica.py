@@ -260,8 +260,8 @@ class Replica:
     def divergence_of_follower(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
         """Return where the log of another replica diverges from this log: the last epoch that both logs may have, and
         its end offset in this log; None if the logs do not diverge. If this log is empty and has no epoch, the other
-        replica must discard
-        all its records: this broker may have been elected although it was out of sync (unclean election).
+        replica must discard all its records: this broker may have been elected although it was out of sync (unclean
+        election).
         """
         if self._is_empty and last_fetched_epoch >= 0 and fetch_offset > self.log.log_end_offset:
             return NO_EPOCH_IN_COMMON, self.log.log_end_offset

@@ -2,9 +2,8 @@
 
 The cluster image decides: a partition assigned to this broker is opened (or created), then led or followed; a partition
 that is no longer assigned to this broker is deleted. Request handlers look up the leader of a partition here, and get
-the
-partition or the precise error. While a log is being opened (`log_opener`) or truncated in a worker thread, that error
-is NOT_LEADER_OR_FOLLOWER, after which clients retry. If one image changes very many partitions, some of them are
+the partition or the precise error. While a log is being opened (`log_opener`) or truncated in a worker thread, that
+error is NOT_LEADER_OR_FOLLOWER, after which clients retry. If one image changes very many partitions, some of them are
 changed in later iterations of the event loop (`image_changes`).
 """
 

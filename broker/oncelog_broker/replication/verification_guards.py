@@ -49,8 +49,7 @@ class VerificationGuards:
         """Guards by producer id; a producer id rarely has guards of several epochs."""
         self.ends = 0
         """A counter of the markers and new leader epochs so far. While this number is unchanged, a verification without
-        a
-        guard remains valid.
+        a guard remains valid.
         """
 
     def __len__(self) -> int:

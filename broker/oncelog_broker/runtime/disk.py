@@ -355,8 +355,7 @@ class RealFile:
 
 def _open_file(path: str, flags: int) -> int:
     """Open a descriptor for reading and writing; if no descriptor is left, first close the descriptor of an idle file.
-    Raises
-    OSError.
+    Raises OSError.
     """
     try:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, FILE_MODE)

@@ -116,8 +116,7 @@ class Slices:
 
     def run(self, steps: Steps[R], *, must_finish: bool = False, delays: Delays = NO_DELAYS) -> Answer[R]:
         """Run steps (a generator of long work) and return an answer (a value or a future) with their result. The answer
-        is the result itself if the steps end within the
-        first slice.
+        is the result itself if the steps end within the first slice.
 
         Cancelling the answer closes the steps, but only after a running job has ended, because that job may be writing
         to a file that closing the steps would close. With `must_finish`, the work runs to its end even if the answer is

@@ -61,8 +61,7 @@ class Waiting(Protocol):
 class HostedSharePartition:
     """A share partition with its log. `partition` is the partition with the log, which this broker leads in
     `leader_epoch`; `settings()` returns the present settings of the group. `on_fenced` is called when another broker
-    leads the
-    partition, or the state was initialized again."""
+    leads the partition, or the state was initialized again."""
 
     def __init__(
         self,

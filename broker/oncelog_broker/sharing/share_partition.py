@@ -147,8 +147,8 @@ class SharePartition:
         return self._give_back(over, delivery_limit)
 
     def move_log_start(self, log_start_offset: int) -> bool:
-        """Drop records below the start of the log. Returns whether waiting fetches should try to acquire records again.
-        """
+        """Drop records below the start of the log. Returns whether waiting fetches should try to acquire records
+        again."""
         if log_start_offset <= self.runs.start:
             return False
         self.runs.begin_at(log_start_offset)

@@ -154,8 +154,7 @@ class SharePartitions:
         if state.start_offset == NOT_SET or share.outbox:
             # The start offset and changes are written before the share partition is used. Without this write the next
             # leader would apply share.auto.offset.reset again, and with "latest" skip the records since then. The next
-            # leader could also
-            # mistake new records for records that were lost with the end of the log.
+            # leader could also mistake new records for records that were lost with the end of the log.
             start, count = share.kept_start_offset, share.kept_complete_count
             write = StateWrite(state.state_epoch, leader_epoch, start, count, share.take_outbox())
             kept = await self._calls.write(key, write)

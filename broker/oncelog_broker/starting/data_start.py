@@ -156,8 +156,7 @@ class DataStart:
 
     async def cluster_id(self, store: MetadataStore) -> str:
         """Return the cluster id. A new cluster gets the id in the directories, or a random id if the directories have
-        no id. Raises
-        StoreUnavailable."""
+        no id. Raises StoreUnavailable."""
         known = next((each.cluster_id for each in self.directories if each.cluster_id is not None), None)
         agree = partial(agreed_cluster_id, store, known, is_shared=self.kind.is_shared)
         return await patiently(agree, store.session_timeout, self._clock)
@@ -304,8 +303,7 @@ class DataStart:
 
     async def note_pending(self) -> None:
         """Write this process's nonce as `pending` into the identity notes of all directories. Call this method before
-        the first registration.
-        Raises OSError."""
+        the first registration. Raises OSError."""
         nonce, keeps = self.facts.store.nonce, self.keeps_left_over
         await asyncio.to_thread(self._note, lambda note: replace(
             note,
@@ -370,8 +368,7 @@ class DataStart:
 
     async def strays_are_aside(self) -> None:
         """Record that the stray logs of this start are set aside. A log that becomes a stray log later was reassigned
-        by
-        this cluster, and may be deleted."""
+        by this cluster, and may be deleted."""
         if any(each.note is not None and each.note.keeps_left_over for each in self.directories):
             await self._note_or_say(lambda note: replace(note, keeps_left_over=False))
 

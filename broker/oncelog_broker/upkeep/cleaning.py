@@ -85,8 +85,7 @@ class LogCleaner:
 
     async def clean_due(self) -> None:
         """Compact the log with the largest dirty part, repeatedly, until no log is due. A log that failed is skipped
-        until the next
-        call.
+        until the next call.
         """
         failed: set[PartitionLog] = set()
         while True:

@@ -3,8 +3,7 @@
 
 This broker serves requests until it stops. For a partition without another in-sync replica, this broker waits some time
 until another replica is in sync. A partition that this broker still leads when it stops has no leader until this broker
-or another in-sync
-replica is back.
+or another in-sync replica is back.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The supervisor of workers: starts the workers, serves their metadata store, and stops the workers one after the
 other.
 
-The order of a start: lock the data directories -> wait until the workers of an earlier supervisor have ended ->
-reserve the ports -> open the metadata store -> start all workers. The order of a stop: the workers, in reverse order,
-each with a controlled shutdown -> the store -> the ports -> the directories.
+The order of a start: lock the data directories -> wait until the workers of an earlier supervisor have ended -> reserve
+the ports -> open the metadata store -> start all workers. The order of a stop: the workers, in reverse order, each with
+a controlled shutdown -> the store -> the ports -> the directories.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ class Supervisor:
 
     async def run(self, on_ready: Callable[[], None], stop: asyncio.Event, stop_at_once: asyncio.Event) -> int:
         """Run the workers until `stop` is set; `stop_at_once` ends a stop that takes long. Calls `on_ready` when all
-        workers serve.
-        Returns the exit code. Raises StoreFileError, WorkerFailed, OSError; all workers that ran have then ended.
+        workers serve. Returns the exit code. Raises StoreFileError, WorkerFailed, OSError; all workers that ran have
+        then ended.
         """
         async with AsyncExitStack() as undo:
             connect = None

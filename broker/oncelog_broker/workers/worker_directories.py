@@ -103,8 +103,7 @@ class WorkerDirectories:
 
     def store_file(self) -> str:
         """The path of the metadata store: in the first data directory unless another data directory already has the
-        store.
-        Raises DirectoriesRefused if several directories have a store.
+        store. Raises DirectoriesRefused if several directories have a store.
         """
         found = [each for each in self._directories if self._disk.exists(os.path.join(each, METADATA_FILE))]
         if len(found) > 1:

@@ -70,8 +70,7 @@ def worker_settings(
     """The settings of one worker that replace the given settings.
 
     `number`: the number of the worker, counted from 1. `directories`: the data directories of the worker. `own`: the
-    worker's own listeners, with actual port numbers. `machine`: the name of
-    this machine. InvalidConfig.
+    worker's own listeners, with actual port numbers. `machine`: the name of this machine. InvalidConfig.
     """
     settings = {
         keys.NODE_ID.name: str(config.node_id + number - 1),

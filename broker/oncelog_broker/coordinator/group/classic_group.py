@@ -3,8 +3,7 @@
 A group has two kinds of state. The durable state is the last logged GroupMetadataValue: members with their assignments,
 generation, protocol, leader. Only `replay` changes the durable state. The soft state is the rebalance in progress:
 which members have joined, which JoinGroup and SyncGroup requests wait. A restart loses the soft state, and the members
-start again from the
-last logged generation.
+start again from the last logged generation.
 """
 
 from __future__ import annotations
@@ -26,8 +25,7 @@ Protocols = Sequence[tuple[str, bytes]]
 
 class Member:
     """A member of a group of the classic protocol. `is_new`: the member has not been part of a generation yet, so the
-    member does not know its
-    own id."""
+    member does not know its own id."""
 
     __slots__ = (
         "assignment",
@@ -112,9 +110,8 @@ class Member:
 class ClassicGroup:
     """A group of the classic protocol. Invariants: the leader is a member, unless the group is empty. Each static
     member is listed in `static_members`. Each waiter (waiting request) in `joining` or `syncing` belongs to a member.
-    `syncing` is empty
-    outside the state CompletingRebalance. `metadata_bytes` is the sum over the members, and is counted in `held` (the
-    broker's total for all groups) until `let_go` is called.
+    `syncing` is empty outside the state CompletingRebalance. `metadata_bytes` is the sum over the members, and is
+    counted in `held` (the broker's total for all groups) until `let_go` is called.
     """
 
     __slots__ = (
@@ -199,8 +196,7 @@ class ClassicGroup:
 
     def add(self, member: Member) -> None:
         """Add a member to the group. The first member becomes leader; the caller sets the group's protocol type to that
-        of this
-        member."""
+        of this member."""
         assert member.member_id not in self.members, member.member_id
         self.members[member.member_id] = member
         if member.instance_id is not None:

@@ -42,8 +42,7 @@ FORGET_MAX_RETRY_SECONDS: Final = 10.0
 
 class _Before(NamedTuple):
     """The position of a `__consumer_offsets` log at the time when topics were deleted. Offsets that were committed
-    below this
-    position belong to the deleted topics."""
+    below this position belong to the deleted topics."""
 
     log: PartitionLog
     generation: int

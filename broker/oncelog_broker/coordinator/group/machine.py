@@ -1,8 +1,7 @@
 """The state machine of one partition of `__consumer_offsets`: all groups and committed offsets of the partition. Pure.
 
 A group of a consumer that assigns partitions manually has only offsets and no `ClassicGroup` object. The methods for
-requests
-raise KafkaError to refuse; otherwise the response is among the returned effects."""
+requests raise KafkaError to refuse; otherwise the response is among the returned effects."""
 
 from __future__ import annotations
 

@@ -47,8 +47,7 @@ class GroupTimer(NamedTuple):
 
 class Step(NamedTuple):
     """The context of one step (call of the state machine): the classic group, the settings, and the effects so far.
-    `new_id()` creates the unique
-    part of a member id; `now_ms` is wall time."""
+    `new_id()` creates the unique part of a member id; `now_ms` is wall time."""
 
     group: ClassicGroup
     effects: Effects

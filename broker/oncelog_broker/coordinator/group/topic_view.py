@@ -17,8 +17,7 @@ HASH_BYTES: Final = 8
 
 class TopicView:
     """The topics of the cluster with the properties on which assignments depend. Successive views share the same
-    `names_of_topics` object until a topic is
-    created or deleted."""
+    `names_of_topics` object until a topic is created or deleted."""
 
     __slots__ = ("_hashes", "_image", "_racks", "names_of_topics")
 

@@ -125,8 +125,7 @@ class ShareCoordinator:
     async def _delete_old(self, shard: Shard[ShareStateMachine]) -> None:
         """Delete the records before the oldest needed snapshot, after all snapshots are committed. Earlier deletion is
         not safe, because another leader may need the records that an uncommitted snapshot replaces. If the commit takes
-        too long, the records
-        stay until the next pruning."""
+        too long, the records stay until the next pruning."""
         partition = shard.partition
         oldest, end = shard.machine.oldest_snapshot_offset(), partition.log.log_end_offset
         committed = no_longer_than(self._commit_seconds, partition.committed(end), self._deadlines)

@@ -1,9 +1,8 @@
 """Sends requests about the state of share partitions to the share coordinators, on this broker and on other brokers.
 
 A call of this module concerns share partitions of one group. All share partitions with the same coordinator are sent in
-one request.
-If a coordinator is not found or not ready, the request is retried for some seconds. Any request may be sent twice,
-because a repeated change has no further effect.
+one request. If a coordinator is not found or not ready, the request is retried for some seconds. Any request may be
+sent twice, because a repeated change has no further effect.
 """
 
 from __future__ import annotations

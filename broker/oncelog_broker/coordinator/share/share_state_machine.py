@@ -119,8 +119,7 @@ class ShareStateMachine:
 
     def read(self, key: ShareKey, leader_epoch: int, waiter: Waiter) -> Effects:
         """Reply with the state of the share partition (ShareState). A newer leader epoch is logged, which fences older
-        leaders. Raises KafkaError
-        FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST."""
+        leaders. Raises KafkaError FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST."""
         state = self._known(key)
         _check_leader_epoch(state, leader_epoch)
         effects = Effects()
@@ -137,8 +136,7 @@ class ShareStateMachine:
 
     def summary(self, key: ShareKey, leader_epoch: int) -> ShareState | None:
         """Return the state of a share partition, or None if there is no state; the leader epoch is checked but not
-        logged. Raises KafkaError
-        FENCED_LEADER_EPOCH."""
+        logged. Raises KafkaError FENCED_LEADER_EPOCH."""
         state = self.states.get(key)
         if state is not None and leader_epoch != NOT_SET:
             _check_leader_epoch(state, leader_epoch)
@@ -191,9 +189,8 @@ class ShareStateMachine:
 
     def write_again(self, keys: Iterable[ShareKey]) -> Effects:
         """Log snapshots of these share partitions, so that older records of these share partitions are no longer
-        needed. A share partition whose
-        topic no longer exists gets a tombstone instead, because no coordinator removed it when the topic was
-        deleted."""
+        needed. A share partition whose topic no longer exists gets a tombstone instead, because no coordinator removed
+        it when the topic was deleted."""
         effects = Effects()
         effects.may_be_divided = True
         for key in keys:

@@ -182,8 +182,8 @@ class TransactionCoordinator:
         self, transactional_id: str, asking: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
     ) -> Answer[dict[TopicPartition, ErrorCode]]:
         """Returns for each of `partitions` NONE or an error code: whether the partition is in the open transaction of
-        `asking`. The result waits until the last state is committed (E4), because the next
-        coordinator must know every transaction whose records a log has accepted."""
+        `asking`. The result waits until the last state is committed (E4), because the next coordinator must know every
+        transaction whose records a log has accepted."""
         return self.runtime.read(
             transactional_id,
             lambda machine: machine.verify(transactional_id, asking, partitions),
@@ -229,8 +229,7 @@ class TransactionCoordinator:
     @fail_point("complete-logged", dropped=lambda: True)
     def _try_to_complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> bool:
         """Log that all markers of the decided transaction `end` are written. Returns True if the completion is logged,
-        or if this broker no
-        longer coordinates the transaction."""
+        or if this broker no longer coordinates the transaction."""
         if not self.runtime.is_current(shard):
             return True
         try:

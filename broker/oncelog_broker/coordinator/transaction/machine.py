@@ -44,8 +44,7 @@ class Granted(NamedTuple):
 
 class TransactionEnd(NamedTuple):
     """A decided transaction (commit or abort), whose markers must be written. `producer` is the producer id and epoch
-    in its markers, which must be written to all of
-    `partitions` (S39)."""
+    in its markers, which must be written to all of `partitions` (S39)."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch

@@ -185,8 +185,8 @@ class MarkerQueue:
             return Outcome.MORE_TO_COME
         if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
             # If a later coordinator exists, this broker will learn of the new coordinator from the cluster image and
-            # drop the decision. If the
-            # log has a wrong epoch instead, the other partitions must still get their markers.
+            # drop the decision. If the log has a wrong epoch instead, the other partitions must still get their
+            # markers.
             self.again(marker, now)
             return Outcome.FENCED
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

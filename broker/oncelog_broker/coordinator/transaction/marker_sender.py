@@ -291,8 +291,7 @@ def request_of(markers: Iterable[WaitingMarker]) -> WriteTxnMarkersRequest:
 
 def codes_of(response: WriteTxnMarkersResponse) -> dict[Key, ErrorCode]:
     """Return the error code of each marker in the response. An unknown code becomes UNKNOWN_SERVER_ERROR, after which
-    the
-    marker is sent again."""
+    the marker is sent again."""
     return {
         (result.producer_id, TopicPartition(topic.name, partition.partition_index)): ErrorCode.of(partition.error_code)
         for result in response.markers

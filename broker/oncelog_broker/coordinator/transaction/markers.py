@@ -3,8 +3,7 @@ and for WriteTxnMarkers requests of other coordinators.
 
 A response after which the coordinator forgets the partition is sent only when the marker, or the later epoch that makes
 the marker unnecessary, has been replicated to all in-sync replicas. Otherwise the end of a transaction could be lost
-together with a
-leader.
+together with a leader.
 
 A log refuses markers with a coordinator epoch older than that of the last marker (S40). Therefore a marker with an
 epoch that no coordinator has had would block all correct markers permanently. Such a marker is refused, because this

@@ -251,8 +251,7 @@ class TransactionMetadata(NamedTuple):
         }
         if self.producer_epoch == FENCING_EPOCH:
             # A transaction can be open with the highest producer epoch only if Kafka logged it. The markers of this
-            # transaction cannot
-            # have a higher epoch, which partitions require under transactions V2.
+            # transaction cannot have a higher epoch, which partitions require under transactions V2.
             changes["client_transaction_version"] = TRANSACTIONS_V1
         return changes
 

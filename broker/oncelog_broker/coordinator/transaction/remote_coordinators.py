@@ -68,8 +68,7 @@ class Question:
 
     def answer(self, codes: Codes) -> None:
         """Complete the future of each caller with one error among the caller's partitions, or with NONE. A partition
-        without a code counts as
-        COORDINATOR_NOT_AVAILABLE."""
+        without a code counts as COORDINATOR_NOT_AVAILABLE."""
         for partitions, answer in self._askers:
             if not answer.done():
                 answer.set_result(_first_error(partitions, codes))

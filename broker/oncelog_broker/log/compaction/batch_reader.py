@@ -33,8 +33,7 @@ class BatchReader:
 
     def read(self) -> memoryview:
         """Read at least one complete batch, starting where the last call of `batches` stopped; call this method as a
-        job in another thread.
-        Raises CorruptBatch, OSError.
+        job in another thread. Raises CorruptBatch, OSError.
         """
         if self._file is None:
             self._file = self._disk.open(self._path)

@@ -119,8 +119,7 @@ class CleanedSegment:
         Returns False if the segment is no longer wanted, and leaves its files for the next startup to remove. An
         unwanted segment means that the topic was deleted, and may have been re-created before the files were created,
         so that the files are in the directory of the new topic. The check of `is_wanted` comes last, because the topic
-        could be re-created after
-        an earlier check.
+        could be re-created after an earlier check.
         """
         self.write()
         segment = self.segment

@@ -97,8 +97,7 @@ class Compaction:
         all_replicas_have_it: bool,
     ) -> None:
         """`all_replicas_have_it` (function): returns whether all replicas of the partition are in sync. If a replica is
-        not in sync, no tombstone and
-        no marker is dropped.
+        not in sync, no tombstone and no marker is dropped.
         """
         self._log = log
         self._disk = disk
@@ -123,8 +122,7 @@ class Compaction:
 
     def steps(self) -> Steps[int | None]:
         """Compact the log in slices of work; returns the first offset that is still dirty, or None if the log was
-        changed meanwhile.
-        Raises CorruptBatch, OSError, KafkaError (KAFKA_STORAGE_ERROR)."""
+        changed meanwhile. Raises CorruptBatch, OSError, KafkaError (KAFKA_STORAGE_ERROR)."""
         self._end = yield from self._fill_map()
         for offsets in self._map.offsets():
             self._live.count(offsets)

@@ -3,8 +3,7 @@
 A log has three parts: a clean part, which was compacted before; a dirty part after it, up to `end`; and an undecided
 part, which must not be compacted yet. The active segment must not be compacted yet, nor segments that reach the high
 watermark (or last stable offset) and records younger than min.compaction.lag.ms. Each segment belongs to only one of
-the parts. Source: Kafka's
-LogCleanerManager, Cleaner.groupSegmentsBySize.
+the parts. Source: Kafka's LogCleanerManager, Cleaner.groupSegmentsBySize.
 """
 
 from __future__ import annotations

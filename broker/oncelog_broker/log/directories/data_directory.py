@@ -123,8 +123,8 @@ class DataDirectory:
         """Whether every log in the directory was closed by a clean shutdown before `claim`."""
         self.checkpoint_guard = threading.Lock()
         """This lock is acquired before the offsets are read and released after the checkpoint is written. Worker
-        threads write checkpoints too,
-        and an offset that was read before a truncation must not be written after that truncation.
+        threads write checkpoints too, and an offset that was read before a truncation must not be written after that
+        truncation.
         """
         self.names = NameSyncs(disk, path)
         """The fsyncs that make the names of the logs in this directory durable."""

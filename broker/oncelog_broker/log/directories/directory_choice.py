@@ -76,8 +76,7 @@ class DirectoryChoice:
 
     def note_refusal(self, key: TopicPartition, directory: DataDirectory, *, is_left: bool) -> None:
         """Remember that a log could not be created in a directory. `is_left` says whether the directory contains
-        remains of
-        the log.
+        remains of the log.
         """
         self._refused_at[directory] = self._clock.monotonic()
         if is_left:

@@ -51,8 +51,7 @@ def read_topic_configs(disk: Disk, data_directory: str) -> dict[str, dict[str, s
 
 def read_topics(disk: Disk, data_directory: str) -> dict[str, dict[str, str]]:
     """Return the settings of each topic in the metadata log, by topic name; the values of settings are not validated.
-    The result is
-    empty if the directory has no metadata log. Raises OSError.
+    The result is empty if the directory has no metadata log. Raises OSError.
 
     Reading stops with a warning at a record that cannot be read, which may be the torn end of the log.
     """

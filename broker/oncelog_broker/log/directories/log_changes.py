@@ -245,8 +245,7 @@ class LogOpening:
 
     def _identity_of(self, returning: ReturningLog) -> bytes | None:
         """Return the topic id of the log; None if the log has no topic id, or if the topic id was not synced, in which
-        case no record was synced either.
-        Raises OSError, PartitionMetadataCorrupt."""
+        case no record was synced either. Raises OSError, PartitionMetadataCorrupt."""
         try:
             return read_topic_id(self._disk, returning.path)
         except PartitionMetadataTorn:

@@ -164,9 +164,7 @@ class LogManager:
         entropy: Entropy = system_entropy,
     ) -> LogManager:
         """Open every log in directories that `lock_directories` has locked; if this method raises, the directories are
-        unlocked.
-        Raises
-        MetaPropertiesError, OSError."""
+        unlocked. Raises MetaPropertiesError, OSError."""
         try:
             for directory in directories:
                 directory.check_owner(node_id=node_id, cluster_id=cluster_id)

@@ -117,8 +117,8 @@ class LogProducers:
 
     def expire(self, log_end_offset: int, *, now_ms: int, now: float, expiration_ms: int) -> Iterator[int]:
         """Forget the producers that have written nothing for `expiration_ms`; yields the number of forgotten producers
-        so far. `now` is
-        monotonic, in seconds, and `now_ms` is wall time; a producer expires only if it was silent by both clocks.
+        so far. `now` is monotonic, in seconds, and `now_ms` is wall time; a producer expires only if it was silent by
+        both clocks.
         """
         written_below = self._ends.look(log_end_offset, now, expiration_ms / 1000)
         return self.state.expire(now_ms, expiration_ms, written_below)
@@ -282,8 +282,7 @@ class LogProducers:
                     yield aborted
         except CorruptBatch as error:
             # A reader that reaches the damaged batch gets the same error. The batches after the damaged batch in the
-            # same segment
-            # cannot be replayed.
+            # same segment cannot be replayed.
             logger.warning(
                 "%s: the producer state of this and later batches cannot be restored: %s", segment.path, error
             )
@@ -304,8 +303,7 @@ def _ends(
 ) -> Iterator[tuple[int, int]]:
     """Yield (first offset, offset of the marker) of each transaction that ends at or after offset `start`. `begun`:
     producer id -> first offset of its open transaction, which this generator keeps up to date. `unknown_too`: yield the
-    markers of
-    transactions whose first offset is not known, with NO_OFFSET. Raises OSError."""
+    markers of transactions whose first offset is not known, with NO_OFFSET. Raises OSError."""
     for segment in segments:
         if segment.next_offset > start:
             with suppress(CorruptBatch):  # no further log line: the replay has already logged this error

@@ -22,8 +22,7 @@ class RecentEnds:
 
     def __init__(self, old_end: int = 0) -> None:
         """`old_end` (argument) is the log end when the log was opened. The time when the records below `old_end` were
-        written is
-        unknown.
+        written is unknown.
         """
         self._old_end = old_end
         self._noted: list[tuple[float, int]] = []
@@ -31,8 +30,7 @@ class RecentEnds:
 
     def look(self, log_end_offset: int, now: float, seconds: float) -> int:
         """Remember the current log end. Returns an offset below which, as far as known, no record was written in the
-        last
-        `seconds`. This method must be called periodically.
+        last `seconds`. This method must be called periodically.
         """
         while self._noted and self._noted[0][0] <= now - seconds:
             _, self._old_end = self._noted.pop(0)

@@ -73,8 +73,7 @@ def parse_snapshot(data: bytes) -> list[ProducerStateEntry]:
 
 def format_window(entries: Sequence[bytes], snapshot: bytes) -> bytes:
     """Encode the window file (the past batches of producers) for `snapshot`: the batches before the last batch of each
-    producer. `snapshot` must have
-    been encoded from the same entries.
+    producer. `snapshot` must have been encoded from the same entries.
     """
     parts = [OWNER.pack(FILE_HEAD.unpack_from(snapshot)[1])]
     start, one = SNAPSHOT_ENTRY.size, PAST_BATCH.size
@@ -86,8 +85,7 @@ def format_window(entries: Sequence[bytes], snapshot: bytes) -> bytes:
 
 def parse_entries(snapshot: bytes, window: bytes | None) -> list[bytes]:
     """Return the entries of a snapshot, with their past batches if the window file `window` belongs to the snapshot.
-    Raises
-    SnapshotCorrupt.
+    Raises SnapshotCorrupt.
     """
     fields = _snapshot_fields(snapshot)
     if window is not None:

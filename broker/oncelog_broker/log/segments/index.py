@@ -33,8 +33,7 @@ class SegmentIndex:
         self._disk = disk
         self.entries: bytearray | None = None
         """All entries while the segment is active; None before the segment becomes active and after it is closed. Code
-        outside this class may only use the size
-        of `entries`.
+        outside this class may only use the size of `entries`.
         """
         self._loaded: bytes | memoryview | None = None
         """The entries of a closed segment; None until the entries are read from the file."""
@@ -94,8 +93,7 @@ class SegmentIndex:
 
     def file_to_sync(self) -> File | None:
         """Write all entries to the file, then return the file if it has unsynced entries, for the caller to sync and
-        close; otherwise None.
-        Raises OSError.
+        close; otherwise None. Raises OSError.
         """
         self.persist()
         if not self._unsynced:

@@ -2,9 +2,8 @@
 
 After a clean shutdown nothing is verified. Otherwise everything at or above the recovery point is suspect: complete
 batches are read and verified, and indexes and leader epochs are rebuilt from these batches. An invalid batch at or
-above the
-recovery point is the torn end of an unsynced write: the log is truncated before it. An invalid batch *below* the
-recovery point had been synced, so it is corruption, and truncating would lose acknowledged records: `LogCorrupt` is
+above the recovery point is the torn end of an unsynced write: the log is truncated before it. An invalid batch *below*
+the recovery point had been synced, so it is corruption, and truncating would lose acknowledged records: `LogCorrupt` is
 raised and nothing on the disk is changed. `LogCorrupt` is also raised for closed segments that lost records;
 `lost_segments` lists the losses that are detected.
 

@@ -276,8 +276,7 @@ class Segment:
 
     def age_ms(self, max_timestamp: int, now_ms: int) -> int:
         """Return the age in ms that `segment.ms` limits: a batch's `max_timestamp` minus the timestamp of the first
-        batch. If
-        the first batch has no timestamp, the age is the wall time since the segment was created.
+        batch. If the first batch has no timestamp, the age is the wall time since the segment was created.
         """
         if self.first_timestamp < 0:
             return now_ms - self.created_ms
@@ -500,8 +499,7 @@ class Segment:
     def _indexed_batch(self, entry: OffsetPosition, known: memoryview = EMPTY, start: int = 0) -> BatchLocation | None:
         """Return the batch that `entry` points at; None if no batch begins there or the batch is a later batch, because
         index entries are not trusted. The batch header is read from the file, unless it is in `known`, which has the
-        file's bytes from
-        `start` on.
+        file's bytes from `start` on.
         """
         if entry.position < 0:
             return None
@@ -540,8 +538,8 @@ class Segment:
         later `Disk.remove`.
 
         Side files (all files except the log file) with a suffix in `keep` are not renamed, because they belong to the
-        segment's successor. The log file
-        is renamed first, because the next startup removes side files without a log file.
+        segment's successor. The log file is renamed first, because the next startup removes side files without a log
+        file.
         """
         self.close()
         marked = []

@@ -53,8 +53,7 @@ class TimeIndex(SegmentIndex):
 
     def lookup(self, timestamp: int) -> TimestampOffset:
         """Return the entry with the greatest timestamp not above `timestamp`; (-1, base offset) if there is no such
-        entry.
-        Raises IndexCorrupt.
+        entry. Raises IndexCorrupt.
         """
         data = self._data()
         count = len(data) // ENTRY_SIZE

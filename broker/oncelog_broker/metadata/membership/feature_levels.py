@@ -3,8 +3,7 @@
 Each registration contains the lowest and highest level of its release, as Kafka's registrations do for its features
 (KIP-584). The level in force is the highest feature level that all registered brokers support. A new release therefore
 behaves like the old release until the last old broker is gone, and again when an old broker returns. A broker that
-shares no level
-with a registered broker does not join the cluster. The consequences for files are described in
+shares no level with a registered broker does not join the cluster. The consequences for files are described in
 docs/design/compatibility.md.
 """
 
@@ -58,8 +57,7 @@ def level_in_force(image: ClusterImage) -> int:
 
 async def check_levels(store: MetadataStore, broker_id: int) -> None:
     """Check, before this broker registers, that this broker shares a feature level with every registered broker. Raises
-    NoCommonLevel,
-    StoreUnavailable.
+    NoCommonLevel, StoreUnavailable.
     """
     others = [other for other in await _registered(store) if other != broker_id]
     for other, broker in (await read_brokers(store, ClusterImage(""), others)).items():

@@ -53,8 +53,7 @@ UNKNOWN_STORE: Final = "unknown"
 class FoundTopic:
     """A topic whose logs are in this broker's data directories. `leader_epochs` maps each partition to the last leader
     epoch in its log, -1 if the log has no leader epoch. `topic_id` comes from `partition.metadata`; None if the file
-    does not
-    exist (before Kafka 2.8). `config` has only valid settings.
+    does not exist (before Kafka 2.8). `config` has only valid settings.
     """
 
     name: str
@@ -101,8 +100,7 @@ get them.
 
 def adoption(logs: FoundLogs, broker_id: int, entropy: Entropy) -> Iterator[Create]:
     """Yield the first nodes of the cluster, each node only once, parents first. The settings of a topic in a store or a
-    copy take
-    precedence over the settings derived from the topic's logs.
+    copy take precedence over the settings derived from the topic's logs.
     """
     made: set[str] = set()
     for node in _adopted(logs, broker_id, entropy):

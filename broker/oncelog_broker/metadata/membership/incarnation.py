@@ -8,9 +8,9 @@ lets any reader end the session, so only the file's owner may read it.
 
 The boot id (of the machine's last start) shows what an unclean shutdown may have lost. While the machine was not
 restarted, nothing is lost, because the writes of a process are in the page cache. After a reboot, unsynced data may be
-lost, and the broker reports that when it registers.
-The file records a possible loss until the registration: a process that ends before it has registered leaves that record
-to its successor, even after a clean shutdown. Source for the boot id: random(4), /proc/sys/kernel/random/boot_id.
+lost, and the broker reports that when it registers. The file records a possible loss until the registration: a process
+that ends before it has registered leaves that record to its successor, even after a clean shutdown. Source for the boot
+id: random(4), /proc/sys/kernel/random/boot_id.
 """
 
 from __future__ import annotations
@@ -83,8 +83,7 @@ def is_log_tail_kept(trace: Trace | None, boot: str, *, was_closed_cleanly: bool
 def trace_directory(disk: Disk, directories: Sequence[str]) -> str:
     """Return the data directory that contains the file of the previous process. If no directory has the file, the
     result is the first directory. If several directories have the file, because log.dirs had another order before, the
-    result is the directory whose file was written last.
-    Raises OSError.
+    result is the directory whose file was written last. Raises OSError.
     """
     found = [each for each in directories if disk.exists(os.path.join(each, SESSION_FILE))]
     return max(found, key=lambda each: disk.modified_ms(os.path.join(each, SESSION_FILE)), default=directories[0])

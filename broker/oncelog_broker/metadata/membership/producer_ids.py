@@ -124,8 +124,7 @@ class ProducerIdManager:
 
     async def raise_block(self) -> None:
         """Raise the store's last block above all known ids, for all brokers. Call this method before this broker serves
-        anything.
-        Raises StoreUnavailable; does nothing if no block is left (S3)."""
+        anything. Raises StoreUnavailable; does nothing if no block is left (S3)."""
         async with self._lock:
             latest = await self._read_latest()
             if latest.block is not None and latest.block.end >= self._known:

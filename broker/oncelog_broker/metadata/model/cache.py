@@ -241,8 +241,7 @@ class MetadataCache:
         A stale path is kept until it was read; the kind of failure only decides when it is tried again. If the store is
         unavailable, the path is read after the reconnect, when the watch reports the root of the path; with long loop
         iterations, that report may come before the failed read is noticed. A node with invalid content is logged, and
-        its part of
-        the image remains unchanged.
+        its part of the image remains unchanged.
         """
         while not self._stale.is_empty():
             stale, self._stale = self._stale, _Stale()

@@ -140,8 +140,7 @@ def _line(document: Mapping[str, object]) -> bytes:
 
 def read_copy(disk: Disk, directory: str) -> MetadataCopy | None:
     """Read the newest complete copy in a data directory: the last copy, or else the previous copy. Returns None if
-    there
-    is no complete copy. A damaged copy is only logged as a warning, so that the broker can start.
+    there is no complete copy. A damaged copy is only logged as a warning, so that the broker can start.
     """
     for name in (FILE, PREVIOUS_FILE):
         path = os.path.join(directory, name)
@@ -199,8 +198,7 @@ class MetadataCopier:
 
     async def finish(self) -> None:
         """Write a last copy if something has changed since the previous copy was written. Call this when the broker
-        stops, after its
-        tasks have ended.
+        stops, after its tasks have ended.
         """
         if self._changed.is_set():
             await self._written(asyncio.to_thread(run_steps, self._steps(self._metadata.image)))

@@ -2,8 +2,7 @@
 
 All nodes are read with `get_many`, in few round trips even if there are many topics. A read is not a snapshot: it may
 return a topic without the states of its partitions, so that in the image these partitions have no leader yet. The watch
-later reports the missing
-states.
+later reports the missing states.
 
 A node with invalid content is logged, and its part of the image remains as in the previous image, so that other parts
 are not affected. Unchanged parts are reused from the previous image without parsing their JSON again. Between the parts

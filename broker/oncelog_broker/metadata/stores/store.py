@@ -65,8 +65,7 @@ class NodeExists(MetadataError):
 
 class BadVersion(MetadataError):
     """The node's version is not the expected version, because another session has written the node. ZooKeeper does not
-    report the actual
-    version."""
+    report the actual version."""
 
     def __init__(self, path: str, expected: int, actual: int | None = None) -> None:
         found = "another one" if actual is None else f"{actual}"
@@ -125,8 +124,7 @@ class SessionState(Enum):
     """
     LOST = "lost"
     """LOST: the session is over: another broker may be controller or leader by now. The ZooKeeper store then begins
-    another
-    session, and reports CONNECTED.
+    another session, and reports CONNECTED.
     """
 
 
@@ -192,8 +190,7 @@ Unsubscribe = Callable[[], None]
 
 class MetadataStore(Protocol):
     """A tree of versioned nodes with one session , in ZooKeeper or with ZooKeeper's semantics. Every async method may
-    raise
-    StoreUnavailable.
+    raise StoreUnavailable.
     """
 
     @property
@@ -228,8 +225,7 @@ class MetadataStore(Protocol):
     def lease_until(self) -> float:
         """The end of this session's lease, as a time of `Clock.uptime`; before this time, no other process can have
         taken over this broker's id. Compare the lease at each use, because the timer that reports IN_DOUBT may be late:
-        the
-        process may have been stopped meanwhile.
+        the process may have been stopped meanwhile.
         """
 
     async def sync(self) -> None:
@@ -284,8 +280,7 @@ class MetadataStore(Protocol):
 
     async def close(self) -> None:
         """End the session, which removes its ephemeral nodes. Writes that this process has already started are finished
-        first. This method
-        may be called repeatedly.
+        first. This method may be called repeatedly.
         """
 
 

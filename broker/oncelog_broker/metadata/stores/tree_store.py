@@ -43,8 +43,7 @@ class TreeStore(ABC):
         self._session = SessionState.CONNECTED
         self.lease_until = math.inf
         """The end of the lease (`MetadataStore.lease_until`); infinite while the session lasts, because the session of
-        this store cannot expire. This is an
-        attribute, not a property, because each append reads it.
+        this store cannot expire. This is an attribute, not a property, because each append reads it.
         """
         self._watches = Watches()
         self._session_watches: Subscribers[SessionState] = Subscribers()

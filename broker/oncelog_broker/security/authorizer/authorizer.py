@@ -91,8 +91,7 @@ class StandardAuthorizer:
     def may(self, rights: Rights, rule: Rule, name: str | None, told: int = 0) -> bool:
         """Return whether a rule allows the principal to use a resource that is not in `rights.allowed`; `name` None
         means any resource of the rule's type. `told` (argument): the number of denials of the same request that are
-        already
-        logged.
+        already logged.
         """
         key = (rule.kind, name)
         decision = rights.denied.get(key)

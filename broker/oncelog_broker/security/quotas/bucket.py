@@ -3,8 +3,7 @@ ahead of now waits for the difference. After a pause the clock is set to one win
 allows a burst.
 
 Therefore the rate is enforced over any long time, and the wait equals Kafka's: the excess divided by the rate. A bucket
-that
-was idle for a window equals a new bucket, whatever its quota was, and can be dropped.
+that was idle for a window equals a new bucket, whatever its quota was, and can be dropped.
 """
 
 from __future__ import annotations

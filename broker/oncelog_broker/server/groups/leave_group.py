@@ -25,8 +25,7 @@ FIRST_BATCHED_VERSION: Final = 3
 
 MEMBERS_PER_STEP: Final = 500
 """Limit on the members that leave in one step of the state machine; this many members take some 2 ms. The members of a
-larger request leave in
-several steps, as if there were several requests.
+larger request leave in several steps, as if there were several requests.
 """
 
 

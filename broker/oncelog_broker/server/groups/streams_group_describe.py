@@ -36,8 +36,7 @@ Topology = DescribedGroup.Topology
 
 class _Found(NamedTuple):
     """The description of a group, to which the members must still be added. `members` has the members with their
-    targets at the same moment,
-    and `topics` all topics of the topology."""
+    targets at the same moment, and `topics` all topics of the topology."""
 
     group: DescribedGroup
     members: list[tuple[StreamsMember, TaskSet]]

@@ -2,8 +2,8 @@
 
 The session code does no I/O: this code turns requests into plans in slices of work, because a request or a response may
 have tens of thousands of partitions. For each partition, a session remembers the client's last fetch position and the
-values last
-sent to the client. The epoch counts the requests of a session, so that a lost or repeated request is noticed.
+values last sent to the client. The epoch counts the requests of a session, so that a lost or repeated request is
+noticed.
 
     session id  epoch   meaning
     0           -1      no session: full request and full response
@@ -13,9 +13,8 @@ sent to the client. The epoch counts the requests of a session, so that a lost o
 
 The cache is bounded by `max.incremental.fetch.session.cache.slots` and by the partitions in it. A client whose session
 does not fit into these bounds fetches without a session, which costs bytes but is equally correct. A client whose
-session
-outgrows these bounds gets the error for an unknown session, as after an eviction. Each follower has one session of its
-own: followers take no slots from clients, nor clients from followers.
+session outgrows these bounds gets the error for an unknown session, as after an eviction. Each follower has one session
+of its own: followers take no slots from clients, nor clients from followers.
 
 A session belongs to the principal that created it. A session contains topic names, and its epoch is its owner's
 position: so other principals get the error for an unknown session (E57), and session ids cannot be guessed from other

@@ -5,9 +5,8 @@ the bytes around these numbers. `one_fetch` checks the partitions of a request, 
 
 Order: first the lane (fast path) checks all partitions, and declines if one of them needs the usual way, for example
 because of an error, a diverging log or a throttle. Then the lane (fast path) counts the request in its fetch session,
-and notes a
-follower's position in each partition. If a request turns out to need the usual way (decoding and handler) only after
-this point (two partitions with news, aborted transactions), `records.fetch.read_again` serves it.
+and notes a follower's position in each partition. If a request turns out to need the usual way (decoding and handler)
+only after this point (two partitions with news, aborted transactions), `records.fetch.read_again` serves it.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ The lane compares all bytes before the records (client id, transactional id, ack
 earlier requests; a connection may write to several partitions alternately. The lane (fast path) makes every check that
 the handler of Produce makes before an append, and declines if a check has another result than usual. Both ways (fast
 lane and handler) append by `Partition.append`, and the handler reports the errors of the lane. With acks=all and
-several replicas the response waits in the
-partition's purgatory, and the connection's next request is handled meanwhile.
+several replicas the response waits in the partition's purgatory, and the connection's next request is handled
+meanwhile.
 """
 
 from __future__ import annotations

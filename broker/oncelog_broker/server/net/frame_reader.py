@@ -84,8 +84,7 @@ class ReceiveBuffer:
 
     def accept_logins(self, max_frame_bytes: int) -> None:
         """Set the frame limit in bytes, which applies until the client has authenticated. Raw SASL tokens may have any
-        size,
-        including 0.
+        size, including 0.
         """
         self._max_frame_bytes, self._min_frame_bytes = max_frame_bytes, 0
         self.memory = self.memory.moved_to(self._limits.logins)
@@ -176,8 +175,7 @@ class ReceiveBuffer:
 
     def make_room(self) -> bool:
         """Make room for more bytes, while no frame of the buffer is in use except a frame that a request still reads.
-        Returns False if no
-        memory is available; the caller then calls again later.
+        Returns False if no memory is available; the caller then calls again later.
         """
         if self._is_lent:
             self._is_lent = False

@@ -20,8 +20,8 @@ def are_open(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 class UsualWay(Protocol):
-    """The parts of the dispatcher that lanes use: its quotas, and its methods for responses that no fast lane builds.
-    """
+    """The parts of the dispatcher that lanes use: its quotas, and its methods for responses that no fast lane
+    builds."""
 
     throttling: Any
     """Enforces the quotas of clients (`dispatch.throttling`); None while no client has a quota."""

@@ -105,8 +105,7 @@ class LoginGate:
 
     def authenticate(self, connection: GatedConnection, token: bytes) -> tuple[bytes, int]:
         """Process a SASL token; return the response, and the session lifetime of the login in milliseconds. Raises
-        KafkaError; if
-        the error is Refused, the caller responds with `refusal`.
+        KafkaError; if the error is Refused, the caller responds with `refusal`.
         """
         try:
             progress = self.exchange.authenticate(token, self._clock.now_ms() / 1000, self._clock.uptime())

@@ -9,8 +9,7 @@ thresholds" of shared packet buffers, Choudhury and Hahne 1998).
 
 A request may need more than a share, and several half-received requests must not wait for each other forever: so one
 holding (the bytes of one connection) at any time may exceed its share, namely the waiting holding that needs the fewest
-bytes in total. The total is
-therefore at most the budget plus one request.
+bytes in total. The total is therefore at most the budget plus one request.
 
 While other connections are refused bytes, a connection that uses bytes must make progress (`Progress`), or it is
 disconnected.
@@ -132,8 +131,8 @@ class Holding:
         return UNLIMITED if self._budget.limit < 0 else max(0, self.share - self.held)
 
     def allows(self, size: int) -> bool:
-        """Return whether this holding may use `size` bytes in total. A refusal sets the field `is_short` of the budget.
-        """
+        """Return whether this holding may use `size` bytes in total. A refusal sets the field `is_short` of the
+        budget."""
         if self._budget.limit < 0 or size <= self.share:
             return True
         self._budget.is_short = True

@@ -1,15 +1,14 @@
 """Schedules TLS handshakes, because each step of a handshake costs the loop about a millisecond.
 
 One iteration of the loop does one step of a handshake, however many clients there are. At most MAX_AT_ONCE handshakes
-run
-concurrently; the other clients wait, with their first bytes buffered. Addresses start handshakes in round-robin order,
-a new address first, so that an address with thousands of clients delays only its own clients. Within an address the
-newest client starts first: because if more clients arrive than can be served, an old client disconnects before its
+run concurrently; the other clients wait, with their first bytes buffered. Addresses start handshakes in round-robin
+order, a new address first, so that an address with thousands of clients delays only its own clients. Within an address
+the newest client starts first: because if more clients arrive than can be served, an old client disconnects before its
 handshake could start.
 
 While MAX_AT_ONCE handshakes run, an address that has more running handshakes than a waiting address aborts its oldest
-handshake.
-If no waiting address has fewer handshakes, a handshake that has not ended LEFT_SECONDS after its start is aborted.
+handshake. If no waiting address has fewer handshakes, a handshake that has not ended LEFT_SECONDS after its start is
+aborted.
 """
 
 from __future__ import annotations

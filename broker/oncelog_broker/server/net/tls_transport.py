@@ -47,8 +47,7 @@ UNCOUNTED_BYTES: Final = 2 * OPENSSL_BYTES * 4 // 3 + RECORD_BYTES
 """
 HANDSHAKE_READ_BYTES: Final = 4096
 """Size in bytes of a read until the handshake is done; a client's first message fits. While a client waits for its
-handshake,
-further bytes stay in its socket.
+handshake, further bytes stay in its socket.
 """
 HANDSHAKE_INPUT_BYTES: Final = 64 * 1024
 """Limit on the bytes that a client may send before its handshake is done: certificates have some kilobytes."""

@@ -18,8 +18,7 @@ from oncelog_protocol.wire_writers import Buffer
 
 PORTION_BYTES: Final = 1088 * 1024
 """Bytes of one write, which takes half a millisecond of copying, or two milliseconds if pages must be mapped. A
-consumer's default of 1 MB per
-partition, with its framing, fits into one write."""
+consumer's default of 1 MB per partition, with its framing, fits into one write."""
 
 ENCRYPTED_PORTION_BYTES: Final = 256 * 1024
 """Bytes of one write for a transport that encrypts into its own memory."""

@@ -4,12 +4,11 @@ Behaviour: partitions come in the order of the request or session (T11); only co
 batch of the first partition with data may exceed every limit, so that no batch is too large to read. The request waits
 up to max_wait_ms for min_bytes, or for max_bytes if that is less. An error of a partition ends the wait immediately,
 and so does a reader's leader epoch that is not in the log (diverging_epoch). Records are sent as slices of mapped
-files, except the
-first few, which are copied. The memory budget decides how many bytes are copied, so that a client that does not read
-its responses uses little of the heap. A follower (replica_state) reads to the log's end and waits for new appends, and
-its fetch offsets report its progress. Versions: v7 incremental sessions (KIP-227, fetch_sessions.py), v9 leader epochs,
-v10 zstd, v12 flexible, and the leader's id with NOT_LEADER_OR_FOLLOWER, v13 topic ids instead of names, v16 the
-leader's id also with FENCED_LEADER_EPOCH, and the leader's address (KIP-951).
+files, except the first few, which are copied. The memory budget decides how many bytes are copied, so that a client
+that does not read its responses uses little of the heap. A follower (replica_state) reads to the log's end and waits
+for new appends, and its fetch offsets report its progress. Versions: v7 incremental sessions (KIP-227,
+fetch_sessions.py), v9 leader epochs, v10 zstd, v12 flexible, and the leader's id with NOT_LEADER_OR_FOLLOWER, v13 topic
+ids instead of names, v16 the leader's id also with FENCED_LEADER_EPOCH, and the leader's address (KIP-951).
 """
 
 from __future__ import annotations
@@ -87,8 +86,7 @@ def delayed_fetch_of(
 ) -> DelayedFetch:
     """Return the delayed fetch of a follower, which waits in the purgatories of its partitions; it ends early if the
     follower must get other changes (`has_news`) or other requests wait for the follower. The caller sets the deadline
-    of the delayed
-    fetch.
+    of the delayed fetch.
     """
 
     def hurry(waiting: DelayedFetch) -> None:

@@ -165,8 +165,7 @@ class ConsumerRead(FetchRead):
 
     def _find(self, wanted: Wanted) -> Partition:
         """Return the partition if this broker leads it or, if consumers may read from followers, follows the partition.
-        Raises
-        KafkaError.
+        Raises KafkaError.
         """
         (name, topic_id), index = wanted.topic, wanted.request.partition
         if self._context.services.authorizer is not None:

@@ -9,8 +9,8 @@ notice it. Clients may not write to internal topics. Versions: v7 allows zstd, v
 records (KIP-467), v9 is flexible, v10 names the leader with NOT_LEADER_OR_FOLLOWER (KIP-951), v13 has topic ids instead
 of names. Order of the checks and effects (S59): topic -> CRC and size -> format -> duplicate, sequence, epoch ->
 offsets -> append -> producer state -> answer. A batch that is already in the log gets NONE and its offset or, if the
-offset is no longer known,
-DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets INVALID_PRODUCER_EPOCH in every version (T8).
+offset is no longer known, DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets INVALID_PRODUCER_EPOCH in every
+version (T8).
 """
 
 from __future__ import annotations

@@ -3,8 +3,7 @@ AlterPartition.
 
 A replica outside the ISR sends AlterPartition to request a new leader epoch. A replica whose log has a newer leader
 epoch than the partition state sends AlterPartition to request an epoch above the last epoch of its log.
-`controller/alter_partition.py`
-explains both cases.
+`controller/alter_partition.py` explains both cases.
 
 Behaviour: all proposals of a request are written together; each proposal is granted or refused independently. A broker
 that is not the controller returns NOT_CONTROLLER. If the outcome of the writes is unknown, the response is

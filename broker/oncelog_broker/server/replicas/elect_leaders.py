@@ -92,8 +92,8 @@ async def _asked(topics: Iterable[ElectLeadersRequest.TopicPartitions], pause: P
 
 
 def _shows(image: ClusterImage, elected: Mapping[PartitionKey, int]) -> bool:
-    """Return whether the cluster image shows each of these elections or a later election, or the partition was deleted.
-    """
+    """Return whether the cluster image shows each of these elections or a later election, or the partition was
+    deleted."""
     return all(
         (state := image.partition(*key)) is None or state.leader_epoch >= epoch for key, epoch in elected.items()
     )

@@ -2,8 +2,7 @@
 
 First the pass reads the logs from the first available record on. The pass acquires records only if enough bytes were
 read for the request, because acquired records must be sent. Another member may have acquired some of these records in
-between; they
-are skipped.
+between; they are skipped.
 """
 
 from __future__ import annotations

@@ -30,8 +30,7 @@ TIMEOUT_MS: Final = 30_000
 
 class TopicCreation:
     """Creates auto-created topics, internal topics of coordinators, and internal topics of streams groups, through the
-    controller. `may_degrade`: whether internal topics may
-    have fewer replicas than configured.
+    controller. `may_degrade`: whether internal topics may have fewer replicas than configured.
     """
 
     def __init__(
@@ -77,8 +76,8 @@ class TopicCreation:
 
     async def create_as_asked(self, name: str, partitions: int, replicas: int, overrides: Mapping[str, str]) -> None:
         """Create a topic that a client needs, with its numbers of partitions and replicas and its settings; wait until
-        the topic can be used. An existing
-        topic is no error. `replicas`: the replication factor; -1 means the broker's default.
+        the topic can be used. An existing topic is no error. `replicas`: the replication factor; -1 means the broker's
+        default.
 
         Raises KafkaError: the errors of `create`, such as COORDINATOR_NOT_AVAILABLE and REQUEST_TIMED_OUT, and
         INVALID_CONFIG, INVALID_PARTITIONS, POLICY_VIOLATION (too many partitions).

@@ -3,9 +3,8 @@
 
 Behaviour: all partitions of a transaction are added, or none; if one partition does not exist or is internal, the other
 partitions get OPERATION_NOT_ATTEMPTED. verify_only adds nothing and returns a result for each partition. Versions: v0-3
-have one
-transaction, from a producer; v4-5 have many, from a broker for its producers (KIP-890), or from a client for its own
-transactions.
+have one transaction, from a producer; v4-5 have many, from a broker for its producers (KIP-890), or from a client for
+its own transactions.
 
 Allowed senders (S97): a broker with CLUSTER_ACTION on the inter-broker listener, for every producer. Any other sender
 needs rights on the transactional id and the topics, in every version, because some clients use the highest version that

@@ -2,8 +2,8 @@
 
 Behaviour: the request is refused unless the group's partition of `__consumer_offsets` is in the open transaction (E5):
 AddOffsetsToTxn adds the partition, and from v5 on this request adds the partition. The consumer's generation and member
-id fence
-zombies (KIP-447, S46). Versions: v3 adds generation and member id, v4 TRANSACTION_ABORTABLE, v5 transactions V2.
+id fence zombies (KIP-447, S46). Versions: v3 adds generation and member id, v4 TRANSACTION_ABORTABLE, v5 transactions
+V2.
 """
 
 from __future__ import annotations
@@ -118,9 +118,8 @@ def _in_parts(
     answer: Callable[[TxnOffsetCommitRequest], Answer[TxnOffsetCommitResponse]],
 ) -> Answer[TxnOffsetCommitResponse]:
     """Return the result of the function `answer` for the request or, if the request is long, for its parts, in slices.
-    When the
-    client disconnects the remaining parts are skipped: offsets count only if the transaction commits, and a client
-    without a response does not commit."""
+    When the client disconnects the remaining parts are skipped: offsets count only if the transaction commits, and a
+    client without a response does not commit."""
     if not is_long(request.topics):
         return answer(request)
 

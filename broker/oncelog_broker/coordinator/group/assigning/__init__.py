@@ -5,6 +5,5 @@ members. Pure.
 is the variant of `uniform` for members with different subscriptions, and `assignors` has these assignors by name.
 `simple` is the assignor of share groups, `sticky_tasks` the assignor of streams groups. Each assignor is a generator
 that pauses between slices of its work (`Steps`), since a group may have a thousand members and ten thousand partitions.
-Each assignor returns an assignment
-for every input.
+Each assignor returns an assignment for every input.
 """

@@ -12,9 +12,8 @@ from oncelog_broker.runtime.steps import Steps
 
 def assign_ranges(spec: GroupSpec) -> Steps[Targets]:
     """Divide the partitions of each topic among the members that read the topic. Static members come first, ordered by
-    instance id, then dynamic members,
-    ordered by member id. If the partitions do not divide evenly, the first members in this order get one additional
-    partition.
+    instance id, then dynamic members, ordered by member id. If the partitions do not divide evenly, the first members
+    in this order get one additional partition.
     """
     members = sorted(spec.members, key=_place)
     readers = dict.fromkeys(spec.partitions, 0)

@@ -4,8 +4,7 @@ partitions.
 Source: Kafka's SimpleAssignor. With M members and P partitions each partition is assigned to ceil(M / P) members, so
 that every member has at least one partition. The numbers of partitions of two members differ by at most one. Within
 these two limits (members per partition, partitions per member) a member keeps its previous partitions. If members read
-different topics, each topic is assigned separately.
-Pure.
+different topics, each topic is assigned separately. Pure.
 """
 
 from __future__ import annotations
@@ -51,8 +50,7 @@ def _assign(
     done = 0
     for member in members:
         # `quota` or `quota + 1` partitions are the fair share of each member; `extras` members get the larger number. A
-        # member
-        # that had more than `quota` partitions keeps `quota + 1` while `extras` lasts.
+        # member that had more than `quota` partitions keeps `quota + 1` while `extras` lasts.
         had = [(topic_id, number) for topic_id, numbers in member.target.items() for number in sorted(numbers)]
         kept = [partition for partition in had if holders.get(partition, sharing) < sharing]
         room = quota + (extras > 0 and len(kept) > quota)
@@ -87,8 +85,7 @@ def _fill(
     assigned: Mapping[str, dict[bytes, set[int]]],
 ) -> Steps[None]:
     """Assign the remaining assignments of partitions to members with fewer partitions than their share. The partitions
-    with
-    the fewest members come first. A member that already has all partitions with fewer members than required gets
+    with the fewest members come first. A member that already has all partitions with fewer members than required gets
     nothing more.
     """
     done = 0

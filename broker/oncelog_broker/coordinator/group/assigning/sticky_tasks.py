@@ -11,8 +11,7 @@ does not.
    gets the same task twice. If there are too few processes, a task gets fewer standby tasks.
 
 The numbers of tasks that members may get fall as members reach them, so that the numbers of active tasks differ by at
-most one. Kafka 4.3 assigns no
-warm-up tasks. Pure. The assignor returns an assignment for every input.
+most one. Kafka 4.3 assigns no warm-up tasks. Pure. The assignor returns an assignment for every input.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ class TaskMember(NamedTuple):
 
 class TaskGroup(NamedTuple):
     """The input of the assignor for streams groups: tasks and members. `subtopologies` has the number of tasks of each
-    subtopology, and whether it is
-    stateful. `standbys` is the wanted number of standby tasks of each stateful task. `members` are sorted by id."""
+    subtopology, and whether it is stateful. `standbys` is the wanted number of standby tasks of each stateful task.
+    `members` are sorted by id."""
 
     members: Sequence[TaskMember]
     subtopologies: Mapping[str, tuple[int, bool]]

@@ -20,9 +20,8 @@ from oncelog_broker.coordinator.group.topic_view import TopicView
 
 class MemberChange:
     """The changes that one heartbeat or JoinGroup causes in a group. `before` is the member at the start of the step,
-    `member` the member with the changes so
-    far. `replaced` is the id of the static member that the member replaces, or None. `group_epoch` is the group epoch
-    after the changes so far."""
+    `member` the member with the changes so far. `replaced` is the id of the static member that the member replaces, or
+    None. `group_epoch` is the group epoch after the changes so far."""
 
     __slots__ = ("before", "group_epoch", "member", "replaced", "step")
 
@@ -96,8 +95,7 @@ def preferred_assignor(members: Iterable[ConsumerMember], configured: tuple[str,
 
 def replace_static(step: ConsumerStep, old: ConsumerMember, member_id: str) -> ConsumerMember:
     """Let a static member replace its previous member with the same instance id. The new member id gets the target and
-    the current assignment,
-    starts at epoch 0, and moves to the target step by step again.
+    the current assignment, starts at epoch 0, and moves to the target step by step again.
     """
     group = step.group
     member = old._replace(member_id=member_id, epoch=0, previous_epoch=0)

@@ -219,8 +219,7 @@ def heartbeat(step: ConsumerStep, request: HeartbeatRequest, waiter: Waiter) -> 
 
 def _ask_to_join(step: ConsumerStep, member: ConsumerMember) -> None:
     """Remember that the member got REBALANCE_IN_PROGRESS. Starting with the first such response the member must join
-    within
-    its rebalance timeout."""
+    within its rebalance timeout."""
     if member.member_id not in step.group.asked_to_join:
         step.effects.changes.append(lambda: _note_asked(step, member.member_id, is_asked=True))
         step.start_timer(TimerKind.JOIN, member.member_id, member.rebalance_timeout_ms)

@@ -2,8 +2,7 @@
 
 The conversion is one batch of records: tombstones of the group, and the record of the classic group. The generation of
 the classic group is the group epoch, and the members' assignments are the target assignments. After the conversion the
-members must join
-again, since a member has left.
+members must join again, since a member has left.
 """
 
 from __future__ import annotations

@@ -46,8 +46,7 @@ NOT_SAID: Final = -1
 
 class Heartbeat(NamedTuple):
     """One ConsumerGroupHeartbeat request with its sender. `wrong_regex` is the error message for an invalid regular
-    expression; None
-    if the expression is valid or missing."""
+    expression; None if the expression is valid or missing."""
 
     request: ConsumerGroupHeartbeatRequest
     client: Client
@@ -65,8 +64,8 @@ class Heartbeat(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether the request has all fields, as a client's first request after an error has. A request with all
-        fields gets a response with all fields.
+        """Whether the request has all fields, as a client's first request after an error has. A request with all fields
+        gets a response with all fields.
         """
         request = self.request
         says_topics = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
@@ -173,8 +172,7 @@ def heartbeat(step: ConsumerStep, asked: Heartbeat) -> None:
 
 def _static_joins(step: ConsumerStep, member_id: str, instance_id: str) -> tuple[ConsumerMember, str | None]:
     """The sending member, and the id of the static member that it replaces; the id is None if no member is replaced.
-    Raises
-    KafkaError UNRELEASED_INSTANCE_ID."""
+    Raises KafkaError UNRELEASED_INSTANCE_ID."""
     old = step.group.static_member(instance_id)
     if old is None:
         return step.group.members.get(member_id) or ConsumerMember(member_id), None

@@ -29,10 +29,9 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 class Aim(NamedTuple):
     """The input of a member's reconciliation with its target: the assignment `target`, computed for the assignment
-    epoch `epoch`. `topics` are the
-    ids of the topics that the member reads; the member gets no partitions of other topics. `is_free(topic_id,
-    partition)` returns whether a partition has no owner. `owned` are the partitions that the member's request lists;
-    None if the request has no list."""
+    epoch `epoch`. `topics` are the ids of the topics that the member reads; the member gets no partitions of other
+    topics. `is_free(topic_id, partition)` returns whether a partition has no owner. `owned` are the partitions that the
+    member's request lists; None if the request has no list."""
 
     epoch: int
     target: Target
@@ -44,8 +43,7 @@ class Aim(NamedTuple):
 
 def reconcile(member: ConsumerMember, aim: Aim) -> ConsumerMember:
     """Return the member after the next step; the result is the unchanged member if no step is possible. Raises
-    KafkaError
-    FENCED_MEMBER_EPOCH."""
+    KafkaError FENCED_MEMBER_EPOCH."""
     if member.state is MemberState.STABLE:
         if member.epoch != aim.epoch:
             return _next(member, member.epoch, aim)
@@ -89,8 +87,7 @@ def _drop_unread(member: ConsumerMember, aim: Aim) -> ConsumerMember:
 
 def _next(member: ConsumerMember, epoch: int, aim: Aim) -> ConsumerMember:
     """The member after it has given up or received partitions once more towards its target. `epoch`: the epoch of the
-    member while it has partitions to
-    give up."""
+    member while it has partitions to give up."""
     assigned: dict[bytes, dict[int, int]] = {}
     revoked: dict[bytes, dict[int, int]] = {}
     given: dict[bytes, list[int]] = {}

@@ -15,12 +15,10 @@ from oncelog_broker.coordinator.group.topic_view import TopicView
 
 class ConsumerStep(NamedTuple):
     """The context of one step (call of the state machine): the group, its settings, and the effects so far. `group` is
-    the logged group, or the group as it will be after the first records of the
-    step are replayed.
+    the logged group, or the group as it will be after the first records of the step are replayed.
 
     `groups` are all groups of the state machine, by group id. `settings` are the settings of this group, `topics` the
-    topics of the
-    cluster; `new_id()` creates a member id.
+    topics of the cluster; `new_id()` creates a member id.
     """
 
     group: ConsumerGroup

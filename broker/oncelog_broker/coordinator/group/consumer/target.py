@@ -3,9 +3,9 @@ heartbeat is handled, for a large group as a background job. Pure.
 
 A new target is computed when the group epoch is above the assignment epoch, at most once in
 `consumer.assignment.interval.ms` (KIP-1263). A job (background computation) uses the group as it was when the job
-began. The result of the job
-is used although the group may have changed since: a member that left is skipped, a new member waits for the next
-assignment, and a member does not get partitions of a topic that it no longer reads (`reconcile`).
+began. The result of the job is used although the group may have changed since: a member that left is skipped, a new
+member waits for the next assignment, and a member does not get partitions of a topic that it no longer reads
+(`reconcile`).
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ ASSIGN_JOB: Final = "assign"
 
 class Assigned(NamedTuple):
     """The result of a background job: the target assignments for the group epoch `epoch`. `changed` has the instance id
-    and the target record
-    of each member whose target has changed."""
+    and the target record of each member whose target has changed."""
 
     epoch: int
     changed: list[tuple[str | None, TargetRecord]]
@@ -67,8 +66,7 @@ def wait_ms(step: ConsumerStep) -> int:
 def maybe_assign(change: MemberChange) -> tuple[int, Target]:
     """Compute a new target assignment if the group epoch is above the assignment epoch and the assignment interval has
     passed. For a large group, start a background job that computes the target. Returns the present assignment epoch and
-    the
-    member's target."""
+    the member's target."""
     step, group, member = change.step, change.step.group, change.member
     present = group.assignment_epoch, group.target_of(member.member_id, member.instance_id)
     if group.assignment_epoch >= change.group_epoch or wait_ms(step) > 0:
@@ -139,8 +137,7 @@ def _targets(snapshot: _Snapshot) -> Steps[Targets]:
 
 def _assign_later(step: ConsumerStep) -> Steps[Assigned | None]:
     """The background job that computes the target of the present group, and encodes the records of changed targets. The
-    result is
-    None if no new target is necessary."""
+    result is None if no new target is necessary."""
     group = step.logged_group()
     if group is None or group.assignment_epoch >= group.epoch:
         return None

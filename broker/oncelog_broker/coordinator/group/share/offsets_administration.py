@@ -40,8 +40,7 @@ def alter(step: ShareStep, starts: Starts) -> tuple[Effects, int]:
 def delete(step: ShareStep, topic_ids: frozenset[bytes] | None) -> tuple[Effects, Target]:
     """Log that the state of these topics, or with None of all topics, is being deleted. Returns the effects and the
     share partitions to delete. For a topic whose deletion had begun earlier, the result contains all partitions of the
-    topic. Raises KafkaError
-    NON_EMPTY_GROUP."""
+    topic. Raises KafkaError NON_EMPTY_GROUP."""
     group, effects = step.group, step.effects
     _check_empty(step)
     state = group.state_partitions

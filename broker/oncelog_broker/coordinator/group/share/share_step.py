@@ -30,8 +30,8 @@ class InitializeStates(NamedTuple):
 
 class ShareStep(NamedTuple):
     """The context of one step (call of the state machine): the group, its settings, and the effects so far. `group` is
-    the logged group, `groups` are all groups of the state machine by id. `settings`
-    are the settings of this group, `topics` the topics of the cluster, `now_ms` is wall time."""
+    the logged group, `groups` are all groups of the state machine by id. `settings` are the settings of this group,
+    `topics` the topics of the cluster, `now_ms` is wall time."""
 
     group: ShareGroup
     groups: Mapping[str, object]

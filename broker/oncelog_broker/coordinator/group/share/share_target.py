@@ -53,8 +53,7 @@ def maybe_assign(
 ) -> tuple[int, Target]:
     """Compute a new target assignment if the group epoch is above the assignment epoch and the assignment interval has
     passed. For a large group, start a background job that computes the target. Returns the present assignment epoch and
-    the target
-    of `member_id`."""
+    the target of `member_id`."""
     group = step.group
     present = group.assignment_epoch, group.target_of(member_id)
     if group.assignment_epoch >= group_epoch or wait_ms(step) > 0:

@@ -5,7 +5,6 @@ The values are `streams_topology`, `configured_topology` and `streams_member`; t
 replayed records change. `streams_step` is the context of one operation. A heartbeat is handled by these modules, in
 this order: `heartbeat_request` (the request and its checks), `heartbeat` (the changes in their order), `streams_target`
 (the target assignment), `streams_reconcile` (the path of a member to its target) and `heartbeat_answer`. `endpoints`
-has the
-partitions that members serve to interactive queries. `streams_leaving` removes members, and `streams_epochs` checks the
-epochs of commits. `streams_groups` has all streams groups of a state machine, which uses only this module.
+has the partitions that members serve to interactive queries. `streams_leaving` removes members, and `streams_epochs`
+checks the epochs of commits. `streams_groups` has all streams groups of a state machine, which uses only this module.
 """

@@ -71,8 +71,7 @@ def _partitions(
     tasks: Tasks | EpochTasks, configured: ConfiguredTopology, partitions_of: PartitionsOf
 ) -> list[TopicPartition]:
     """Return the source topic partitions that these tasks read. If a topic has fewer partitions than its subtopology
-    has tasks, the
-    last tasks read no partition of this topic."""
+    has tasks, the last tasks read no partition of this topic."""
     read: Mapping[str, list[int]] = {
         topic: [number for number in sorted(tasks[subtopology_id]) if number < (partitions_of(topic) or 0)]
         for subtopology_id in sorted(tasks)

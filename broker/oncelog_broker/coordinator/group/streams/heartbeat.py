@@ -112,8 +112,7 @@ def _is_unchanged(step: StreamsStep, asked: StreamsHeartbeat) -> StreamsMember |
 
 def _known_or_new(step: StreamsStep, asked: StreamsHeartbeat) -> StreamsMember:
     """Return the sender of the heartbeat as a known member of the group, or as a new member. Raises KafkaError
-    GROUP_MAX_SIZE_REACHED,
-    UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
+    GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
     group, member_id = step.group, asked.request.member_id
     member = group.members.get(member_id)
     if member is None:
@@ -245,8 +244,7 @@ def _raise_group_epoch(
     is_needed: bool,
 ) -> int:
     """Raise the group epoch if the member, the topics, whether all topics exist, or the settings of assignments have
-    changed.
-    Returns the new or unchanged group epoch.
+    changed. Returns the new or unchanged group epoch.
     """
     group, configs = step.group, step.assignment_configs
     validated = topology.epoch if configured.is_ready else NO_TOPOLOGY_VALIDATED

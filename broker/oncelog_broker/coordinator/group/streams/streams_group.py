@@ -68,8 +68,7 @@ class StreamsGroup:
     state of the cluster's topics with which the group last compared its metadata hash, and `configured` is its topology
     with these topics; both are None after loading. `shutdown_requested_by` is the member that asked all members to
     stop. `delayed_until_ms` is the end of the initial rebalance delay (wall time in ms); 0 means no delay.
-    `endpoint_epoch` rises when
-    the tasks of a member with an endpoint change."""
+    `endpoint_epoch` rises when the tasks of a member with an endpoint change."""
 
     __slots__ = (
         "active_owners",

@@ -78,8 +78,7 @@ class StreamsGroups:
 
     def on_loaded(self, group: StreamsGroup, effects: Effects) -> None:
         """Start the timers of a group that was loaded from the log. Endpoint epochs are not logged: the group gets an
-        epoch that differs from
-        the epochs that members have received from the previous coordinator."""
+        epoch that differs from the epochs that members have received from the previous coordinator."""
         group.endpoint_epoch = self._now_ms() // 1000 % MAX_ENDPOINT_EPOCH_START
         self._step(group, effects).start_timers()
 
@@ -99,8 +98,7 @@ class StreamsGroups:
 
     def on_failed(self, group: StreamsGroup, effects: Effects) -> None:
         """Restart the timers after the append of a step has failed. The logged state of the group is intact. The
-        initial rebalance
-        delay ends, since its timer may have expired in the failed step."""
+        initial rebalance delay ends, since its timer may have expired in the failed step."""
         group.checked_topics = None
         group.delayed_until_ms = 0
         self._step(group, effects).start_timers()
@@ -109,8 +107,7 @@ class StreamsGroups:
 
     def heartbeat(self, asked: StreamsHeartbeat) -> Effects:
         """Handle a StreamsGroupHeartbeat. A classic group without members is replaced by a streams group, and the
-        committed offsets stay. Raises
-        KafkaError GROUP_ID_NOT_FOUND, and the errors of `heartbeat.heartbeat`."""
+        committed offsets stay. Raises KafkaError GROUP_ID_NOT_FOUND, and the errors of `heartbeat.heartbeat`."""
         group_id, effects = asked.request.group_id, Effects()
         group = self._groups.get(group_id)
         if asked.joins and (group is None or (isinstance(group, ClassicGroup) and not group.members)):

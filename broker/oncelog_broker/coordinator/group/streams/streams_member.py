@@ -50,8 +50,7 @@ class StreamsMember(NamedTuple):
 
     A member whose last response was lost may still send `previous_epoch`. Members with the same `process_id` share a
     state directory, so no two members of one process may have the same task. `endpoint` is the host and port at which
-    the member
-    serves interactive queries. `tags` has sorted pairs of key and value.
+    the member serves interactive queries. `tags` has sorted pairs of key and value.
     """
 
     member_id: str

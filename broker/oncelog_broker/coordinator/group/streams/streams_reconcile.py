@@ -27,8 +27,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 IsFree = Callable[[Role, str, int, StreamsMember], bool]
 """Function that returns whether a member may get a task in a role; the arguments are role, subtopology, partition and
-member. A task that the
-member itself must give up is free for this member."""
+member. A task that the member itself must give up is free for this member."""
 
 
 class StreamsAim(NamedTuple):
@@ -44,8 +43,7 @@ class StreamsAim(NamedTuple):
 
 def reconcile(member: StreamsMember, aim: StreamsAim) -> StreamsMember:
     """Return the member after it has given up or received tasks once more towards its target. Raises KafkaError
-    FENCED_MEMBER_EPOCH for a member in a
-    state of a later release that may still own tasks."""
+    FENCED_MEMBER_EPOCH for a member in a state of a later release that may still own tasks."""
     if member.state is StreamsMemberState.STABLE and member.epoch == aim.epoch:
         return member
     if member.state is StreamsMemberState.UNREVOKED and owns_any(aim.owned, member.pending_revocation):

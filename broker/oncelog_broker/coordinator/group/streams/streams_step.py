@@ -17,8 +17,8 @@ NUM_STANDBY_REPLICAS = "num.standby.replicas"
 
 class StreamsStep(NamedTuple):
     """The context of one step (call of the state machine): the group, its settings, and the effects so far. `group` has
-    the logged state of the group. `groups` has all groups of the state machine by id.
-    `settings` has the settings of this group, and `topics` the topics of the cluster."""
+    the logged state of the group. `groups` has all groups of the state machine by id. `settings` has the settings of
+    this group, and `topics` the topics of the cluster."""
 
     group: StreamsGroup
     groups: Mapping[str, object]

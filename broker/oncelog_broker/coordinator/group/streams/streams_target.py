@@ -1,6 +1,5 @@
 """Computes the target assignment of a streams group: for a small group while the heartbeat is handled, for a large
-group in a background job.
-Pure.
+group in a background job. Pure.
 
 The target is computed when the group epoch is above the assignment epoch, at most once in
 `streams.assignment.interval.ms`. In a group that was empty, the initial rebalance delay must be over. While topics are
@@ -43,8 +42,7 @@ class StreamsAssigned(NamedTuple):
 
 class Assignment(NamedTuple):
     """The assignment epoch and the target assignment of one member. `delay` is the reason why a newer assignment must
-    wait; None
-    if the assignment is current."""
+    wait; None if the assignment is current."""
 
     epoch: int
     target: TaskSet

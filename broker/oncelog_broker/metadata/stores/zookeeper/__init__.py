@@ -2,6 +2,6 @@
 
 `zookeeper_store` is the store. `session` is one ZooKeeper session, with all modifications of kazoo. `sockets` reads the
 connection to a server and waits for data, `tls` adds TLS, `wake_ups` wakes kazoo's thread, and `requests` encodes
-requests. `access`
-has the broker's identity for the servers, and `acls` has the rights of other clients on the broker's nodes.
+requests. `access` has the broker's identity for the servers, and `acls` has the rights of other clients on the broker's
+nodes.
 """

@@ -137,8 +137,8 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         self.completion_queue.put(callback.func, *callback.args)
 
     def create_connection(self, *arguments: Any, timeout: float, **named: Any) -> Any:
-        """Connect with a shorter timeout, because kazoo would spend the entire session timeout on one dead server.
-        This method is called in kazoo's thread.
+        """Connect with a shorter timeout, because kazoo would spend the entire session timeout on one dead server. This
+        method is called in kazoo's thread.
         """
         host, address = named["hostname"], named["address"]
         port, seconds = address[1], min(timeout, self._connect_seconds)
