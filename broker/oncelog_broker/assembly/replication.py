@@ -1,8 +1,8 @@
 """The partitions that this broker leads and follows, and the maintenance of their logs.
 
 Start: reserve producer ids above the producer ids in the logs -> find missing logs, and set stray logs aside -> create
-the replicas, the fetchers, the ISR keeper and the recovery of offline logs -> follow the image -> open the gate of the
-membership. `resign` must be called before `close`.
+the replicas, the fetchers, the ISR keeper and the recovery of offline logs -> follow the image -> let the membership
+answer log end requests of other brokers. `resign` must be called before `close`.
 """
 
 from __future__ import annotations
@@ -104,7 +104,8 @@ class Replication:
             epochs = EpochRaiser(settings.node_id, replicas, metadata, calls.alter_partition, host)
             if is_store_older:
                 epochs.doubt_all()
-            # In a cluster, raising epochs may need answers of other brokers, which wait until this broker has started.
+            # In a cluster, raising leader epochs may need log ends from other brokers; this broker's part of that
+            # exchange waits until this broker has started.
             if not membership.is_clustered:
                 await epochs.until_raised(back.until_current)
             epochs.start()
@@ -177,8 +178,8 @@ async def _look_at_logs(settings: Settings, storage: Storage, membership: Cluste
     expected = {
         (topic.name, index): len(state.replicas) > 1
         for topic, index, state in image.partitions_on(node_id)
-        # A partition in which this broker is an out-of-sync follower is skipped: its log may start empty and fetch all
-        # records again.
+        # A partition in which this broker is an out-of-sync follower is skipped: the missing log of such a follower may
+        # start empty and fetch all records again.
         if state.leader == node_id or node_id in state.isr or state.leader == NO_LEADER
     }
     lost = sorted(each.path for each in data.verdict.lost.values())
@@ -226,7 +227,7 @@ def _doubt(replicas: Replicas, storage: Storage, *, is_store_older: bool) -> Non
 
 
 def _follow(metadata: MetadataCache, replicas: Replicas) -> None:
-    """Apply the present image to the replicas, and subscribe the replicas to every later image."""
+    """Apply the present cluster image to the replicas, and subscribe the replicas to every later image."""
 
     def on_image(old: ClusterImage, new: ClusterImage) -> None:
         if new.broker_configs is not old.broker_configs:

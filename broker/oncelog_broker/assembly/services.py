@@ -91,7 +91,7 @@ class Services:
         return self.config.node_id
 
 
-if TYPE_CHECKING:  # the type checker proves here that `Services` has the fields of every room
+if TYPE_CHECKING:  # the type checker proves that `Services` has the fields of every room
     from oncelog_broker.metrics.source import Observed
     from oncelog_broker.server.access.services import AccessServices
     from oncelog_broker.server.cluster.services import ClusterServices

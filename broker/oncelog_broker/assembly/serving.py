@@ -49,7 +49,7 @@ class Serving:
             replication.replicas,
             membership.elector.topics,
             replication.peers,
-            may_degrade=not membership.is_clustered,  # with an embedded store, this broker is the only one
+            may_degrade=not membership.is_clustered,  # an embedded store serves only this broker
         )
         self._settings = settings
         self._services = Services(

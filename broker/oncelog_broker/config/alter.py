@@ -50,7 +50,9 @@ class ConfigChange(NamedTuple):
 
 
 Changes = Mapping[str, ConfigChange]
-"""Key -> change. The number of changes need not be limited, because processing ends at the first unknown key."""
+"""Configuration key -> change of its value. The number of changes need not be limited, because processing ends at the
+first unknown key.
+"""
 
 
 def check_topic_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]:
@@ -222,8 +224,8 @@ def _topic_key(name: str) -> ConfigKey[Any]:
 
 
 def add_change(changes: dict[str, ConfigChange], change: ConfigChange) -> None:
-    """Add a change to the earlier changes of the same request. Raises KafkaError(INVALID_REQUEST) for errors that do
-    not depend on the resource: a duplicate key, or a missing value."""
+    """Add a change of a configuration key to the earlier changes of the same request. Raises
+    KafkaError(INVALID_REQUEST) for errors that do not depend on the resource: a duplicate key, or a missing value."""
     if change.name in changes:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {change.name} is changed twice in one request")
     if change.value is None and change.operation != AlterOperation.DELETE:
@@ -250,7 +252,7 @@ def _list_changed(current: str | None, key: ConfigKey[Any], change: ConfigChange
             ErrorCode.INVALID_CONFIG, f"{operation.name} requires a list, configuration {key.name} is none"
         )
     items = list(_parsed(key, current) or ())
-    if operation is AlterOperation.SUBTRACT:  # subtracting a missing or invalid element changes nothing
+    if operation is AlterOperation.SUBTRACT:  # SUBTRACT of a missing or invalid list element changes nothing
         unwanted = {item.strip() for item in (change.value or "").split(",")}
         return _checked(key, ",".join(item for item in items if item not in unwanted))
     for item in filter(None, _checked(key, change.value).split(",")):
@@ -260,7 +262,7 @@ def _list_changed(current: str | None, key: ConfigKey[Any], change: ConfigChange
 
 
 def _parsed(key: ConfigKey[Any], current: str | None) -> Any:
-    """The present value of a key; its default if it is unset or unreadable."""
+    """The present value of a key; the key's default if the value is unset or unreadable."""
     try:
         return key.default if current is None else key.parse(current)
     except InvalidConfig:

@@ -13,7 +13,7 @@ class StartupOptions:
     points are installed during the import."""
 
     def __init__(self, *, stops_at_eof: bool, fail_control: str | None) -> None:
-        """`fail_control`: the address of the fail control, [HOST:]PORT; None: no fail control. Raises Failure."""
+        """`fail_control`: the address of the fail control, [HOST:]PORT; None means no fail control. Raises Failure."""
         self._stops_at_eof = stops_at_eof
         self._control = None
         self.line: str | None = None

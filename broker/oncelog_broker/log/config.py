@@ -38,7 +38,7 @@ class LogConfig:
     """The storage settings of one topic. Sizes are in bytes, times in ms.
 
     An instance is immutable: to change a setting, pass a new LogConfig to `PartitionLog.update_config`. Types and
-    ranges are not checked here; `config/` checks them when settings are read.
+    ranges are not checked by this class; `config/` checks them when settings are read.
     """
 
     segment_bytes: int = 1024**3

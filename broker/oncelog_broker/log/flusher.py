@@ -55,7 +55,7 @@ class LogFlusher:
         """
         self.new_directory: NewDirectory | None = None
         """The log's directory, until it is known to be synced; then None. If the code that creates the log has not
-        synced the directory, the first flush does.
+        synced the directory, the first flush syncs the directory.
         """
 
     # --- data that is not on the disk yet -------------------------------------------------------------------------
@@ -72,7 +72,7 @@ class LogFlusher:
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether a closed segment, or the producer snapshot at the segment's end, is not on the disk yet."""
+        """Whether a closed segment, or the producer snapshot at the end of that segment, is not on the disk yet."""
         closed_up_to = self._local.active.base_offset
         return closed_up_to > self._state.recovery_point or bool(self._producers.pending_snapshots(closed_up_to))
 
@@ -87,7 +87,7 @@ class LogFlusher:
         after a power cut. Any thread may read this property.
         """
         state = self._state
-        first = self._local.first.base_offset  # read first: deleting segments moves the log start afterwards
+        first = self._local.first.base_offset  # read before a deletion of segments moves the log start
         start = state.log_start_offset
         is_told = start == first and not self.has_unsynced_names and start <= state.durable_start_offset
         return start if start > 0 and not is_told else None
@@ -132,7 +132,7 @@ class LogFlusher:
         state, local, producers = self._state, self._local, self._producers
         state.check_online()
         if state.is_truncating:
-            return None  # the log end is unknown: a worker thread changes the files
+            return None  # no flush now: a worker thread changes the files, so the log end is unknown
         end = local.log_end_offset if up_to is None else min(up_to, local.log_end_offset)
         snapshots = producers.pending_snapshots(end)
         is_dirty = self.has_unsynced_names or self._content.epochs.is_unsynced

@@ -109,7 +109,7 @@ class ClusterCounts:
 
 
 class Source:
-    """The values for one scrape. The values are complete when the steps of `look` have run."""
+    """The values for one scrape. The values are complete when the generator `look` has finished."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
@@ -126,7 +126,7 @@ class Source:
         self.led_used: list[Partition] = []
         """The partitions of `hosted_used` that this broker leads."""
         self.all_topics = TopicTraffic()
-        """The sum over all topics, including deleted ones."""
+        """The sum over all topics, including deleted topics."""
         self.cluster = ClusterCounts()
         self.lag: dict[int, int] = {}
         """Follower id -> the follower's largest lag in records, over the partitions that this broker leads."""
@@ -181,7 +181,7 @@ class Source:
         yield None
         for partition, ends_step in in_steps(self.hosted):
             if partition.log.log_end_offset > 0:
-                used.add(partition.topic)  # perhaps written by an earlier process
+                used.add(partition.topic)  # with records, perhaps of an earlier process
             if ends_step:
                 yield None
         self.topics = {topic: counted for topic, counted in self.topics.items() if topic in used}
@@ -196,14 +196,15 @@ class Source:
     def _add(self, partition: Partition) -> None:
         counted = self.topics.get(partition.topic)
         if counted is None:
-            return  # created or deleted since the scrape began
+            return  # the topic was created or deleted since the scrape began
         counted.fold(partition.log.producer_state.counters)
         if not partition.leads:
             return
         counted.messages_in += partition.messages_in_epoch
         start, end = partition.log.log_start_offset, partition.log.log_end_offset
         for broker_id, follower in partition.followers.items():
-            behind = end - max(start, follower.log_end_offset or 0)  # deleted records need not be fetched
+            # deleted records are no lag: no follower fetches them
+            behind = end - max(start, follower.log_end_offset or 0)
             self.lag[broker_id] = max(self.lag.get(broker_id, 0), behind)
 
 

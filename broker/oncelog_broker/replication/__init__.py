@@ -8,7 +8,7 @@ fetcher), `throttle` (the replication quota of catching-up replicas).
 
 Modules for one partition: `replica` (either role), `partition` (the leader's part), `fetch_response` (how a follower
 applies the leader's response), `purgatory` (appends and fetches that wait at the partition), `verification_guards`
-(guards a transaction from its verification to its append).
+(detects a marker between the verification of a transaction and its append).
 
 Modules for all partitions of this broker: `replicas` updates them with each cluster image, `image_changes` applies
 large changes in slices, and `log_opener` opens and closes their logs. `directory_moves` moves logs to other data

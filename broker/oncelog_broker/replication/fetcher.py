@@ -59,7 +59,7 @@ SESSION_LOST: Final = frozenset(
 
 
 class Fetchers:
-    """The fetch loops of this broker; `Replicas` tells them which partitions to follow."""
+    """The fetch loops of this broker; `Replicas` calls the methods that change which partitions to follow."""
 
     def __init__(
         self,
@@ -151,7 +151,7 @@ class Fetchers:
             logger.error("not truncated", extra={"partition": log.name, "reason": error})
         except Exception:
             logger.exception("not truncated", extra={"partition": log.name})
-            await asyncio.sleep(self._limits().max_rest_seconds)  # wait before fetching again
+            await asyncio.sleep(self._limits().max_rest_seconds)  # wait a moment before the partition is fetched again
         finally:
             log.state.is_truncating = False
         if not log.is_offline:
@@ -331,16 +331,16 @@ class BrokerFetcher:
         await self._note_what_was_deleted()
 
     async def _note_what_was_deleted(self) -> None:
-        """Write the changed log start offsets to disk, and only then report them to the leader. The leader responds to
-        DeleteRecords when all replicas have reported their log start, and after a crash no replica may serve the
-        deleted records again.
+        """Write the changed log start offsets to disk, and only then report these offsets to the leader. The leader
+        responds to DeleteRecords when all replicas have reported their log start, and after a crash no replica may
+        serve the deleted records again.
         """
         shortened, self._shortened = self._shortened, set()
         if not shortened:
             return
         try:
             await in_thread(self._note_log_starts)
-        except OSError as error:  # the write is retried periodically; until then the leader waits
+        except OSError as error:  # a failed write is retried periodically; until then the leader's DeleteRecords waits
             if DISK_TROUBLES.note_failure(os.path.dirname(error.filename or ""), "write down log starts", error):
                 logger.error("log start offsets could not be written to the checkpoint", extra={"reason": error})
         for key in shortened:
@@ -377,8 +377,9 @@ class BrokerFetcher:
 
     def _failed(self, partition: Partition, key: Key, error: KafkaError) -> None:
         if partition.log.is_offline:
-            self._plan.leave_out(key)  # the error is already logged
+            self._plan.leave_out(key)  # no log line, because the error is already logged
             return
-        if error.code not in RETRIABLE and not is_known_disk_error(error.__cause__):  # already logged by the log
+        # the log has already logged this error
+        if error.code not in RETRIABLE and not is_known_disk_error(error.__cause__):
             logger.warning("not fetched", extra={"partition": partition.log.name, "reason": error})
         self._plan.rest(key, position_of(partition), self._clock.monotonic())

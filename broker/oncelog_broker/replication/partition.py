@@ -6,8 +6,8 @@ Under group commit (`waits_for_disk`), it does not pass the leader's synced offs
 leader epoch and the append, there is no `await` (E30).
 
 A caller may have waited since it looked up the partition, until its records were validated or its transaction was
-verified. The append itself therefore checks that this broker still leads, and that its session with the metadata store
-is valid.
+verified. The append itself therefore checks that this broker still leads, and that this broker's session with the
+metadata store is valid.
 """
 
 from __future__ import annotations
@@ -111,10 +111,10 @@ class Partition(Replica):
         partition_epoch: int = -1,
         now: float = 0.0,
     ) -> None:
-        """Lead in this leader epoch. `isr` are the in-sync members of `replicas` (None: all replicas are in `isr`),
-        `adding` are the replicas that a reassignment adds, and `partition_epoch` is the version of the state. The log
-        records the leader epoch with its first batch, so that a startup with very many partitions writes no files.
-        `now` is in monotonic seconds.
+        """Make this broker the leader in this leader epoch. `isr` are the in-sync members of `replicas` (None: all
+        replicas are in `isr`), `adding` are the replicas that a reassignment adds, and `partition_epoch` is the version
+        of the state. The log records the leader epoch with its first batch, so that a startup with very many partitions
+        writes no files. `now` is in monotonic seconds.
 
         A state that is older than the controller's last response is ignored.
         """
@@ -126,8 +126,8 @@ class Partition(Replica):
             return
         if is_new_epoch:
             self._count_messages()
-            # Fetches from another leader, or from this one in an earlier epoch, prove nothing about a follower's log in
-            # this epoch.
+            # Fetches from another leader, or from this leader in an earlier epoch, prove nothing about a follower's log
+            # in this epoch.
             self.followers.clear()
             self.guards.on_new_leader_epoch()
             self.epoch_start_offset = self.log.log_end_offset
@@ -201,9 +201,9 @@ class Partition(Replica):
 
     def check_follower(self, broker_id: int, position: FetchPosition) -> tuple[int, int] | None:
         """Compare a follower's log with the leader's log. Returns None if the follower's log agrees with the leader's
-        up to its log end. Otherwise this method returns the last common leader epoch and the end offset of that epoch
-        in the leader's log, to which the follower truncates. Only a fetch for which this method returns None is counted
-        (`on_follower_fetch`).
+        log up to the follower's log end. Otherwise this method returns the last common leader epoch and the end offset
+        of that epoch in the leader's log, to which the follower truncates. Only a fetch for which this method returns
+        None is counted (`on_follower_fetch`).
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE.
         """
@@ -344,8 +344,8 @@ class Partition(Replica):
         return min([self.log.log_start_offset, *starts])
 
     def deleted_everywhere(self, offset: int) -> Answer[ErrorCode]:
-        """Return an answer that completes with NONE when the low watermark has reached `offset`, or with
-        NOT_LEADER_OR_FOLLOWER as soon as this broker stops leading.
+        """Return an answer (a value or a future) that completes with NONE when the low watermark has reached `offset`,
+        or with NOT_LEADER_OR_FOLLOWER as soon as this broker stops leading.
         """
         if self.is_resigned:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -380,10 +380,10 @@ class Partition(Replica):
         """Append one batch as leader; returns (base offset, log append time in ms or -1). A duplicate is not appended;
         the result has the offset of the original batch. To wait until the batch is replicated, call `committed`.
 
-        `records` is writable memory, which is modified in place. `guard` was created before the producer's transaction
-        was verified. `records_checked` is described at PartitionLog.append_as_leader. Raises KafkaError:
-        NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE before anything is written, or an error of
-        PartitionLog.append_as_leader.
+        `records` is writable memory, which is modified in place. `guard` (it detects a marker written meanwhile) was
+        created before the producer's transaction was verified. `records_checked` means that each record of the batch
+        has been checked already. Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE
+        before anything is written, or an error of PartitionLog.append_as_leader.
         """
         if self.is_resigned or (self._may_lead is not None and not self._may_lead()):
             raise self._why_not_append()
@@ -432,12 +432,12 @@ class Partition(Replica):
         return offset
 
     def committed(self, next_offset: int, *, needs_replicas: bool = True) -> Answer[ErrorCode]:
-        """Return an answer that completes with NONE when all in-sync replicas have every record below `next_offset`;
-        with a single replica, that is immediately.
+        """Return an answer (a value or a future) that completes with NONE when all in-sync replicas have every record
+        below `next_offset`; with a single replica, that is immediately.
 
         The answer completes with NOT_LEADER_OR_FOLLOWER as soon as this broker stops leading; the outcome is unknown
         then. With `needs_replicas`, the answer completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is
-        too small.
+        smaller than min.insync.replicas.
         """
         if self.is_resigned:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -564,8 +564,8 @@ class Partition(Replica):
         ]
         replicated = replicated_offset(end, ends)
         if replicated is not None and replicated > self.high_watermark:
-            # All hidden bytes are counted, although fewer may be readable now; a waiting fetch then only completes too
-            # early.
+            # All bytes above the high watermark are counted as readable, although fewer may be readable now; a waiting
+            # fetch then only completes too early.
             self._move_high_watermark(replicated, self._hidden_bytes)
             if self.purgatory.replica_fetches:
                 self.purgatory.on_news()

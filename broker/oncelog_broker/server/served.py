@@ -146,7 +146,7 @@ SERVED: Final[dict[int, Served]] = {
         _served("groups", ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, first_level=feature_levels.SHARE_GROUPS),
     )
 }
-"""The entry of each API by its API key."""
+"""The entry of each API, by API key."""
 
 LAST_INIT_BEFORE_TWO_PHASE_COMMIT: Final = 5
 

@@ -7,7 +7,7 @@
 - `recovery-point-offset-checkpoint` has the recovery point of each log.
 - `replication-offset-checkpoint` has the high watermark of each log.
 - `log-start-offset-checkpoint` has the log starts that segment names do not show for certain.
-- `cleaner-offset-checkpoint` has the offset up to which each compacted log was compacted.
+- `cleaner-offset-checkpoint` has the offset up to which each log with cleanup.policy=compact was compacted.
 - `orders-0/` is the log of partition 0 of topic orders.
 - `orders-1.2f0c...-delete/` is a deleted log, which is freed after file.delete.delay.ms.
 - `orders-3.05de...-future/` is a copy of a log in another data directory, which will replace that log (`future_log`).
@@ -111,7 +111,7 @@ class DataDirectory:
     def __init__(
         self, disk: Disk, path: str, lock: Lock, found: MetaProperties | None, note: DirectoryNote | None = None
     ) -> None:
-        """Internal: use `open`."""
+        """The constructor is internal: call `open` instead."""
         self._disk = disk
         self._lock = lock
         self._found = found
@@ -123,8 +123,9 @@ class DataDirectory:
         self.clean_shutdown = False
         """Whether every log in the directory was closed by a clean shutdown before `claim`."""
         self.checkpoint_guard = threading.Lock()
-        """Held from before the offsets are read until the checkpoint is written. Worker threads write checkpoints too,
-        and an offset that was read before a truncation must not be written after that truncation.
+        """This lock is acquired before the offsets are read and released after the checkpoint is written. Worker
+        threads write checkpoints too, and an offset that was read before a truncation must not be written after that
+        truncation.
         """
         self.names = NameSyncs(disk, path)
         """The fsyncs that make the names of the logs in this directory durable."""
@@ -145,7 +146,8 @@ class DataDirectory:
         try:
             found, note = read_meta_properties(disk, path), read_note(disk, path)
             if found is None:
-                # the process that created the directory may have been killed before it synced the name
+                # sync again, because the process that created the directory may have been killed before it synced the
+                # name
                 _sync_names(disk, os.path.dirname(path))
             else:
                 found.check_owner(path, node_id=node_id, cluster_id=cluster_id)
@@ -189,8 +191,8 @@ class DataDirectory:
         self.clean_shutdown = self._disk.exists(marker)
         if self.clean_shutdown:
             self._disk.remove(marker)
-        # A process that was killed may have renamed files without syncing. All later steps rely on the file names found
-        # now.
+        # A process that was killed may have renamed files without syncing. All later steps rely on the file names that
+        # are found now, so these names are synced first.
         self._disk.sync_directory(self.path)
 
     def join(self, name: str) -> str:
@@ -247,7 +249,7 @@ class DataDirectory:
         try:
             write_offset_checkpoint(self._disk, self.join(name), offsets)
         except OSError as error:
-            self.names.note_failure(error)  # the failed fsync may have been an fsync of this directory
+            self.names.note_failure(error)  # perhaps the fsync of this directory has failed
             raise
         self._checkpoints[name] = offsets
 
@@ -266,8 +268,8 @@ class DataDirectory:
                 entries.pop(key, None)
 
     def drop_from_checkpoints(self, keys: Collection[TopicPartition]) -> None:
-        """Remove `keys` from every checkpoint, before logs are created under the names of deleted logs. Otherwise the
-        next startup after a crash would apply the old log starts and recovery points to the new logs.
+        """Remove `keys` from every checkpoint, before logs are created under the names of deleted logs. Without the
+        removal, the next startup after a crash would apply the old log starts and recovery points to the new logs.
         """
         for name in list(self._checkpoints):
             self._drop_from(name, set(keys))

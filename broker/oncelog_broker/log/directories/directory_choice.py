@@ -23,7 +23,9 @@ LITTLE_ROOM_BYTES: Final = 64 * 1024 * 1024
 
 
 class DirectoryChoice:
-    """Chooses data directories for one `LogManager`. `homes` is the manager's mapping from logs to data directories."""
+    """Chooses data directories for one `LogManager`. `homes` (argument) is the manager's mapping from logs to data
+    directories.
+    """
 
     def __init__(
         self, directories: Sequence[DataDirectory], homes: Mapping[TopicPartition, DataDirectory], clock: Clock
@@ -37,7 +39,7 @@ class DirectoryChoice:
         self._preferred: dict[TopicPartition, DataDirectory] = {}
         """The directories that clients have asked for, for logs that do not exist yet; at most MAX_PREFERRED."""
         self._planned: dict[TopicPartition, DataDirectory] = {}
-        """The directories chosen for logs that are not created yet."""
+        """The directories that were chosen for logs that have not been created yet."""
         self._left_in: dict[TopicPartition, DataDirectory] = {}
         """Directories that contain remains of a log that could not be created: that log must be created in the same
         directory, because otherwise it would exist twice.
@@ -65,7 +67,7 @@ class DirectoryChoice:
             del self._preferred[next(iter(self._preferred))]
 
     def take(self, key: TopicPartition, counts: Counter[DataDirectory]) -> DataDirectory:
-        """Like `place`, for a log that the caller creates now."""
+        """Return the data directory for a log that the caller creates now; the log then no longer counts as planned."""
         home = self.place(key, counts)
         self._planned.pop(key, None)
         return home
@@ -85,13 +87,15 @@ class DirectoryChoice:
         self._preferred.pop(key, None)
 
     def note_refusal(self, key: TopicPartition, directory: DataDirectory, *, is_left: bool) -> None:
-        """Note that a log could not be created in a directory. `is_left` says whether the directory contains remains of
-        the log.
+        """Remember that a log could not be created in a directory. `is_left` says whether the directory contains
+        remains of the log.
         """
         self._refused_at[directory] = self._clock.monotonic()
         if is_left:
             self._left_in[key] = directory
 
     def note_room(self, directory: DataDirectory, free_bytes: int) -> None:
-        """Note the free space of a directory. May be called in any thread."""
+        """Store the free bytes of a directory, which a worker thread has measured. This method may be called in any
+        thread.
+        """
         self._free_bytes[directory] = free_bytes

@@ -1,5 +1,5 @@
 """The cluster as one immutable value. Each change results in a new image, which shares all unchanged parts with the old
-one.
+image.
 
 Code that keeps an image therefore sees one consistent cluster however long it waits, and two images can be compared by
 identity, topic by topic. Topic ids are the 16 raw bytes that the protocol uses.
@@ -74,8 +74,8 @@ class Topic:
 
 
 class TopicChanges(NamedTuple):
-    """The differences between the topics of one image and those of an older one. A topic that was deleted and created
-    again is in both fields.
+    """The differences between the topics of one image and the topics of an older image. A topic that was deleted and
+    created again is in both fields (`changed` and `removed`).
     """
 
     changed: tuple[Topic, ...]
@@ -114,7 +114,7 @@ class ClusterImage:
         return self.topics.get(name)
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
-        """Return the topic with this id; None if there is none, and for ZERO_UUID, which means "no id"."""
+        """Return the topic with this id; None if there is no such topic, and for ZERO_UUID, which means "no id"."""
         name = self.names_by_id.get(topic_id)
         return None if name is None else self.topics[name]
 
@@ -150,7 +150,9 @@ class ClusterImage:
         return self.topic_configs.get(name, _NOTHING)
 
     def config_of_broker(self, broker: int) -> Mapping[str, str]:
-        """Return the overrides that apply to a broker: its own overrides take precedence over those for all brokers."""
+        """Return the overrides that apply to a broker: its own overrides take precedence over the overrides for all
+        brokers.
+        """
         return {**self.broker_configs.get(None, _NOTHING), **self.broker_configs.get(broker, _NOTHING)}
 
     def config_of_user(self, user: str) -> Mapping[str, str]:
@@ -205,8 +207,8 @@ class ClusterImage:
     def with_topics(
         self, changed: Iterable[Topic], removed: Iterable[str] = (), unreadable: Iterable[str] = ()
     ) -> ClusterImage:
-        """Return an image in which these topics replace those with the same name, without the topics in `removed`.
-        `unreadable` names topics that exist, but whose nodes cannot be read; none of them is in this image.
+        """Return an image in which these topics replace the topics with the same name, without the topics in `removed`.
+        `unreadable` names topics that exist, but whose nodes cannot be read; this image contains none of these topics.
 
         Each call copies the mappings, so pass many changes in one call.
         """

@@ -85,7 +85,7 @@ class MetadataCopy:
 
 
 def nodes_of(image: ClusterImage) -> Steps[list[Node]]:
-    """Return the persistent nodes from which this image was read, in steps, because there may be thousands of
+    """Return the persistent nodes from which this image was read, in slices of work, because there may be thousands of
     partitions.
     """
     nodes: list[Node] = []
@@ -103,7 +103,7 @@ def nodes_of(image: ClusterImage) -> Steps[list[Node]]:
         nodes.append(Node(path, encode_config(settings)))
         yield None
     for pattern, entries in image.acls.items():
-        if entries:  # an empty pattern has a node that could not be read
+        if entries:  # skip an empty pattern, because its node could not be read
             nodes.append(Node(paths.acls(pattern), encode_acls(entries)))
         yield None
     return nodes
@@ -153,8 +153,8 @@ def _line(document: Mapping[str, object]) -> bytes:
 
 
 def read_copy(disk: Disk, directory: str) -> MetadataCopy | None:
-    """Read the newest complete copy in a data directory: the last copy, or else the previous one. Returns None if there
-    is no complete copy. A damaged copy is only logged as a warning, so that the broker can start.
+    """Read the newest complete copy in a data directory: the last copy, or else the previous copy. Returns None if
+    there is no complete copy. A damaged copy is only logged as a warning, so that the broker can start.
     """
     for name in (FILE, PREVIOUS_FILE):
         path = os.path.join(directory, name)
@@ -168,7 +168,7 @@ def read_copy(disk: Disk, directory: str) -> MetadataCopy | None:
 
 def _parsed(data: bytes) -> MetadataCopy:
     """Parse the content of a copy. Raises ValueError, KeyError, TypeError, RecursionError if the copy is damaged."""
-    lines = data.decode().splitlines()  # the JSON is ASCII, so there are no other line breaks
+    lines = data.decode().splitlines()  # split at "\n" only: the JSON is ASCII, so there are no other line breaks
     if len(lines) < 2:
         raise ValueError("the file is truncated")
     header, end = json.loads(lines[0]), json.loads(lines[-1])
@@ -211,8 +211,8 @@ class MetadataCopier:
         self._tasks.supervise("copy of the metadata", self._follow)
 
     async def finish(self) -> None:
-        """Write a last copy if something has changed since the previous one. Call this when the broker stops, after its
-        tasks have ended.
+        """Write a last copy if something has changed since the previous copy was written. Call this when the broker
+        stops, after its tasks have ended.
         """
         if self._changed.is_set():
             await self._written(asyncio.to_thread(run_steps, self._steps(self._metadata.image)))

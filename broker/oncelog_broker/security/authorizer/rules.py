@@ -47,7 +47,7 @@ class Rule(NamedTuple):
     when: str
     """The requests, or parts of a request, to which the check applies, as text."""
     answer: str
-    """The response to a denial, as text; empty if another rule may still allow it."""
+    """The response to a denial, as text; empty if another rule may still allow the request."""
     refused: ErrorCode
     is_told: bool
     """Whether a denial is written to the audit log; False for listings, and if another rule may allow the request."""

@@ -29,8 +29,8 @@ FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
     ("streams.version", 0, STREAMS_GROUPS, feature_levels.STREAMS_GROUPS),
     ("transaction.version", 0, TRANSACTIONS_V2, feature_levels.LOWEST),
 )
-"""For each feature: its name, the lowest and highest level that this broker supports, and the level of
-`oncelog.version` from which on the highest level is finalized; below this level the lowest level is finalized. From
+"""Table of features: for each feature its name, the lowest and highest level that this broker supports, and the level
+of `oncelog.version` from which on the highest level is finalized; below this level the lowest level is finalized. From
 transaction.version 2 on, clients use Kafka's transactions V2 (T6).
 """
 OF_CLIENT_METRICS: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
@@ -77,7 +77,8 @@ def served_versions(
             for name, min_version, max_version in features
             if min_version > 0 or shows_zero
         ],
-        # The epoch must not be negative, or clients ignore the features; a higher level gives a higher epoch.
+        # The epoch must not be negative, because otherwise clients ignore the features; a higher level gives a higher
+        # epoch.
         finalized_features_epoch=level - feature_levels.LOWEST,
         finalized_features=[
             ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=known, min_version_level=known)

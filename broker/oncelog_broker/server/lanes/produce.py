@@ -2,9 +2,9 @@
 before.
 
 The lane compares all bytes before the records (client id, transactional id, acks, timeout, topic and partition) with
-earlier requests; a connection may write to several partitions alternately. The lane makes every check that the usual
-way makes before an append, and declines if a check has another result than usual. Both ways append by
-`Partition.append`, and the usual way reports its errors. With acks=all and several replicas, or with flush.messages=1,
+earlier requests; a connection may write to several partitions alternately. The lane (fast path) makes every
+check that the handler of Produce makes before an append, and declines if a check has another result than usual. Both
+the lane and the handler append by `Partition.append`, and the handler reports the errors of the lane. With acks=all and several replicas, or with flush.messages=1,
 the response waits in the partition's purgatory, and the connection's next request is handled meanwhile.
 """
 
@@ -49,9 +49,11 @@ from oncelog_protocol.records.batch import (
 from oncelog_protocol.templates import NoTemplate, Pattern, around_records, changing, records_reader
 
 MIN_VERSION: Final = 7
-"""Older versions of Produce have other rules about compression, and other responses."""
+"""Older versions of Produce are not served, because they have other rules about compression, and other responses."""
 MAX_DESTINATIONS: Final = 64
-"""Limit on the destinations that a lane remembers: combinations of partition, acks and transactional id."""
+"""Limit on the destinations that a lane remembers; a destination is a combination of partition, acks and transactional
+id.
+"""
 MAX_HEAD_BYTES: Final = 2048
 """Bytes of the longest head (the bytes before the records) that a lane remembers. A transactional id alone may have 32
 kB, and a connection may use many transactional ids.
@@ -75,7 +77,7 @@ Rights = tuple[tuple[int, str | None], ...]
 
 
 respond = fail_point("acknowledge", dropped=lambda: None)(BrokerConnection.respond)
-"""Sends a response, given connection, frame and optionally a slot; has the same fail point as the usual way."""
+"""Sends a response, given connection, frame and optionally a slot; has the same fail point as the handler."""
 
 
 def _not_appended() -> NoReturn:
@@ -86,7 +88,7 @@ def _not_appended() -> NoReturn:
 def _append_in_transaction(
     partition: Partition, records: memoryview, required_acks: int, transaction_version: int
 ) -> tuple[int, int]:
-    """Append a batch of a transaction that is open in the partition; see `Partition.append`."""
+    """Append a batch of a transaction that is open in the partition, with the guard of its verification."""
     return partition.append(
         records, required_acks=required_acks, transaction_version=transaction_version, records_checked=True
     )
@@ -136,7 +138,7 @@ class _Destination:
         self.required_acks = request.acks
         self.timeout_seconds = max(0, request.timeout_ms) / 1000
         self.rights = rights
-        """The rights that the principal needs: the kinds and names of ACL rules."""
+        """The rights that the principal needs for this destination: the kinds and names of ACL rules."""
         self.transactional = 0 if request.transactional_id is None else TRANSACTIONAL_BIT
         self.transaction_version = 0 if version < FIRST_TRANSACTIONS_V2_VERSION else TRANSACTIONS_V2
         self.request_tail = request_tail
@@ -185,12 +187,13 @@ class ProduceLane:
         self._lengths: tuple[int, ...] = ()
         """Positions in a frame at which a head may end."""
         self._is_known = False
-        """Whether `_known` has the destination of the present request. If the lane declines a known request, it learns
-        nothing from it.
+        """Whether `_known` has the destination of the present request. If the lane declines a known request, the lane
+        remembers nothing from it.
         """
         self._will_learn = False
-        """Whether the connection has sent a request that the lane could learn: the lane learns from the second one
-        on."""
+        """Whether the connection has sent a request that the lane could remember: the lane remembers requests from the
+        second request on.
+        """
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
         """See `Lane`."""
@@ -221,7 +224,7 @@ class ProduceLane:
                     return False
         if partition.is_resigned:
             self._is_known = False
-            del self._known[head]  # a new topic of the same name may exist
+            del self._known[head]  # decline, because a new topic of the same name may exist
             return False
         log = partition.log
         if (
@@ -231,7 +234,7 @@ class ProduceLane:
         ):
             return False
         if known.transactional and not log.has_open_transaction(*PRODUCER.unpack_from(records, PRODUCER_AT)):
-            return False  # the transaction must be verified
+            return False  # decline, because the transaction must be verified
 
         limits, throttling = None, self.usual.throttling
         if throttling is not None:
@@ -239,7 +242,7 @@ class ProduceLane:
             if limits is None or limits.request is not None:
                 return False
             if limits.produce is not None and QuotaKey.PRODUCER_BYTE_RATE not in limits.charged:
-                return False  # the request may have to wait for other clients' usage of the quota
+                return False  # decline, because the request may have to wait for other clients' usage of the quota
 
         route, started = self.route, 0.0
         route.requests += 1
@@ -286,7 +289,7 @@ class ProduceLane:
         return True
 
     def context(self, connection: BrokerConnection, correlation_id: int, client_id: str | None) -> RecordContext:
-        """Return the context for a request that the usual way answers."""
+        """Return the context of a request that its handler serves (the usual way)."""
         return RequestContext(self.services, connection, ApiKey.PRODUCE, self._version, correlation_id, client_id)
 
     def _refuse(
@@ -298,7 +301,7 @@ class ProduceLane:
         limits: ClientLimits | None,
         error: KafkaError,
     ) -> None:
-        """Respond as the usual way does to a batch that was not appended."""
+        """Respond to a batch that was not appended, with the same response as the handler of Produce."""
         header, position = self.route.header.decode_from(frame)
         request = self.route.decode(frame, position)
         context = self.context(connection, correlation_id, header.client_id)
@@ -315,7 +318,7 @@ class ProduceLane:
         return together.add(appended)
 
     def charge(self, connection: BrokerConnection, limits: ClientLimits | None, request_bytes: int) -> int:
-        """Charge a request that is answered now to the client's quota. Returns the throttle time in ms."""
+        """Charge a request that gets its response now to the client's quota. Returns the throttle time in ms."""
         throttling = self.usual.throttling
         if limits is None or throttling is None:
             return 0
@@ -351,7 +354,7 @@ class ProduceLane:
         if len(head) > MAX_HEAD_BYTES:
             return
         if frame[PREFIX.size : position] != head or frame[len(frame) - len(body.tail) :] != body.tail:
-            return  # the client encodes requests differently from our encoder: templates do not fit
+            return  # stop: the client encodes requests differently from our encoder, so templates do not fit
         if position not in self._lengths:
             if len(self._lengths) == MAX_LENGTHS:
                 return
@@ -364,7 +367,7 @@ class ProduceLane:
         )
 
     def _answer_to(self, topic: TopicData, data: PartitionData) -> Pattern:
-        """Return the template of the response to such a request, after the size and correlation id."""
+        """Return the template of the response to requests with this head, after the size and correlation id."""
         answered = TopicResponse.PartitionProduceResponse(index=data.index, error_code=0, base_offset=0)
         response = ProduceResponse(
             responses=[TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answered])]
@@ -566,4 +569,4 @@ class _SyncedTogether:
 
 
 make_lane = ProduceLane
-"""The attribute that `served` loads."""
+"""The attribute that `served` loads: the constructor of the fast lane."""

@@ -69,9 +69,9 @@ ACKS_ALLOWED: Final = (ACKS_ALL, 0, 1)
 FIRST_ZSTD_VERSION: Final = 7
 FIRST_TOPIC_ID_VERSION: Final = 13
 PARTITIONS_PER_STEP: Final = 20
-"""Number of a request's partitions that one step looks up, which takes some tens of microseconds."""
+"""Number of a request's partitions whose leaders are looked up in one slice, which takes some tens of microseconds."""
 FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-"""Errors of the log or the coordinator for a producer that another producer has replaced."""
+"""Error codes of the log or the coordinator for a producer whose epoch another producer has fenced."""
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.KAFKA_STORAGE_ERROR,
@@ -81,7 +81,7 @@ RETRIABLE: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors after which the producer soon retries the batch: see `refused_batches`."""
+"""Errors after which the producer soon retries the batch (`refused_batches`)."""
 FIRST_WAS_REFUSED: Final = "an earlier batch of the producer was refused with this error"
 
 
@@ -155,7 +155,7 @@ class _Produce:
         partition.
         """
         self._late: dict[tuple[str, bytes, int], Answer[None]] | None = None
-        """For each partition, its last append that waits for a walk through its records or for the verification of its
+        """For each partition, its last append that waits until its records are checked or for the verification of its
         transaction.
         """
         self._unreplicated: list[tuple[PartitionResponse, Partition, Answer[ErrorCode]]] | None = None
@@ -185,7 +185,7 @@ class _Produce:
                     if context.services.authorizer is not None:
                         _check_may_write(topic, context)
                     led.append(leader(topic, data.index, context))
-                except KafkaError:  # `_append` reports this error
+                except KafkaError:  # no error here, because `_append` reports this error
                     led.append(None)
                 if len(led) % PARTITIONS_PER_STEP == 0:
                     yield None
@@ -208,7 +208,7 @@ class _Produce:
         return self._append(topic, data, answer)
 
     def refuse_one(self, topic: TopicData, data: PartitionData, partition: Partition, error: KafkaError) -> None:
-        """Note that the only batch of the request was not appended."""
+        """Record that the only batch of the request was not appended."""
         answer = _unanswered(data)
         self._answers_of(topic).append(answer)
         self._not_appended(answer, partition, _in_order(_where(topic, data), data.records, error, self._context))
@@ -216,7 +216,7 @@ class _Produce:
     def not_replicated(
         self, partition: Partition, appended: tuple[int, int, int], code: ErrorCode
     ) -> ProduceResponse | None:
-        """See the module-level function `not_replicated`."""
+        """Return the response to a request with one batch that is appended but not replicated, because of `code`."""
         topic = self._request.topic_data[0]
         answer = _unanswered(topic.partition_data[0])
         self._answers_of(topic).append(answer)
@@ -281,8 +281,8 @@ class _Produce:
         walked_for: LogConfig | None = None,
     ) -> Answer[None]:
         """Append one batch, and fill in the result of its partition. `led`: the batch's partition if it was already
-        looked up. `walked_for`: the log's settings under which the batch's records were already walked; if the settings
-        have changed since, the records are walked again.
+        looked up. `walked_for`: the log's settings under which the batch's records were already checked; if the
+        settings have changed since, the records are checked again.
         """
         request, context = self._request, self._context
         partition = None
@@ -322,7 +322,7 @@ class _Produce:
         config: LogConfig,
         wrong: KafkaError | None,
     ) -> Answer[None]:
-        """Append a batch whose records have been walked under the settings `config`."""
+        """Append a batch whose records have been checked one by one under the settings `config`."""
         if wrong is None:
             return self._append(topic, data, answer, walked_for=config)
         self._fail(answer, wrong)
@@ -445,7 +445,7 @@ class _Produce:
 
 
 def _wrong(walk: Steps[None]) -> Steps[KafkaError | None]:
-    """Run a walk through the records; returns the error that it raises, or None."""
+    """Run the check of a batch's records; returns the error that the check raises, or None."""
     try:
         yield from walk
     except KafkaError as error:
@@ -454,7 +454,7 @@ def _wrong(walk: Steps[None]) -> Steps[KafkaError | None]:
 
 
 def _nothing(_: object) -> None:
-    """Convert the result of a walk without an error to None."""
+    """Convert the result of a record check without an error to None."""
 
 
 def _unanswered(data: PartitionData) -> PartitionResponse:
@@ -472,8 +472,9 @@ def _not_transactional() -> KafkaError:
 
 
 def leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
-    """Return the partition that this broker leads, even while the gate is shut, because `Partition.append` checks the
-    gate. Also raises KafkaError for an internal topic, which clients may not write to, whichever broker leads it.
+    """Return the partition that this broker leads, even while the gate is shut (this broker's session may have
+    expired), because `Partition.append` checks the session. Also raises KafkaError for an internal topic, which clients
+    may not write to, whichever broker leads it.
     """
     replicas = context.services.replicas
     try:
@@ -492,7 +493,7 @@ def leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
 
 
 def _check_may_write(topic: TopicData, context: RecordContext) -> None:
-    """Raises KafkaError, unless the topic does not exist: `leader` reports that error."""
+    """Raises KafkaError, unless the topic does not exist, which the method `leader` reports."""
     name = _name_of(topic, context)
     if name and not context.may(rules.PRODUCE, name):
         raise KafkaError(rules.PRODUCE.refused)
@@ -518,7 +519,7 @@ def _checked(records: object, request: ProduceRequest, context: RecordContext) -
     attributes = records[ATTRIBUTES_LOW_BYTE_AT]
     if attributes & TRANSACTIONAL_BIT:
         if request.transactional_id is None:
-            # Write access under a transactional id is checked by this id, so the id must not be missing
+            # Write access under a transactional id is checked by the transactional id, so the id must not be missing
             # (CVE-2018-17196).
             raise KafkaError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"

@@ -34,13 +34,14 @@ class Rules(NamedTuple):
 
 
 Change = Callable[[dict[str, str]], Mapping[str, str]]
-"""Computes new overrides from the old ones; raises KafkaError to refuse the change."""
+"""Type of a function that computes new overrides from the old overrides; raises KafkaError to refuse the change."""
 
 
 class ChangesOf(NamedTuple):
-    """The same change, as one function for each type of resource.
+    """The same change of settings, as one function for each type of resource.
 
-    `levels` returns the new levels of a broker's loggers; raises KafkaError to refuse the change.
+    `levels` (a field) is a function that returns the new levels of a broker's loggers; raises KafkaError to refuse the
+    change.
     """
 
     topic: Change
@@ -52,7 +53,7 @@ class ChangesOf(NamedTuple):
 
 def check_named_once(resource_type: int, name: str, mentions: Counter[tuple[int, str]]) -> None:
     """`mentions`: how often a request names each resource, by type and name. A resource that a request names several
-    times is refused each time. Raises KafkaError INVALID_REQUEST for such a resource.
+    times is refused each time. Raises KafkaError INVALID_REQUEST for a resource that the request names several times.
     """
     if (count := mentions[resource_type, name]) > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"'{name}' is named {count} times in the request.")
@@ -110,7 +111,7 @@ async def _check_patterns(changes: Changes) -> None:
 
 
 def check_may_change(rules: Rules, resource_type: int, name: str, context: TopicContext) -> None:
-    """Raises the KafkaError of the API's rule, unless the client may change the resource."""
+    """Raises the authorization error of the API's rule, unless the client may change the resource."""
     if resource_type == ResourceType.TOPIC:
         context.require(rules.topic, name)
     elif resource_type == ResourceType.GROUP:
