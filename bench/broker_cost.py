@@ -149,9 +149,9 @@ def wait_for_leader(client: RawClient, topic: str) -> None:
     raise RuntimeError(f"{topic} has no leader")
 
 
-def recycled_topic(client: RawClient, name: str, partitions: int = 1) -> None:
+def recycled_topic(client: RawClient, name: str, partitions: int = 1, **configs: str) -> None:
     """Create a topic whose log is kept within RETENTION_BYTES plus at most one segment."""
-    create_topic(client, name, partitions, **RECYCLED)
+    create_topic(client, name, partitions, **RECYCLED, **configs)
 
 
 def batch(size: int, record_bytes: int, compression: Compression = Compression.NONE) -> bytes:

@@ -153,6 +153,23 @@ PAGE: Final[Mapping[str, list[Line]]] = {
             )
         ),
     ],
+    "Acknowledged when it is on the disk: flush.messages=1 (`bench/group_commit.py`, in turns with the same without)": [
+        *(
+            Line(what, f"{row}: flush.messages=1", "without", f"{row}: without")
+            for what, row in (
+                ("64 producers, records of 100 B in batches", "64 oncelog producers, records of 100 B in batches"),
+                (
+                    "64 producers, each waits for each record",
+                    "64 oncelog producers, each waits for each record of 100 B",
+                ),
+                (
+                    "64 connections, 1 record per request, 5 requests in flight each",
+                    "64 raw connections, 1 record of 100 B, 5 in flight each",
+                ),
+            )
+        ),
+        Line("one fsync of the disk under test", "one fsync of the disk under test: p50"),
+    ],
     "The client beside others (records of 100 B, our broker)": [
         Line(
             f"{kind} producer, {other}",

@@ -70,6 +70,18 @@ class RawClient:
         del pending[: 4 + size]
         return frame
 
+    def receive_frames(self) -> list[bytes]:
+        """The complete frames that one receive brings; for clients that wait for many sockets."""
+        self._receive()
+        pending, frames = self._pending, []
+        while len(pending) >= 4:
+            (size,) = SIZE.unpack_from(pending)
+            if len(pending) < 4 + size:
+                break
+            frames.append(bytes(pending[4 : 4 + size]))
+            del pending[: 4 + size]
+        return frames
+
     def skip_frame(self, scratch: memoryview) -> int:
         """Read one response into `scratch`, drop it, and return its size in bytes. Reading into `scratch` touches no
         new memory, even for large fetches.

@@ -164,7 +164,7 @@ class Broker:
         before `stop`, while this broker still serves; the call may be cancelled. A failed step is logged."""
         membership, replication = self.parts.membership, self.parts.replication
         if not membership.is_clustered or not await membership.member.is_back(DOUBT_SECONDS):
-            return  # there is no other broker, or other brokers lead already
+            return  # no other broker exists, or other brokers already lead this broker's partitions
         self.http_service.report_doing("the broker stops: others take over")
         config = self.config
         if config[leadership_keys.CONTROLLED_SHUTDOWN_ENABLE]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from docs_site.reference.markdown import table
+from oncelog_broker.server.cluster import api_versions
 from oncelog_broker.server.served import SERVED, Served, highest_version
 from oncelog_protocol.api import ApiKey
 
@@ -46,4 +47,6 @@ def _row(served: Served) -> list[str]:
         remark = f"versions from {served.advertised_low} on are advertised, those below {low} are refused"
     if highest_version(served, two_phase_commit=False) != high:
         remark = f"version {high} only with `transaction.two.phase.commit.enable=true`"
+    if served.key in api_versions.OF_CLIENT_METRICS:
+        remark = "advertised while there is a subscription of client metrics"
     return [served.key.message_name, str(int(served.key)), str(low) if low == high else f"{low} to {high}", remark]

@@ -29,16 +29,16 @@ async def tend(world: World) -> None:
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         for machine in world.brokers.values():
-            if _has_offline_logs(machine):
+            if machine.name in world.rotted and is_whole(world, without=machine.number):
+                world.note("operator", "exchanges a disk that is damaged", broker=machine.name)
+                exchange_disk(world, machine)
+            elif _has_offline_logs(machine):
                 world.note("operator", "restarts a broker whose logs are offline", broker=machine.name)
                 with suppress(Killed):
                     await machine.stop()
             elif machine.trouble and (named := NAMED.findall(machine.trouble)):
                 world.note("operator", "accepts what a start has refused", broker=machine.name, accepted=named)
                 machine.settings[ACCEPTED] = ",".join(named)
-            elif machine.name in world.rotted and is_whole(world):
-                world.note("operator", "exchanges a disk that is damaged", broker=machine.name)
-                exchange_disk(world, machine)
 
 
 def _has_offline_logs(machine: BrokerMachine) -> bool:

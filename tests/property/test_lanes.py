@@ -26,6 +26,7 @@ from tests.support.served import TOPIC, Client, Coordinator, Served
 from tests.support.storage import NOW, FaultyDisk, make_batch, open_log
 
 from oncelog_broker.config.broker_keys import BROKER_KEYS
+from oncelog_broker.log.config import LONG_MAX
 from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.observability.request_times import RequestTimes
 from oncelog_broker.replication.follower_progress import FollowerProgress
@@ -71,8 +72,9 @@ class World:
                 self.directory / f"{TOPIC}-{index}", served.partitions[index].log.config, disk=self.disks[index]
             )
             partition.__init__(  # type: ignore[misc]
-                TOPIC, bytes(16), index, log, broker_id=1, may_lead=lambda: served.may_lead
-            )
+                TOPIC, bytes(16), index, log, broker_id=1, may_lead=lambda: served.may_lead,
+                request_sync=lambda partition: None,
+            )  # fmt: skip
             partition.lead(0, (1,))
         self.coordinator = served.services.transactions = Coordinator()
         served.services.image = ClusterImage("", {}).with_quotas({})
@@ -160,6 +162,26 @@ class World:
     def configure(self, index: int, change: dict[str, Any]) -> None:
         partition = self.served.partitions[index]
         partition.update_config(replace(partition.log.config, **change))
+
+    def sync(self, index: int, fault: int | None) -> None:
+        """Sync the records that are appended so far, as group commit does; the disk may fail."""
+        partition, disk = self.served.partitions[index], self.disks[index]
+        if partition.log.is_offline or not partition.begin_sync():
+            return
+        pending = partition.log.flusher.prepare_sync()
+        disk.sync_fault = fault
+        try:
+            if pending is not None:
+                pending.sync()
+        except OSError as error:
+            partition.log.flusher.flush_failed(error)
+            partition.on_sync_failed()
+        else:
+            if pending is not None:
+                partition.log.flusher.finish_sync(pending)
+            partition.on_synced()
+        finally:
+            disk.sync_fault = None
 
     def delete(self, index: int) -> None:
         """Delete all records so far, which moves the log start."""
@@ -276,6 +298,7 @@ requests = st.one_of(
     st.tuples(st.just("plain"), indexes, versions, acks, st.sampled_from(KINDS)),
     st.tuples(st.just("idempotent"), indexes, versions, acks, st.sampled_from([0, 0, 0, 0, -2, -8, 2])),
     st.tuples(st.just("transactional"), hosted, versions, acks, st.sampled_from([0, 0, 0, 0, -1, 1])),
+    st.tuples(st.just("sync"), hosted, st.just(None)),
     st.tuples(st.just("mismatched"), hosted, versions),
     st.tuples(st.just("encoded_otherwise"), hosted, versions, st.sampled_from([1, 3, -1, -3, -70])),
 )
@@ -285,7 +308,11 @@ SETTINGS = (
     {"max_message_bytes": 100},
     {"min_insync_replicas": 2},
     {"segment_bytes": 400},
+    {"flush_messages": 1},
+    {"flush_messages": 1},
+    {"flush_messages": LONG_MAX},
 )
+SYNCED = {"flush_messages": 1}
 changes = st.one_of(
     st.tuples(st.just("end_transaction"), hosted),
     st.tuples(st.just("next_epoch"), st.integers(0, 1)),
@@ -294,6 +321,7 @@ changes = st.one_of(
     st.tuples(st.just("gain_follower"), hosted, st.booleans()),
     st.tuples(st.just("gate"), st.booleans()),
     st.tuples(st.just("configure"), hosted, st.sampled_from(SETTINGS)),
+    st.tuples(st.just("sync"), hosted, st.sampled_from([None, None, errno.EIO])),
     st.tuples(st.just("delete"), hosted),
     st.tuples(st.just("break_disk"), hosted, st.sampled_from([errno.ENOSPC, errno.EIO, None])),
     st.tuples(st.just("authorize"), st.sampled_from(["deny", "allow", "forget", "off"])),
@@ -317,6 +345,10 @@ scripts = st.lists(st.tuples(changes, st.lists(requests, min_size=1, max_size=5)
 @example([(("advance", 0.5), [("plain", 0, 9, 1, "short"), *[("plain", 0, 9, 1, "one")] * 8])])
 @example([(("quota", 10.0), [("plain", 0, 9, 1, "one")] * 4), (("quota", None), [("plain", 0, 9, 1, "one")])])
 @example([(("quota", 3000.0), [("plain", 0, 9, 1, "one"), ("idempotent", 0, 9, 1, 2)] * 8)])
+@example(
+    [(("configure", 0, SYNCED), [("plain", 0, 9, 1, "one")] * 3), (("sync", 0, None), [("plain", 0, 9, 1, "one")])]
+)
+@example([(("configure", 0, SYNCED), [("plain", 0, 9, 1, "one"), ("plain", 0, 9, -1, "one")]), (("sync", 0, 5), [])])
 @example([(("break_disk", 0, errno.ENOSPC), [("idempotent", 0, 9, 1, 0)] * 3)])
 def test_a_produce_lane_answers_like_the_usual_way(script: list[tuple[Any, list[Any]]]) -> None:
     asyncio.run(_compare(step for change, requests in script for step in (change, *requests)))

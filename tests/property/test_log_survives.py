@@ -244,6 +244,15 @@ class Walk:
             side.synced = max(side.synced, side.flushing.up_to)
             side.flushing = None
 
+    def sync_records(self, side: Side) -> None:
+        """Sync the records alone, as group commit does before it acknowledges them."""
+        pending = side.log.flusher.prepare_sync()
+        if pending is not None:
+            pending.sync()
+            side.log.flusher.finish_sync(pending)
+        assert side.log.state.synced_offset == side.log.log_end_offset
+        side.synced = side.log.log_end_offset
+
     def delete_records(self, side: Side) -> None:
         log = side.log
         log.trimmer.delete_records_before(self.random.randint(log.log_start_offset, log.log_end_offset))
@@ -453,6 +462,7 @@ STEP_WEIGHTS: dict[Step, int] = {
     Walk.flush: 5,
     Walk.begin_flush: 3,
     Walk.end_flush: 4,
+    Walk.sync_records: 6,
     Walk.delete_records: 2,
     Walk.retention: 2,
     Walk.purge: 2,
@@ -468,6 +478,7 @@ MEANWHILE: list[Step] = [
     Walk.end_transaction,
     Walk.roll,
     Walk.flush,
+    Walk.sync_records,
     Walk.delete_records,
     Walk.checkpoint,
 ]

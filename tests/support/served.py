@@ -204,6 +204,8 @@ class Served:
         self, directory: Path, *, partitions: int = 1, clock: ManualClock | None = None, **log_config: Any
     ) -> None:
         self.news_pace = NewsPace()
+        self.sync_requests: list[Partition] = []
+        """The partitions whose records group commit should sync; the test does so."""
         self.may_lead = True
         """The leadership gate: whether this broker may still lead, because no other broker can have been elected yet.
         """
@@ -215,6 +217,7 @@ class Served:
                 open_log(directory / f"{TOPIC}-{index}", replace(SMALL, **log_config)),
                 broker_id=LEADER,
                 may_lead=lambda: self.may_lead,
+                request_sync=self.sync_requests.append,
             )
             for index in range(partitions)
         ]

@@ -14,7 +14,7 @@ from docs_site.reference.rules import ROOT, Rule, all_rules, all_tests, rules_in
 
 RULES = [
     f"S{number}"
-    for number in (*range(1, 15), *range(20, 47), *range(50, 68), *range(70, 82), *range(85, 99), *range(120, 124))
+    for number in (*range(1, 15), *range(20, 47), *range(50, 68), *range(70, 82), *range(85, 99), *range(120, 125))
 ]
 SCENARIOS = [f"E{number}" for number in (*range(1, 34), *range(40, 50), *range(53, 59))]
 TRAPS = [f"T{number}" for number in (6, 7, 8, 17, 18, 21, 28)]

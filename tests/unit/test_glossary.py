@@ -63,6 +63,14 @@ NEWCOMERS_WORDS: Final = {
 }
 """A newcomer's word -> the module that a grep over names and docstrings must find."""
 
+FIRST_HITS: Final = {
+    *("purgatory", "last stable offset", "isr shrink", "fencing", "reconcile", "back-pressure", "token bucket"),
+    *("unclean election", "high watermark", "leader epoch", "tombstone", "delete horizon", "fetch session"),
+    *("recovery point", "controlled shutdown", "producer epoch", "sequence number", "transaction marker"),
+    *("log compaction", "rebalance", "group coordinator", "quota", "throttle", "two-phase commit", "share group"),
+}
+"""Terms that the docstring of the broker's package must map to a module."""
+
 
 def path_of(module: str) -> Path:
     return ROOT / (module if module.startswith(OTHER_ROOTS) else f"{BROKER}/{module}")
@@ -109,3 +117,15 @@ def test_a_newcomers_grep_finds_the_module() -> None:
         if not any(word.lower() in text.lower() for text in words_of(path_of(module)))
     ]
     assert lost == []
+
+
+def test_the_broker_says_first_where_terms_are_implemented() -> None:
+    """`grep -r WORD broker/` finds the docstring of the package first, and the docstring names the module."""
+    docstring = ast.get_docstring(ast.parse((ROOT / BROKER / "__init__.py").read_text())) or ""
+    text = docstring.split("Where Kafka's terms are implemented:")[1]
+    entries = re.findall(r"^- ([^`]+): ((?:`[\w.]+`,?\s*)+)", text, re.MULTILINE)
+    terms = {term.lower() for names, _ in entries for term in re.split(r", | \(|\)", names) if term}
+    places = [ROOT / BROKER / name.replace(".", "/") for _, where in entries for name in modules_in(where)]
+    assert len(places) > 30
+    assert [place for place in places if not place.with_suffix(".py").is_file() and not place.is_dir()] == []
+    assert FIRST_HITS - terms == set()

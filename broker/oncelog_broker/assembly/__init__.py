@@ -11,8 +11,8 @@ bound before the broker registers, since the registration names their ports, and
 is ready.
 
 The arguments of a part's `start` are everything that the part needs. `start` returns a working part; if `start` fails,
-it closes everything that it has opened, and raises an exception. `close` ends the part. Only `Broker._start` knows the
-order in which the parts start and close.
+it closes everything that it has opened, and raises an exception. `close` stops a part and releases what the part has
+opened. Only `Broker._start` knows the order in which the parts start and close.
 
 Two parts are completed after their creation, because each needs a later part: `LogEndCalls.begin` (a broker may be
 controller before it has replicas) and `SocketServer.learn_users` (sockets are bound before the broker can register).

@@ -25,7 +25,9 @@ from oncelog_broker.sharing.share_partitions import SharePartitions
 
 
 class Coordinators:
-    """The group, transaction and share coordinators of this broker. Created by `start`."""
+    """The group, transaction and share coordinators of this broker. The coordinators are running as soon as `start` has
+    created this object.
+    """
 
     def __init__(self, settings: Settings, membership: ClusterMembership, replication: Replication, host: Host) -> None:
         config, replicas, metadata = settings.current(), replication.replicas, membership.metadata
@@ -61,7 +63,7 @@ class Coordinators:
         return made
 
     def close(self) -> None:
-        """Stop coordinating; waiting requests get an error."""
+        """Stop the group, transaction and share coordinators; waiting requests get an error."""
         self.transactions.close()
         self.groups.close()
         self.shares.close()

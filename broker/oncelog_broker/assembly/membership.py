@@ -35,7 +35,7 @@ from oncelog_broker.server.replicas.log_end_calls import LogEndCalls
 logger = logging.getLogger(__name__)
 
 NOTE_SECONDS: Final = 60.0
-"""Seconds between two notes of the id of the metadata store's last write in the data directories."""
+"""Seconds between two writes of the id of the metadata store's last write (zxid) to the data directories."""
 GIVE_UP_SECONDS: Final = 5.0
 """Seconds that a stopping broker may take to resign as controller; after that, the end of the session releases the
 role."""
@@ -59,8 +59,9 @@ class ClusterMembership:
         self.member = member
         self.elector = elector
         self.log_end_calls = log_end_calls
-        """Sends and answers the questions about log ends that an election needs; answers wait until `begin` is
-        called."""
+        """Sends and answers the requests for log end offsets that an election needs; received requests wait until
+        `begin` is called.
+        """
         self.metadata = metadata
         self.is_clustered = is_clustered
         """Whether the cluster may have other brokers."""

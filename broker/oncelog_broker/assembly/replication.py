@@ -1,8 +1,8 @@
 """The partitions that this broker leads and follows, and the maintenance of their logs.
 
 Start: reserve producer ids above the producer ids in the logs -> find missing logs, and set stray logs aside -> create
-the replicas, the fetchers, the ISR keeper and the recovery of offline logs -> follow the image -> open the gate of the
-membership. `resign` must be called before `close`.
+the replicas, the fetchers, the ISR keeper and the recovery of offline logs -> follow the image -> let the membership
+answer log end requests of other brokers. `resign` must be called before `close`.
 """
 
 from __future__ import annotations
@@ -13,12 +13,14 @@ from oncelog_broker.assembly.membership import ClusterMembership
 from oncelog_broker.assembly.settings import Settings
 from oncelog_broker.assembly.storage import Storage
 from oncelog_broker.config import broker_keys as keys
+from oncelog_broker.config import throttle_keys
 from oncelog_broker.config.listeners import inter_broker_listener
 from oncelog_broker.metadata.membership.producer_ids import MAX_KNOWN_ID, ProducerIdManager
 from oncelog_broker.metadata.membership.registration import Membership
 from oncelog_broker.metadata.model.cache import MetadataCache
 from oncelog_broker.metadata.model.image import NO_LEADER, ClusterImage
 from oncelog_broker.metadata.stores.store import MetadataStore
+from oncelog_broker.replication.directory_moves import DirectoryMoves
 from oncelog_broker.replication.epoch_raiser import EpochRaiser
 from oncelog_broker.replication.fetch_plan import FetchLimits
 from oncelog_broker.replication.fetcher import Fetchers
@@ -46,6 +48,7 @@ class Replication:
         replicas: Replicas,
         isr_keeper: IsrKeeper,
         controller_calls: ControllerCalls,
+        directory_moves: DirectoryMoves,
     ) -> None:
         self._storage = storage
         self.peers = peers
@@ -53,6 +56,7 @@ class Replication:
         self.replicas = replicas
         self.isr_keeper = isr_keeper
         self.controller_calls = controller_calls
+        self.directory_moves = directory_moves
 
     @classmethod
     async def start(
@@ -100,15 +104,19 @@ class Replication:
             epochs = EpochRaiser(settings.node_id, replicas, metadata, calls.alter_partition, host)
             if is_store_older:
                 epochs.doubt_all()
-            # In a cluster, raising epochs may need answers of other brokers, which wait until this broker has started.
+            # In a cluster, raising leader epochs may need log ends from other brokers; this broker's part of that
+            # exchange waits until this broker has started.
             if not membership.is_clustered:
                 await epochs.until_raised(back.until_current)
             epochs.start()
             membership.member.follow(back)
             LogMaintenance(settings.current, storage.logs, replicas, host).start()
             LogCleaner(settings.current, storage.logs, replicas, host).start()
+            moves = DirectoryMoves(
+                replicas, storage.logs, host, lambda: settings.current()[throttle_keys.ALTER_LOG_DIRS_MAX_RATE]
+            )
             undo.pop_all()
-        return cls(storage, peers, producer_ids, replicas, isr_keeper, calls)
+        return cls(storage, peers, producer_ids, replicas, isr_keeper, calls, moves)
 
     def resign(self) -> None:
         """Stop leading partitions: appends are refused, and requests that wait for replicas get an error."""
@@ -170,8 +178,8 @@ async def _look_at_logs(settings: Settings, storage: Storage, membership: Cluste
     expected = {
         (topic.name, index): len(state.replicas) > 1
         for topic, index, state in image.partitions_on(node_id)
-        # A partition in which this broker is an out-of-sync follower is skipped: its log may start empty and fetch all
-        # records again.
+        # A partition in which this broker is an out-of-sync follower is skipped: the missing log of such a follower may
+        # start empty and fetch all records again.
         if state.leader == node_id or node_id in state.isr or state.leader == NO_LEADER
     }
     lost = sorted(each.path for each in data.verdict.lost.values())
@@ -219,7 +227,7 @@ def _doubt(replicas: Replicas, storage: Storage, *, is_store_older: bool) -> Non
 
 
 def _follow(metadata: MetadataCache, replicas: Replicas) -> None:
-    """Apply the present image to the replicas, and subscribe the replicas to every later image."""
+    """Apply the present cluster image to the replicas, and subscribe the replicas to every later image."""
 
     def on_image(old: ClusterImage, new: ClusterImage) -> None:
         if new.broker_configs is not old.broker_configs:

@@ -20,6 +20,7 @@ from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.metadata.membership.producer_ids import ProducerIdManager
 from oncelog_broker.metadata.model.cache import MetadataCache
 from oncelog_broker.metadata.model.image import ClusterImage
+from oncelog_broker.replication.directory_moves import DirectoryMoves
 from oncelog_broker.replication.isr_keeper import IsrKeeper
 from oncelog_broker.replication.peers import Peers
 from oncelog_broker.replication.replicas import Replicas
@@ -32,6 +33,7 @@ from oncelog_broker.server.groups.internal_topic_creations import InternalTopicC
 from oncelog_broker.server.kept.fetch_sessions import FetchSessions
 from oncelog_broker.server.kept.refused_batches import RefusedBatches
 from oncelog_broker.sharing.share_partitions import SharePartitions
+from oncelog_broker.telemetry.client_telemetry import ClientTelemetry
 
 
 @dataclass(slots=True)
@@ -52,6 +54,7 @@ class Services:
     """Limits the requests of several steps that run simultaneously (queued.max.requests)."""
     deadlines: Deadlines
     logs: LogManager
+    directory_moves: DirectoryMoves
     metadata: MetadataCache
     peers: Peers
     replicas: Replicas
@@ -68,6 +71,7 @@ class Services:
     acls: AclController
     producer_ids: ProducerIdManager
     fetch_sessions: FetchSessions
+    telemetry: ClientTelemetry
     create_topic: Callable[[str], Awaitable[None]]
     """Creates a topic without a CreateTopics request (auto-creation, internal topics); see `TopicCreation.create`."""
     internal_topics: InternalTopicCreations
@@ -87,9 +91,10 @@ class Services:
         return self.config.node_id
 
 
-if TYPE_CHECKING:  # the type checker proves here that `Services` has the fields of every room
+if TYPE_CHECKING:  # the type checker proves that `Services` has the fields of every room
     from oncelog_broker.metrics.source import Observed
     from oncelog_broker.server.access.services import AccessServices
+    from oncelog_broker.server.cluster.services import ClusterServices
     from oncelog_broker.server.groups.services import GroupServices
     from oncelog_broker.server.records.services import RecordServices
     from oncelog_broker.server.replicas.services import ReplicaServices
@@ -99,6 +104,7 @@ if TYPE_CHECKING:  # the type checker proves here that `Services` has the fields
 
     def _rooms(services: Services) -> None:
         _access: AccessServices = services
+        _cluster: ClusterServices = services
         _groups: GroupServices = services
         _records: RecordServices = services
         _replicas: ReplicaServices = services

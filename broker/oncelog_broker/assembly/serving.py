@@ -24,6 +24,7 @@ from oncelog_broker.server.groups.internal_topic_creations import InternalTopicC
 from oncelog_broker.server.kept.fetch_sessions import FetchSessions
 from oncelog_broker.server.kept.refused_batches import RefusedBatches
 from oncelog_broker.server.topics.topic_creation import TopicCreation
+from oncelog_broker.telemetry.client_telemetry import ClientTelemetry
 from oncelog_broker.web.http_service import HttpService
 
 
@@ -48,7 +49,7 @@ class Serving:
             replication.replicas,
             membership.elector.topics,
             replication.peers,
-            may_degrade=not membership.is_clustered,  # with an embedded store, this broker is the only one
+            may_degrade=not membership.is_clustered,  # an embedded store serves only this broker
         )
         self._settings = settings
         self._services = Services(
@@ -60,6 +61,7 @@ class Serving:
             at_work=asyncio.Semaphore(config[keys.QUEUED_MAX_REQUESTS]),
             deadlines=host.deadlines,
             logs=storage.logs,
+            directory_moves=replication.directory_moves,
             metadata=membership.metadata,
             peers=replication.peers,
             replicas=replication.replicas,
@@ -76,6 +78,7 @@ class Serving:
             acls=AclController(store),
             producer_ids=replication.producer_ids,
             fetch_sessions=FetchSessions(config[keys.MAX_INCREMENTAL_FETCH_SESSION_CACHE_SLOTS]),
+            telemetry=ClientTelemetry(membership.metadata.image),
             create_topic=creation.create,
             internal_topics=InternalTopicCreations(
                 lambda topic: creation.create_as_asked(
@@ -118,3 +121,4 @@ class Serving:
 
     def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
         self._services.config = self._settings.current()
+        self._services.telemetry.follow(new)

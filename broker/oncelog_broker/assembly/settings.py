@@ -36,7 +36,7 @@ class Settings:
         """The limits of replication traffic, which change with the settings."""
 
     def current(self) -> BrokerConfig:
-        """The present configuration."""
+        """The present configuration, including dynamic settings."""
         return self._config
 
     @property

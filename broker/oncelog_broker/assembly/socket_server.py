@@ -1,7 +1,7 @@
 """The listening sockets of one broker, and the connections that they accept.
 
 The sockets are bound before the broker registers, since binding turns port 0 into an actual port, which the
-registration names. The sockets accept no connections before `serve`.
+registration names. The bound sockets accept no connections before `serve` is called.
 """
 
 from __future__ import annotations
@@ -67,7 +67,8 @@ class SocketServer:
         bound, is_worker = {}, bool(self._shared)
         for listener in listeners(self._config):
             security = self.securities[listener.name]
-            # The supervisor of workers has each of their ports bound, so that they keep it over restarts.
+            # The supervisor (the parent process of the workers) also keeps each worker's port bound, so that the worker
+            # gets the same port after a restart.
             bound[listener.name] = await self._listeners.listen(listener, security, is_shared=is_worker)
         for listener in self._shared:
             await self._listeners.listen(listener, self.securities[listener.name], is_shared=True)

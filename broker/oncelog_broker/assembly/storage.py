@@ -102,15 +102,16 @@ class Storage:
             undo.pop_all()
         return cls(settings, data, store, logs, predecessor, epochs_above)
 
-    # --- notes about registrations in the data directories
+    # --- records of this broker's registrations in the data directories
 
     def needed_settings(self, topic: str) -> Mapping[str, str]:
         """Return the topic settings that an internal topic needs."""
         return needed_settings(topic, self._settings.current())
 
     async def before_registering(self) -> None:
-        """Add topics that only the logs have to an older embedded store, and note this process as pending. Call this
-        method before the first registration. Raises StoreUnavailable, OSError."""
+        """Add topics that only the logs have to an older embedded store, and record in the data directories that this
+        process is about to register. Call this method before the first registration. Raises StoreUnavailable,
+        OSError."""
         await self.data.adopt_unknown(self.store, self.logs, self.needed_settings)
         await self.data.note_pending()
 
@@ -119,14 +120,14 @@ class Storage:
         return self.data.found_logs(self.logs, self.needed_settings)
 
     async def on_registered(self, membership: Membership) -> None:
-        """Note a registration in the data directories. Raises OSError."""
+        """Record a registration of this broker in the data directories. Raises OSError."""
         await self.data.note_registered(membership, self.store.last_zxid)
         self._broker_epoch = membership.broker_epoch
         await asyncio.to_thread(self.predecessor.on_registered)
 
     async def note_store(self) -> None:
-        """Note the id of the metadata store's last write. A later start that finds a lower id detects that the store is
-        older."""
+        """Record the id of the metadata store's last write (zxid) in the data directories. A later start that finds a
+        lower id detects that the store is older."""
         await self.data.note_seen(self.store.last_zxid)
 
     async def forget_lost_directories(self, image: ClusterImage) -> None:
@@ -168,7 +169,7 @@ class Storage:
     async def _note_store_at_the_end(self) -> None:
         try:
             await self.note_store()
-        except OSError as error:  # the next start compares with an older note, which is also correct
+        except OSError as error:  # the next start compares with an older id, which is also correct
             logger.error(
                 "the id of the metadata store's last write could not be written to oncelog.identity",
                 extra={"reason": error},

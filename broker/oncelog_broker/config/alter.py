@@ -13,6 +13,15 @@ from typing import Any, NamedTuple
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.broker_keys import BROKER_KEYS
+from oncelog_broker.config.client_metrics_keys import (
+    CLIENT_METRICS_KEYS,
+    INTERVAL_MS,
+    MATCH,
+    MAX_INTERVAL_MS,
+    METRICS,
+    MIN_INTERVAL_MS,
+    split_pattern,
+)
 from oncelog_broker.config.declared import ConfigKey, ConfigType, InvalidConfig, UpdateMode, unknown_key
 from oncelog_broker.config.group_keys import GROUP_KEYS, GroupBounds
 from oncelog_broker.config.overrides import override_key
@@ -41,7 +50,9 @@ class ConfigChange(NamedTuple):
 
 
 Changes = Mapping[str, ConfigChange]
-"""Key -> change. The number of changes need not be limited, because processing ends at the first unknown key."""
+"""Configuration key -> change of its value. The number of changes need not be limited, because processing ends at the
+first unknown key.
+"""
 
 
 def check_topic_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]:
@@ -146,6 +157,39 @@ def _check_bounds(name: str, value: int, bounds: GroupBounds, broker: BrokerConf
         )
 
 
+def alter_client_metrics_overrides(current: Mapping[str, str], changes: Changes) -> dict[str, str]:
+    """The settings of a subscription of client metrics after `changes`. Raises KafkaError: INVALID_REQUEST for an
+    unknown key and for an interval outside its limits, INVALID_CONFIG for an invalid value, an element that is there
+    twice, or a pattern for an attribute that clients do not have."""
+    altered = dict(current)
+    for name, change in changes.items():
+        if change.operation == AlterOperation.DELETE:
+            altered.pop(name, None)
+            continue
+        if name not in CLIENT_METRICS_KEYS:
+            raise KafkaError(
+                ErrorCode.INVALID_REQUEST, unknown_key(name, CLIENT_METRICS_KEYS) + " (client metrics configuration)"
+            )
+        _apply(altered, CLIENT_METRICS_KEYS[name], change)
+    if INTERVAL_MS.name in altered and not (
+        MIN_INTERVAL_MS <= INTERVAL_MS.parse(altered[INTERVAL_MS.name]) <= MAX_INTERVAL_MS
+    ):
+        raise KafkaError(
+            ErrorCode.INVALID_REQUEST,
+            f"{INTERVAL_MS.name}={altered[INTERVAL_MS.name]}: must be from {MIN_INTERVAL_MS} to {MAX_INTERVAL_MS}",
+        )
+    for key in (METRICS, MATCH):
+        items = key.parse(altered.get(key.name, ""))
+        if len(set(items)) < len(items):
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"Configuration {key.name} has an element twice")
+    try:
+        for pattern in MATCH.parse(altered.get(MATCH.name, "")):
+            split_pattern(pattern)
+    except InvalidConfig as error:
+        raise KafkaError(ErrorCode.INVALID_CONFIG, str(error)) from None
+    return altered
+
+
 def _of_group(name: str, overrides: Mapping[str, str], broker: BrokerConfig) -> int:
     """The effective value of a key for a group with these overrides."""
     bounds = GROUP_KEYS[name].bounds
@@ -180,8 +224,8 @@ def _topic_key(name: str) -> ConfigKey[Any]:
 
 
 def add_change(changes: dict[str, ConfigChange], change: ConfigChange) -> None:
-    """Add a change to the earlier changes of the same request. Raises KafkaError(INVALID_REQUEST) for errors that do
-    not depend on the resource: a duplicate key, or a missing value."""
+    """Add a change of a configuration key to the earlier changes of the same request. Raises
+    KafkaError(INVALID_REQUEST) for errors that do not depend on the resource: a duplicate key, or a missing value."""
     if change.name in changes:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Configuration {change.name} is changed twice in one request")
     if change.value is None and change.operation != AlterOperation.DELETE:
@@ -208,7 +252,7 @@ def _list_changed(current: str | None, key: ConfigKey[Any], change: ConfigChange
             ErrorCode.INVALID_CONFIG, f"{operation.name} requires a list, configuration {key.name} is none"
         )
     items = list(_parsed(key, current) or ())
-    if operation is AlterOperation.SUBTRACT:  # subtracting a missing or invalid element changes nothing
+    if operation is AlterOperation.SUBTRACT:  # SUBTRACT of a missing or invalid list element changes nothing
         unwanted = {item.strip() for item in (change.value or "").split(",")}
         return _checked(key, ",".join(item for item in items if item not in unwanted))
     for item in filter(None, _checked(key, change.value).split(",")):
@@ -218,7 +262,7 @@ def _list_changed(current: str | None, key: ConfigKey[Any], change: ConfigChange
 
 
 def _parsed(key: ConfigKey[Any], current: str | None) -> Any:
-    """The present value of a key; its default if it is unset or unreadable."""
+    """The present value of a key; the key's default if the value is unset or unreadable."""
     try:
         return key.default if current is None else key.parse(current)
     except InvalidConfig:

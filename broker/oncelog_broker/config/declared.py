@@ -39,7 +39,7 @@ class ConfigType(IntEnum):
 
 class ConfigSource(IntEnum):
     """The source of a value, with the codes of DescribeConfigs. Among the codes up to DEFAULT_CONFIG a smaller code
-    takes precedence. Loggers and groups have separate sources."""
+    takes precedence. Loggers, client metrics and groups have separate sources."""
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2
@@ -47,6 +47,7 @@ class ConfigSource(IntEnum):
     STATIC_BROKER_CONFIG = 4
     DEFAULT_CONFIG = 5
     DYNAMIC_BROKER_LOGGER_CONFIG = 6
+    DYNAMIC_CLIENT_METRICS_CONFIG = 7
     DYNAMIC_GROUP_CONFIG = 8
 
 
@@ -77,7 +78,7 @@ def unknown_key(name: str, known: Iterable[str]) -> str:
 def resembles(name: str, known: Iterable[str], likeness: float = 0.6) -> str | None:
     """The known key that is most similar to `name`; None if no key is similar. `likeness` is the minimum similarity
     from 0 to 1, as in difflib."""
-    from difflib import get_close_matches  # needed only for mistakes
+    from difflib import get_close_matches  # imported here because difflib is needed only for misspelt keys
 
     return next(iter(get_close_matches(name, list(known), n=1, cutoff=likeness)), None)
 
@@ -180,7 +181,7 @@ def _parse(config_type: ConfigType, text: str) -> object:
     if config_type is ConfigType.BOOLEAN:
         return {"true": True, "false": False}.get(text.lower())
     if "_" in text and config_type in (*_INTEGER_BITS, ConfigType.DOUBLE):
-        return None  # 1_000 is a number only in Python
+        return None  # Python's int() accepts 1_000, but Kafka does not
     if config_type in _INTEGER_BITS:
         number = int(text)
         limit = 1 << (_INTEGER_BITS[config_type] - 1)

@@ -42,7 +42,7 @@ _DYNAMIC: Final = {
     ConfigType.LONG: """
         log.local.retention.bytes log.local.retention.ms remote.list.offsets.request.timeout.ms
         remote.log.index.file.cache.total.size.bytes remote.log.manager.copy.max.bytes.per.second
-        remote.log.manager.fetch.max.bytes.per.second replica.alter.log.dirs.io.max.bytes.per.second
+        remote.log.manager.fetch.max.bytes.per.second
         sasl.kerberos.min.time.before.relogin
     """,
     ConfigType.SHORT: """
@@ -90,7 +90,7 @@ share.coordinator.state.topic.compression.codec
 share.coordinator.threads
 share.fetch.purgatory.purge.interval.requests
 socket.connection.setup.timeout.max.ms socket.connection.setup.timeout.ms socket.listen.backlog.size
-ssl.allow.dn.changes ssl.allow.san.changes telemetry.max.bytes transaction.state.log.load.buffer.size
+ssl.allow.dn.changes ssl.allow.san.changes transaction.state.log.load.buffer.size
 """
 
 _NO_PLUG_INS: Final = "this broker loads no Java classes, so the rules of that class would not be applied"

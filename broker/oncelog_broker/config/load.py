@@ -160,7 +160,7 @@ def _is_meant(variable: str) -> bool:
 
 
 def without_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """The environment without settings, for a broker that must not read settings from the environment."""
+    """An empty environment, for a broker that must not read settings from the environment."""
     prefixes = (ENVIRONMENT_PREFIX, KAFKA_ENVIRONMENT_PREFIX)
     return {
         name: text for name, text in environment.items() if name in OTHER_VARIABLES or not name.startswith(prefixes)

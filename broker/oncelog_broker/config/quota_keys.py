@@ -1,4 +1,4 @@
-"""The keys of quotas: the windows of the token buckets, and the rates of new connections.
+"""The keys of quotas: the windows of the token buckets, the rates of new connections, and the size of pushed metrics.
 
 Quotas of clients are not configuration keys: AlterClientQuotas sets these quotas (`oncelog quotas`). `BROKER_KEYS` in
 `broker_keys` includes these keys. Names, defaults and allowed values are Kafka's.
@@ -55,4 +55,12 @@ MAX_CONNECTION_CREATION_RATE = ConfigKey[int](
     "applies to the inter-broker listener.",
     at_least(1),
     Importance.MEDIUM,
+)
+TELEMETRY_MAX_BYTES = ConfigKey[int](
+    "telemetry.max.bytes",
+    ConfigType.INT,
+    1024 * 1024,
+    "The most bytes of metrics that a client may push at a time, compressed and decompressed (KIP-714).",
+    at_least(1),
+    Importance.LOW,
 )

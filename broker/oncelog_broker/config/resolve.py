@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from oncelog_broker.config.broker_config import BrokerConfig
 from oncelog_broker.config.broker_keys import BROKER_KEYS, BROKER_SYNONYMS
+from oncelog_broker.config.client_metrics_keys import CLIENT_METRICS_KEYS
 from oncelog_broker.config.declared import ConfigKey, ConfigSource, UpdateMode
 from oncelog_broker.config.group_keys import GROUP_KEYS
 from oncelog_broker.config.overrides import override_key
@@ -76,6 +77,18 @@ def describe_group(overrides: Mapping[str, str], broker: BrokerConfig) -> list[D
             value, source = overrides[name], ConfigSource.DYNAMIC_GROUP_CONFIG
             synonyms = (ConfigSynonym(name, value, source), *synonyms)
         described.append(DescribedConfig(group_key.key, value, source, synonyms, is_read_only=False))
+    return described
+
+
+def describe_client_metrics(overrides: Mapping[str, str]) -> list[DescribedConfig]:
+    """The DescribeConfigs entries of every key of a subscription of client metrics."""
+    described = []
+    for name, key in CLIENT_METRICS_KEYS.items():
+        value, source, synonyms = key.format(key.default), ConfigSource.DEFAULT_CONFIG, tuple[ConfigSynonym, ...]()
+        if name in overrides:
+            value, source = overrides[name], ConfigSource.DYNAMIC_CLIENT_METRICS_CONFIG
+            synonyms = (ConfigSynonym(name, value, source),)
+        described.append(DescribedConfig(key, value, source, synonyms, is_read_only=False))
     return described
 
 

@@ -1,6 +1,6 @@
 """The keys for authentication: TLS, SASL, and the security between brokers.
 
-The keys in `OF_LISTENERS` may be set for one listener, as `listener.name.<name>.<key>`. The keys in `OF_MECHANISMS` may
+The keys in `OF_MECHANISMS` may
 also be set for one of the listener's mechanisms, as `listener.name.<name>.<mechanism>.<key>` (`overrides`).
 """
 

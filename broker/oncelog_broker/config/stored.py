@@ -24,9 +24,9 @@ KEEPS_RECORDS: Final[Mapping[str, str]] = {
 }
 """Topic key -> the replacement of an unreadable value, with which nothing is deleted or compacted."""
 UNREADABLE_TOPIC: Final[Mapping[str, str]] = {"cleanup.policy": ""}
-"""The settings of a topic whose node cannot be read."""
+"""The replacement for the settings of a topic whose node in the metadata store cannot be read."""
 UNREADABLE_BROKER: Final[Mapping[str, str]] = {"log.cleanup.policy": ""}
-"""The dynamic settings of a broker, or of all brokers, if the node cannot be read."""
+"""The replacement for the dynamic settings of a broker, or of all brokers, if the node cannot be read."""
 
 
 class Unreadable(NamedTuple):

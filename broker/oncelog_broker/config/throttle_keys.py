@@ -1,4 +1,5 @@
-"""The keys of the replication throttle (KIP-73): rates of brokers, and lists of throttled replicas of topics.
+"""The keys of the replication throttle (KIP-73): rates of brokers, and lists of throttled replicas of topics; and the
+rate at which a broker copies logs between its data directories (KIP-113).
 
 `BROKER_KEYS` in `broker_keys` and `TOPIC_KEYS` in `topic_keys` include these keys. Names and allowed values are
 Kafka's.
@@ -37,6 +38,16 @@ FOLLOWER_REPLICATION_THROTTLED_RATE = ConfigKey[int](
     "applies to the partitions that the topic setting follower.replication.throttled.replicas lists for this "
     "broker.",
     at_least(0),
+    Importance.MEDIUM,
+    UpdateMode.PER_BROKER,
+)
+
+ALTER_LOG_DIRS_MAX_RATE = ConfigKey[int](
+    "replica.alter.log.dirs.io.max.bytes.per.second",
+    ConfigType.LONG,
+    LONG_MAX,
+    "Bytes per second that a log is copied to another data directory of this broker (AlterReplicaLogDirs).",
+    at_least(1),
     Importance.MEDIUM,
     UpdateMode.PER_BROKER,
 )

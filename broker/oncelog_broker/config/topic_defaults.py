@@ -125,7 +125,13 @@ LOG_INDEX_SIZE_MAX_BYTES = ConfigKey[int](
     update_mode=CLUSTER_WIDE,
 )
 LOG_FLUSH_INTERVAL_MESSAGES = ConfigKey[int](
-    "log.flush.interval.messages", LONG, LONG_MAX, "Default of flush.messages.", at_least(1), HIGH, CLUSTER_WIDE
+    "log.flush.interval.messages",
+    LONG,
+    LONG_MAX,
+    "Default of flush.messages. With 1 on all brokers, acknowledged records survive a power cut of all of them.",
+    at_least(1),
+    HIGH,
+    CLUSTER_WIDE,
 )
 LOG_FLUSH_INTERVAL_MS = ConfigKey[int | None](
     "log.flush.interval.ms",

@@ -73,7 +73,8 @@ _DECLARED: Final = (
     ),
     _topic_key(
         "flush.messages",
-        "The number of appended records after which the log is synced to disk.",
+        "The number of appended records after which the log is synced to disk. With 1, records are acknowledged and "
+        "shown only when they are on the disk; all records that wait share one fsync.",
         defaults.LOG_FLUSH_INTERVAL_MESSAGES,
     ),
     _topic_key(

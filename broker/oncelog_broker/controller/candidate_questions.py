@@ -61,7 +61,7 @@ class AskedBrokers(Protocol):
 
 
 class Term(Protocol):
-    """The part of a term as controller that this module uses; `reconciler.Reconciler` implements it."""
+    """The methods of a term as controller that this module calls; `reconciler.Reconciler` implements it."""
 
     view: ClusterView
     undecided: set[PartitionKey]
@@ -73,7 +73,7 @@ class Term(Protocol):
 
 
 class CandidateQuestions:
-    """The questions that one term as controller asks brokers. Call `close` at the end of the term."""
+    """Requests log ends from brokers during one term as controller. Call `close` at the end of the term."""
 
     def __init__(self, brokers: AskedBrokers, host: Host) -> None:
         self._brokers = brokers
@@ -89,7 +89,7 @@ class CandidateQuestions:
         """Partitions about whose wait an error has already been logged."""
 
     def look_at(self, term: Term) -> None:
-        """Start asking for the undecided partitions of the term."""
+        """Start asking for the log ends that elections of partitions without a leader still need."""
         self._wake_up.set()
         if self._work is None or self._work.done():
             self._work = self._tasks.spawn("ask candidates", self._work_off(term), is_awaited=True)
@@ -101,7 +101,7 @@ class CandidateQuestions:
                 task.cancel()
 
     async def ask(self, asked: Collection[Question]) -> list[Answers]:
-        """Ask all these questions, of all brokers in parallel, and return the answers."""
+        """Request the log ends of these replicas from all their brokers in parallel; return the reported log ends."""
         by_broker = defaultdict(list)
         for question in asked:
             by_broker[question.broker].append(question)
@@ -115,7 +115,7 @@ class CandidateQuestions:
                 await self._look(term)
             except (StoreUnavailable, Deposed) as error:
                 logger.info("elections wait", extra={"reason": error})
-            # The elections of other partitions must continue after any exception.
+            # an exception in one request must not stop the elections of other partitions
             except Exception:
                 logger.exception("candidates could not be asked")
             try:

@@ -24,15 +24,16 @@ class LogEnd(NamedTuple):
 
 
 UNKNOWN: Final = LogEnd(-2, -1)
-"""The log end of a replica whose broker does not support the question or did not answer in time. This log counts as the
-least complete."""
+"""The log end of a replica whose broker does not support log end requests or did not answer in time. This log counts as
+the least complete."""
 OFFLINE: Final = LogEnd(-3, -1)
 """The log end of a replica whose log cannot be opened or has failed: the replica cannot lead."""
 
 
 class Question(NamedTuple):
-    """The question for the end of a replica's log. `version`: the version of the partition's state when the question
-    was asked."""
+    """A controller's request for the end of a replica's log. `version`: the version of the partition's state when the
+    request was sent.
+    """
 
     broker: int
     broker_epoch: int
@@ -41,7 +42,7 @@ class Question(NamedTuple):
 
 
 class Answers(NamedTuple):
-    """The answers that a broker gave in one registration."""
+    """The log ends that a broker reported during one registration."""
 
     broker: int
     broker_epoch: int
@@ -49,10 +50,14 @@ class Answers(NamedTuple):
 
 
 class CandidateLogs:
-    """The log ends that all brokers have reported; a part of the `ClusterView`. Changed in place."""
+    """The log ends that all brokers have reported; a part of the `ClusterView`. The controller changes this object in
+    place.
+    """
 
     def __init__(self, *, is_asked_for: bool = False) -> None:
-        """`is_asked_for`: whether the controller asks brokers for log ends. If False, no election waits for answers."""
+        """`is_asked_for` (argument): whether the controller asks brokers for log ends. If `is_asked_for` is False, no
+        election waits for log ends.
+        """
         self.is_asked_for = is_asked_for
         self._told: dict[int, dict[PartitionKey, LogEnd]] = {}
         self._waited_enough: set[PartitionKey] = set()

@@ -1,4 +1,5 @@
-"""Changes settings of topics, brokers and users, and quotas. Any broker may do so, as in Kafka with ZooKeeper.
+"""Changes settings of topics, brokers, groups, users and client metrics, and quotas. Any broker may do so, as in Kafka
+with ZooKeeper.
 
 A change is written only if the settings have not changed since they were read (`read_nodes.py`). A write of topic
 settings also checks two other nodes:
@@ -74,6 +75,15 @@ class ConfigController:
     ) -> Mapping[str, str]:
         """Change the overrides of a group, whether or not the group exists; returns the new overrides."""
         path = paths.group_config(group_id)
+        with translated(path):
+            return await self._alter(path, change, validate_only, keeps_empty=False, makes_parents=True)
+
+    async def alter_client_metrics_config(
+        self, name: str, change: ConfigChange, validate_only: bool = False
+    ) -> Mapping[str, str]:
+        """Change the settings of a subscription of client metrics; returns the new settings. A subscription without
+        settings does not exist."""
+        path = paths.client_metrics_config(name)
         with translated(path):
             return await self._alter(path, change, validate_only, keeps_empty=False, makes_parents=True)
 

@@ -1,5 +1,5 @@
-"""Decides which replica leads a partition and which replicas are in sync. Pure. Source: Kafka's PartitionStateMachine
-and ReplicaStateMachine.
+"""Decides which replica leads a partition and which replicas are in sync; an unclean election makes a replica outside
+the ISR the leader. Pure. Source: Kafka's PartitionStateMachine and ReplicaStateMachine.
 
 Terms: a replica is *steady* if its broker has been registered without a break since the state was written. A replica
 has *returned* if its broker registered again later, without loss. A replica is *unsure* if its broker may have lost the
@@ -52,7 +52,7 @@ LogEndOf = Callable[[int], LogEnd | None]
 
 
 class Decision(NamedTuple):
-    """The new state of a partition."""
+    """The new state of a partition, as an election has decided it."""
 
     state: PartitionState
     may_lose: bool = False
@@ -69,8 +69,9 @@ def first_leader(replicas: Sequence[int], live: Collection[int], controller_epoc
 
 
 class Undecided(NamedTuple):
-    """No decision yet: the partition has no leader, and its state stays unchanged until more is known about the
-    replicas."""
+    """The result of an election that cannot be decided yet: the partition has no leader, and its state stays unchanged
+    until more is known about the replicas.
+    """
 
     ask: tuple[int, ...] = ()
     """Present brokers that must report their log ends first."""
@@ -82,7 +83,7 @@ class Undecided(NamedTuple):
 
 
 Outcome = Decision | Undecided | None
-"""The decision for a partition; None if the partition's state stays unchanged."""
+"""The election's decision for a partition; None if the partition's state stays unchanged."""
 
 
 def _not_asked(_: int) -> LogEnd | None:
@@ -187,7 +188,7 @@ def preferred_state(election: Election) -> PartitionState | None:
     return _elected(election, (preferred,), staying).state
 
 
-# --- the cases ----------------------------------------------------------------------------------------------------
+# --- the cases of an election, in order of preference ----------------------------------------------------------------
 
 
 def _leader_stays(election: Election, in_sync: tuple[int, ...]) -> Decision | None:
@@ -201,7 +202,7 @@ def _sure_replicas(election: Election, *, has_staying: bool) -> dict[int, LogEnd
     """The log ends of the ISR replicas that are present, have lost nothing, and are not known to be offline. A log end
     is None if its broker must be asked first.
 
-    A steady replica is elected without questions, unless the previous leader has given the partition up.
+    A steady replica is elected without requesting log ends, unless the previous leader has given the partition up.
     """
     state = election.state
     present = [broker for broker in state.isr if election.is_there(broker) and not election.is_unsure(broker)]
@@ -213,8 +214,9 @@ def _sure_replicas(election: Election, *, has_staying: bool) -> dict[int, LogEnd
 def _clean(
     election: Election, sure: Mapping[int, LogEnd], staying: Collection[int], in_sync: Collection[int]
 ) -> Decision:
-    """Elect a steady replica as soon as one has answered: its broker was never away, so the replica has lost nothing.
-    Returned replicas, and replicas that have not answered yet, stay in the ISR."""
+    """Elect a steady replica as soon as one steady replica has reported an open log: the broker of a steady replica was
+    never away, so the replica has lost nothing. Returned replicas, and replicas that have not answered yet, stay in the
+    ISR."""
     return _most_complete(election, {broker: end for broker, end in sure.items() if broker in staying}, in_sync)
 
 
@@ -277,7 +279,7 @@ def _without_a_leader(election: Election) -> Outcome:
     return Decision(replace(state, leader=NO_LEADER, leader_epoch=epoch, controller_epoch=election.controller_epoch))
 
 
-# --- shared by the cases ------------------------------------------------------------------------------------------
+# --- helpers that several cases of an election use -------------------------------------------------------------------
 
 
 def _contenders(election: Election, in_sync: Mapping[int, LogEnd | None]) -> dict[int, LogEnd | None] | Undecided:

@@ -1,9 +1,9 @@
 """Makes this broker the controller: watches the controller role, claims the role, handles a term, and resigns.
 
-    controller           action
-    none                 claim the role, after this broker has registered
-    this broker          run a term (`partitions.py`), and pass the events of the store's watches to the term
-    another broker       wait until the registration of that broker ends
+    controller           action of this broker
+    none                 claim the role, after this broker has registered;
+    this broker          run a term (`partitions.py`), and pass the events of the store's watches to the term;
+    another broker       wait until the registration of that broker ends.
 
 Only the store decides which broker is controller: the broker whose session owns the registration node. A broker that
 does not know yet that its term is over can do no harm, since each write of the term is fenced by the term's epoch. A

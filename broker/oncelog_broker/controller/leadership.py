@@ -50,7 +50,7 @@ async def claim_controllership(store: MetadataStore, broker_id: int, now_ms: int
     epoch.
 
     Returns None if another broker is controller, or has just become the controller. Raises StoreUnavailable if the
-    outcome of the write is unknown; the caller retries later.
+    outcome of the write is unknown; the caller must retry later.
     """
     existing = (await store.get_many([paths.CONTROLLER_EPOCH]))[0]
     registration = encode_controller(ControllerRegistration(broker_id, now_ms))

@@ -1,8 +1,9 @@
-"""Decides which partition states must change: (view, partitions to look at) -> changes. Pure.
+"""Decides which partition states must change: the input is the controller's view of the cluster and the partitions to
+check, the result is the changes to write. Pure.
 
 The decisions depend on the view alone. After a change was written and the view updated, the change is not decided
 again. After a write with an unknown outcome, the view is read again, and the change is decided again. So a missed or
-repeated event does no harm: an event only names the partitions to look at.
+repeated event does no harm: an event only names the partitions to check.
 
     event                                          partitions to look at
     this broker became controller                  all partitions
@@ -78,7 +79,7 @@ def wanted_change(view: ClusterView, key: PartitionKey, controller_epoch: int) -
 
 
 def partition_outcome(view: ClusterView, key: PartitionKey, controller_epoch: int, *, unclean: bool) -> Outcome:
-    """The result of `election.outcome` for a partition that has a state."""
+    """The result of `election.outcome` (which replica leads, if any) for a partition that has a state."""
     return outcome(election_of(view, key, controller_epoch, unclean=unclean))
 
 
@@ -104,8 +105,10 @@ def is_led(view: ClusterView, key: PartitionKey) -> bool:
 
 
 def undecided(view: ClusterView, key: PartitionKey, *, unclean: bool | None = None) -> Undecided | None:
-    """The questions to answer before any replica can lead this partition; None if no answer would help, or no answer is
-    needed. `unclean`: whether a replica outside the ISR may lead; with None, the topic's setting decides."""
+    """The log end requests that must be answered before any replica can lead this partition; None if no answer would
+    help, or no answer is needed. `unclean`: whether a replica outside the ISR may lead; with None, the topic's setting
+    decides.
+    """
     if key not in view.states or not view.replicas(key) or key.topic in view.doomed:
         return None
     if unclean is None:
@@ -115,8 +118,10 @@ def undecided(view: ClusterView, key: PartitionKey, *, unclean: bool | None = No
 
 
 def awaited(view: ClusterView, key: PartitionKey) -> Undecided | None:
-    """The questions to answer before the next change of this partition: those of `undecided`. If only the last step of
-    a reassignment is left: which replicas of the target must report that their logs are open."""
+    """The log end requests that must be answered before the next change of this partition, beginning with the requests
+    that `undecided` returns. If only the last step of a reassignment is left: the result asks which replicas of the
+    reassignment's target must report that their logs are open.
+    """
     found = undecided(view, key)
     return _unconfirmed(view, key) if found is None else found
 
@@ -144,7 +149,7 @@ def _may_complete(view: ClusterView, key: PartitionKey) -> bool:
 
 
 def questions(view: ClusterView, key: PartitionKey, found: Undecided) -> list[Question]:
-    """The questions for the brokers in `found.ask`, with their present registrations."""
+    """The log end requests to the brokers in `found.ask`, with their present registrations."""
     version = view.states[key].version
     return [Question(broker, view.brokers[broker].epoch, key, version) for broker in found.ask]
 

@@ -35,8 +35,9 @@ Altered = KnownState | KafkaError
 
 
 class PartitionController(Reconciler):
-    """Handles the requests about partitions during one term as controller. Methods raise as `Reconciler` does: Deposed,
-    StoreUnavailable, Unsettled."""
+    """Handles the requests about partitions during one term as controller. All methods raise Deposed, StoreUnavailable
+    and Unsettled (`Reconciler`).
+    """
 
     async def alter(
         self, broker: int, broker_epoch: int, proposals: Sequence[tuple[bytes, int, Proposal]]
@@ -86,8 +87,9 @@ class PartitionController(Reconciler):
             return await self._guarded(self._balance(percentage))
 
     async def _ask_before_an_unclean_election(self, keys: Collection[PartitionKey] | None) -> None:
-        """Ask brokers for the missing log ends, so that the replica with the most complete log leads. The lock is free
-        while the brokers are asked."""
+        """Ask brokers for the missing log ends, so that the replica with the most complete log leads. The lock `_turn`
+        (one change of the view at a time) is not held while the brokers are asked.
+        """
         assert self.questions is not None
         async with self._turn:
             await self._guarded(self._look_for_brokers())
@@ -100,8 +102,9 @@ class PartitionController(Reconciler):
             self._noted(answers)
 
     async def _ask_before_replicas_are_taken_away(self, wanted: Sequence[Wanted]) -> None:
-        """Ask the replicas that would stay in sync whether their logs are open. The lock is free while the brokers are
-        asked."""
+        """Ask the replicas that would stay in sync whether their logs are open. The lock `_turn` (one change of the
+        view at a time) is not held while the brokers are asked.
+        """
         assert self.questions is not None
         asked: list[Question] = []
         async with self._turn:
@@ -114,7 +117,7 @@ class PartitionController(Reconciler):
         for answers in await self.questions.ask(asked):
             self._noted(answers)
 
-    # --- the methods below are called with the lock `_turn` acquired
+    # --- the methods below must be called with the lock `_turn` (one change of the view at a time) acquired
 
     async def _alter(
         self, broker: int, broker_epoch: int, proposals: Sequence[tuple[bytes, int, Proposal]]
@@ -146,7 +149,8 @@ class PartitionController(Reconciler):
                     answers[changes[change.key]] = self._after(change)
             pending = [index for key, index in changes.items() if key in again]
             # A refused write causes the brokers to be read again; if some brokers have returned, the present ISRs are
-            # reconciled with that first. A reassignment may have waited for a replica that has just joined the ISR.
+            # reconciled with the returned brokers first. A reassignment may have waited for a replica that has just
+            # joined the ISR.
             given_up = {change.key for change in wanted if change.state.leader == NO_LEADER}
             await self._settle(again | given_up | {key for key in changes if self._is_reassigned(key)})
             if not pending:
@@ -189,7 +193,7 @@ class PartitionController(Reconciler):
                 message = "The topic's assignments do not fit into one write to the metadata store."
                 errors[changes[key]] = KafkaError(ErrorCode.POLICY_VIOLATION, message)
             pending = sorted(changes[key] for key in again if key in changes)
-            await self._settle({*again, *changes})  # completes reassignments whose targets are in sync
+            await self._settle({*again, *changes})  # ends reassignments with targets in sync
             if not pending:
                 return errors
         raise Unsettled("the metadata store refused the reassignments in every attempt")
@@ -264,7 +268,7 @@ class PartitionController(Reconciler):
             return decided
         except KafkaError as error:
             if error.code is ErrorCode.NOT_CONTROLLER:
-                self.distrust()  # an earlier write took effect after a read had shown it as not done
+                self.distrust()  # an earlier write was done after a read had shown the old state
             return error.as_value()
 
     def _after(self, change: PartitionChange) -> Altered:

@@ -1,13 +1,14 @@
 """Moves partitions to other brokers: the rules of KIP-455. Pure.
 
-    requested        replicas = target + original, with adding and removing replicas; in one write with the state
-    catching up      adding replicas fetch like any follower, and join the ISR by AlterPartition
-    completed        when the entire target is in sync: replicas = target, and the ISR and leader are among the target
+    phase            effect
+    requested        replicas = target + original, with adding and removing replicas, written with the partition's
+    state; catching up      adding replicas fetch like any follower, and join the ISR by AlterPartition;
+    completed        when the entire target is in sync: replicas = target, and the ISR and leader are among the target.
 
 The progress of a reassignment is stored in the topic's node, as in Kafka, so the next controller continues the
-reassignment. A step is decided again until the step is written (`partition_decisions.py`). Each step also changes the
-partition's state in the same write, so that a proposal based on the older assignment is refused by the version of the
-state.
+reassignment. The controller decides a step (start or end of a reassignment) again until the step is written
+(`partition_decisions.py`). Each step also changes the partition's state in the same write, so that a proposal based on
+the older assignment is refused by the version of the state.
 
 Removing a replica causes a new leader epoch, in which the removed replica no longer fetches. Adding a replica causes no
 new leader epoch, since no log changes, and clients notice nothing. A step that would remove the last replica in sync is
@@ -107,8 +108,9 @@ def begin(
 
 
 def staying_in_sync(view: ClusterView, key: PartitionKey, target: Sequence[int] | None) -> tuple[int, ...]:
-    """The live replicas in sync that would stay if `begin` immediately removed other replicas in sync; empty if `begin`
-    would remove no replica in sync. `begin` removes replicas that an earlier reassignment was adding."""
+    """The live replicas in sync that would remain in the ISR if `begin` immediately removed other replicas in sync;
+    empty if `begin` would remove no replica in sync. `begin` removes replicas that an earlier reassignment was adding.
+    """
     assignment, known = view.assignment(key), view.states.get(key)
     if assignment is None or known is None:
         return ()

@@ -45,8 +45,8 @@ async def _never() -> bool:
 
 
 class Reconciler:
-    """Handles the events of one term as controller. The subclass `partitions.PartitionController` handles the requests
-    of other brokers and of clients."""
+    """Handles the events (broker changes, topic changes, reported log ends) of one term as controller. The subclass
+    `partitions.PartitionController` handles the requests of other brokers and of clients."""
 
     def __init__(
         self,
@@ -89,8 +89,8 @@ class Reconciler:
         self._must_read_all = self._has_missed = self.must_begin = True
         self.on_trouble()
 
-    # --- handlers of events; each returns after the resulting changes are written, and raises Deposed,
-    # StoreUnavailable, Unsettled
+    # --- handlers of events: each handler returns after the resulting changes are written, and raises Deposed,
+    # StoreUnavailable or Unsettled
 
     async def read_all(self) -> None:
         """Read everything: at the beginning of a term, and after an outage of the store."""
@@ -99,7 +99,9 @@ class Reconciler:
             await self._guarded(self._settle(()))
 
     async def current_view(self) -> ClusterView:
-        """The view of the cluster. The view is read again first if it is not trusted."""
+        """The controller's view of the cluster (partitions, topics and brokers in the store). The view is read again
+        first if it is not trusted.
+        """
         if self._must_read_all:
             async with self._turn:
                 await self._guarded(self._settle(()))
@@ -116,9 +118,9 @@ class Reconciler:
             await self._guarded(self._topics_changed(names))
 
     async def make_topic(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
-        """Create a topic by calling `write`, whose errors are raised. The lock is held, so no decision about an earlier
-        topic with the same name can still be waiting to be written. Such a decision could be written into the new
-        topic, because znode versions restart at 0 when a topic is re-created."""
+        """Create a topic by calling `write`, whose errors are raised. The lock `_turn` is held during the write, so no
+        decision about an earlier topic with the same name can still be waiting to be written. Such a decision could be
+        written into the new topic, because znode versions restart at 0 when a topic is re-created."""
         async with self._turn:
             await write()
             await self._guarded(self._topics_changed((name,)))
@@ -152,11 +154,12 @@ class Reconciler:
         async with self._turn:
             await self._guarded(self._settle(self._noted(answers)))
 
-    # --- the methods below are called with the lock `_turn` acquired
+    # --- the methods below must be called with the lock `_turn` (one change of the view at a time) acquired
 
     def _noted(self, answers: Answers) -> list[PartitionKey]:
-        """Note the answers that are still valid: the broker has the same registration, and the partition's state has
-        not changed since the question. Returns the partitions of the valid answers."""
+        """Store the reported log ends that are still valid: the broker has the same registration, and the partition's
+        state has not changed since the request. Returns the partitions whose log ends were stored.
+        """
         registered = self.view.live.get(answers.broker)
         if registered is None or registered.epoch != answers.broker_epoch:
             return []
@@ -176,7 +179,7 @@ class Reconciler:
         except Deposed:
             self.on_trouble()
             raise
-        except Exception:  # partitions that were read but not reconciled would never be examined again
+        except Exception:  # partitions that were read but not reconciled would otherwise never be checked again
             self.distrust()
             raise
 
@@ -256,8 +259,9 @@ class Reconciler:
         return in_order(changes)
 
     async def _write(self, piece: Sequence[PartitionChange], brokers: Mapping[int, KnownBroker]) -> set[PartitionKey]:
-        """Write a piece: changes that fit into one write. Returns the partitions to decide again; empty if every change
-        was written. `brokers`: see StateWriter.write."""
+        """Write the changes in `piece`, which fit into one write of the store. Returns the partitions to decide again;
+        empty if every change was written. `brokers`: the known brokers that the decisions used (`StateWriter.write`).
+        """
         keys = {change.key for change in piece}
         topics = {key.topic for key in keys}
         try:
@@ -278,8 +282,9 @@ class Reconciler:
     async def _write_less(
         self, piece: Sequence[PartitionChange], brokers: Mapping[int, KnownBroker], error: RequestTooLarge
     ) -> set[PartitionKey]:
-        """Like `_write`, for a piece that is too large for one write: splits the piece into halves. A single change
-        that is too large is logged and not written, since it would never fit."""
+        """Write a piece (partition changes for one write of the store) that turned out too large for one write, by
+        splitting the piece into halves. A single change that is too large is logged and not written, since it would
+        never fit."""
         if len(piece) > 1:
             middle = len(piece) // 2
             again = await self._write(piece[:middle], brokers)

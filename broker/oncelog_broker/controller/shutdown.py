@@ -28,7 +28,7 @@ def note_shutdown(view: ClusterView, broker: int, epoch: int) -> None:
 
 
 def is_left_to(view: ClusterView, broker: int, key: PartitionKey) -> bool:
-    """Whether the broker still leads the partition, although other brokers have replicas of it."""
+    """Whether the broker still leads the partition, although other brokers have replicas of this partition."""
     known = view.states.get(key)
     has_others = len(view.replicas(key)) > 1 and key.topic not in view.doomed
     return known is not None and known.state.leader == broker and has_others

@@ -19,7 +19,7 @@ from oncelog_broker.runtime.slices import Pause
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_TOPIC_BYTES: Final = 800_000
-"""Maximum bytes of a topic's node; the states of some partitions still fit into the same write."""
+"""Maximum bytes of a topic's node; the states of some partitions still fit into the same write as the node."""
 FIXED_BYTES: Final = 150
 """Upper bound of the bytes of a topic's node without its partitions."""
 
@@ -73,8 +73,10 @@ class TopicRoom:
 
 
 def _bytes_of(partition: int, assignment: ReplicaAssignment) -> int:
-    """The bytes that an assignment such as `"7":[1,2,3],` takes in all lists of the node that contain the partition."""
+    """The bytes that an assignment such as `"7":[1,2,3],` takes in a topic's node, summed over all lists of the node
+    that contain the partition.
+    """
     lists = (assignment.replicas, assignment.adding_replicas, assignment.removing_replicas)
     named = [brokers for brokers in lists if brokers]
-    digits = len(str(partition)) + 5  # in addition to the broker ids, each with a comma
+    digits = len(str(partition)) + 5  # bytes in addition to the broker ids, each with a comma
     return sum(digits + sum(len(str(broker)) + 1 for broker in brokers) for brokers in named)

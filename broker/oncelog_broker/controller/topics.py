@@ -1,9 +1,9 @@
 """Creates, deletes and changes topics in the store, for the admin requests. Only the controller of the cluster does
 this work.
 
-A request is checked against the store, not against an image that may lag. A topic of usual size is created, and
-deleted, by one atomic `multi` behind the controller's fence, so a topic is never half created or half deleted. A topic
-that is too large for one write:
+A request is checked against the store, not against this broker's cluster image, which may lag. A topic of usual size is
+created, and deleted, by one atomic `multi` with the controller's fence, a check that this broker is still controller,
+so a topic is never half created or half deleted. A topic that is too large for one write:
 
 - is created with the states of its first partitions; the controller then writes the states of the other partitions;
 - is marked for deletion before it is deleted. After the mark is set, none of the topic's partitions has a leader. The
@@ -88,8 +88,8 @@ PARTITIONS_WITH_THE_TOPIC: Final = 200
 
 
 class TopicController:
-    """Creates, deletes and changes topics while this broker is controller. `term` returns the present term, or raises
-    KafkaError NOT_CONTROLLER."""
+    """Creates, deletes and changes topics while this broker is the controller. `term` returns the present term, or
+    raises KafkaError NOT_CONTROLLER."""
 
     def __init__(
         self, store: MetadataStore, term: Callable[[], PartitionController], entropy: Entropy = system_entropy
@@ -117,11 +117,12 @@ class TopicController:
         assignment: Mapping[int, Sequence[int]] | None = None,
         validate_only: bool = False,
     ) -> TopicAssignment:
-        """Create a topic and elect its leaders. Returns the created topic; with `validate_only`, returns the topic that
-        would be created.
+        """Create a topic and elect the leaders of its partitions. Returns the created topic; with `validate_only`,
+        returns the topic that would be created.
 
-        An explicit `assignment` replaces the two numbers. Raises INVALID_TOPIC_EXCEPTION, INVALID_REQUEST,
-        TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT.
+        An explicit `assignment` replaces the number of partitions and the replication factor. Raises
+        INVALID_TOPIC_EXCEPTION, INVALID_REQUEST, TOPIC_ALREADY_EXISTS, INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR,
+        INVALID_REPLICA_ASSIGNMENT.
         """
         async with self._changing(name) as term:
             check_topic_may_be_made(name)
@@ -205,7 +206,7 @@ class TopicController:
         validate_only: bool = False,
     ) -> TopicAssignment:
         """Grow a topic to `count` partitions in total. Returns the topic after the change; with `validate_only`, the
-        topic as it would be.
+        topic as the change would make it.
 
         `assignment` lists the replicas of the new partitions. Raises UNKNOWN_TOPIC_OR_PARTITION, INVALID_PARTITIONS
         (`count` is not larger than the present number), INVALID_REPLICATION_FACTOR, INVALID_REPLICA_ASSIGNMENT,
@@ -279,7 +280,7 @@ class TopicController:
                 piece = operations[start : start + MAX_OPERATIONS_PER_MULTI]
                 await self._commit(term, piece, partial(self._lacks, piece[-1].path))
         except StoreUnavailable:
-            term.distrust()  # once the store is reachable again, the deletion is found by its mark and continued
+            term.distrust()  # the deletion continues when the store is reachable again
             raise
 
     async def _marks(self) -> list[str]:
@@ -291,8 +292,8 @@ class TopicController:
     async def _commit(
         self, term: PartitionController, operations: Sequence[Operation], took_place: Callable[[], Awaitable[bool]]
     ) -> None:
-        """Write these operations behind the controller's fence. After a lost reply, `took_place` reads whether the
-        write was done."""
+        """Write these operations with the controller's fence, a check that this broker is still controller. After a
+        lost reply, `took_place` reads whether the write was done."""
         await commit(self._store, [term.controllership.fence, *operations], took_place)
 
     async def _read_topic(self, name: str, term: PartitionController) -> tuple[TopicAssignment, Stat]:
@@ -374,7 +375,8 @@ def too_many(partitions: int) -> KafkaError | None:
 
 async def _placed(term: PartitionController, place: Callable[[ClusterView], Assignment]) -> Assignment:
     """Assign replicas. Retries the assignment after reading the registrations again, if the first attempt failed for
-    lack of brokers: some may have just registered."""
+    lack of brokers: some brokers may have just registered.
+    """
     try:
         return place(term.view)
     except KafkaError:
@@ -390,8 +392,9 @@ async def _look_again(error: MetadataError, term: PartitionController) -> None:
 
 
 def _first_states(name: str, placed: Assignment, term: PartitionController, taken: int) -> list[Operation]:
-    """The operations that create the nodes of the first of these partitions, as many as fit into a write that already
-    has `taken` bytes. The reconciler creates the remaining nodes afterwards."""
+    """The operations that create the nodes of as many of these partitions, from the first on, as fit into a write that
+    already has `taken` bytes. The reconciler creates the remaining nodes afterwards.
+    """
     view, epoch = term.view, term.controllership.epoch
     states: dict[int, PartitionState] = {}
     for partition, replicas in islice(placed.items(), PARTITIONS_WITH_THE_TOPIC):

@@ -33,7 +33,9 @@ class KnownState(NamedTuple):
 
 
 class ClusterView:
-    """The brokers, topics and partition states that the controller knows; see the docstring of the module."""
+    """The brokers, topics and partition states that the controller knows. Only a task that has acquired the
+    controller's lock changes the view.
+    """
 
     def __init__(self, *, unclean_by_default: bool = False) -> None:
         self.brokers: Mapping[int, KnownBroker] = {}
@@ -91,7 +93,7 @@ class ClusterView:
         return self._names.get(topic_id)
 
     def broker(self, broker: int) -> KnownBroker:
-        """The controller's knowledge of this broker, also if it has never registered."""
+        """The controller's knowledge of this broker, which may never have registered."""
         return self.brokers.get(broker) or unknown_broker(broker)
 
     def put_topic(self, name: str, topic: TopicAssignment, version: int = 0) -> None:
@@ -100,8 +102,9 @@ class ClusterView:
         run_steps(self.topic_put(name, topic, version))
 
     def topic_put(self, name: str, topic: TopicAssignment, version: int = 0) -> Steps[None]:
-        """Like `put_topic`, as a generator that pauses between partitions, because a topic may have thousands of
-        partitions."""
+        """Update the view with a topic in version `version` of its node, as a generator that pauses between partitions,
+        because a topic may have thousands of partitions.
+        """
         before = self.topics.get(name)
         if before is not None and (
             before.topic_id != topic.topic_id or not before.partitions.keys() <= topic.partitions.keys()
@@ -139,7 +142,7 @@ class ClusterView:
         run_steps(self.topic_removed(name))
 
     def topic_removed(self, name: str) -> Steps[None]:
-        """Like `remove_topic`, as a generator that pauses between partitions."""
+        """Remove a topic from the view, as a generator that pauses between partitions."""
         topic = self.topics.pop(name, None)
         self.topic_versions.pop(name, None)
         self.doomed.discard(name)
@@ -184,12 +187,14 @@ class ClusterView:
         return any(self.broker(broker).is_unsure_of(known.written) for broker in known.state.isr)
 
     def put_unreadable(self, key: PartitionKey) -> None:
-        """Note that the partition has a state that cannot be parsed."""
+        """Mark the partition as having a state that cannot be parsed; the controller then does not change the
+        partition.
+        """
         self.states.pop(key, None)
         self.unreadable.add(key)
 
     def put_brokers(self, brokers: Iterable[KnownBroker]) -> set[int]:
-        """Replace the brokers of the view by these brokers. Returns the ids of the brokers that registered, left, or
+        """Replace all brokers of the view by `brokers`. Returns the ids of the brokers that registered, left, or
         registered again."""
         before = self.brokers
         self._set_brokers({broker.id: _kept_stopping(broker, before) for broker in brokers})
@@ -215,7 +220,9 @@ class ClusterView:
 
 
 def _kept_stopping(broker: KnownBroker, before: Mapping[int, KnownBroker]) -> KnownBroker:
-    """The broker; marked as stopping if it was stopping in the mapping `before` and still has the same registration."""
+    """The broker in the new mapping, marked as stopping if it was stopping in the mapping `before` and still has the
+    same registration.
+    """
     known = before.get(broker.id)
     was_stopping = known is not None and known.is_stopping and known.epoch == broker.epoch
     return broker._replace(is_stopping=True) if was_stopping else broker

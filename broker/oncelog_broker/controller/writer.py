@@ -1,10 +1,10 @@
-"""Writes changes of partition states and assignments: each piece is one `multi`, which also checks the controller's
-fence and the incarnations of the brokers in the written ISRs.
+"""Writes changes of partition states and assignments: each piece (changes that fit together) is one ZooKeeper `multi`
+request, which also checks the controller's fence and the incarnations of the brokers in the written ISRs.
 
-A piece is refused if the writer's knowledge is outdated: another broker is controller, a broker has registered again,
-or a topic is gone. After a write with an unknown outcome, the caller reads the view again and decides again. If the
-first write takes effect late, the first write either fails by its versions, or has written the same state that the
-second write would write.
+A piece (changes that are written together) is refused if the writer's knowledge is outdated: another broker is
+controller, a broker has registered again, or a topic is gone. After a write with an unknown outcome, the caller reads
+the view again and decides again. If the first write takes effect late, the first write either fails by its versions, or
+has written the same state that the second write would write.
 """
 
 from __future__ import annotations
@@ -59,8 +59,8 @@ class Deposed(Exception):
 
 
 class Refused(Exception):
-    """The store refused a piece, and no change of the piece was written. `brokers`: True if the reason is that a broker
-    has registered again; otherwise another node has changed."""
+    """The store refused a write of partition changes, and none of these changes was written. `brokers`: True if the
+    reason is that a broker has registered again; otherwise another node has changed."""
 
     def __init__(self, error: MetadataError) -> None:
         super().__init__(str(error))
@@ -68,8 +68,10 @@ class Refused(Exception):
 
 
 def in_pieces(changes: Sequence[PartitionChange]) -> Iterator[Sequence[PartitionChange]]:
-    """Split changes into pieces that fit into one write each. A piece with assignments has changes of one topic only,
-    since all assignments of a topic are written together, and a topic may have very many partitions."""
+    """Split changes into pieces, each of which fits into one write of the store. A piece (changes for one write) with
+    assignments has changes of one topic only, since all assignments of a topic are written together, and a topic may
+    have very many partitions.
+    """
     piece: list[PartitionChange] = []
     size = 0
     for change in changes:
@@ -114,11 +116,11 @@ class StateWriter:
     async def write(
         self, view: ClusterView, piece: Sequence[PartitionChange], brokers: Mapping[int, KnownBroker]
     ) -> None:
-        """Write a piece of `in_pieces`, and update the view with the written changes. Raises Deposed, Refused,
-        RequestTooLarge, StoreUnavailable.
+        """Write one piece that `in_pieces` returned (changes for one write), and update the view with the written
+        changes. Raises Deposed, Refused, RequestTooLarge, StoreUnavailable.
 
         `brokers`: the mapping of known brokers that the decisions used. The view may have newer incarnations by now:
-        those of brokers that were absent meanwhile and may have lost records on which the decisions rely.
+        brokers that were absent meanwhile may have lost records on which the decisions rely.
         """
         operations: list[Operation] = [
             self._controllership.fence,
@@ -188,7 +190,7 @@ class IsrMoves:
         self._joined: dict[int, list[str]] = {}
 
     def note(self, key: PartitionKey, before: KnownState | None, after: PartitionState) -> None:
-        """Add a partition state that was written."""
+        """Add a partition state that was written, so that its ISR changes are logged."""
         if before is None:
             return
         then, now = set(before.state.isr), set(after.isr)

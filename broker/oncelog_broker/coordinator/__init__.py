@@ -2,8 +2,8 @@
 
 `runtime` binds state machines to the partitions that this broker leads: load, append, replay, reply after commit. A
 `shard` is one state machine with its partition. `loading` replays the log of a partition, `appending` writes to the
-log. `effects` has the actions that a state machine requests, `timers` the timers of a state machine, `internal_topics`
-the settings of the internal topics. `client` has the client id and host of a requester, `patterns` matches names
-against RE2 patterns of clients. `group/` is the state machine of groups, `transaction/` of transactions, `share/` of
-share partitions.
+log. `effects` has the actions that a state machine requests from the runtime, `timers` the timers of a state machine,
+`internal_topics` the settings of the internal topics. `client` has the client id and host of a requester, `patterns`
+matches names against RE2 patterns of clients. `group/` is the state machine of groups, `transaction/` of transactions,
+`share/` of share partitions.
 """

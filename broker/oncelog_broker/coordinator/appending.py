@@ -1,4 +1,6 @@
-"""Appends the records of a step as one batch, and translates append errors into coordinator error codes."""
+"""Appends the records of one step (one call of a coordinator's state machine) as one batch, and translates append
+errors into coordinator error codes.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,9 @@ APPEND_ERRORS: Final = {
 }
 """Error code of an append to the log -> the error code that a client of the coordinator gets."""
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-"""Error codes that each API of a coordinator replaces by its own error code: `Effects.too_large`."""
+"""Error codes that each API of a coordinator replaces by its own error code, which the field `too_large` of `Effects`
+has.
+"""
 RECORD_OVERHEAD: Final = 32
 """Maximum bytes of a coordinator's record without its key and value."""
 
@@ -35,8 +39,8 @@ RECORD_OVERHEAD: Final = 32
 def append_records(
     partition: Partition, encoded: list[Encoded], effects: Effects, now_ms: int, compression: Compression
 ) -> int:
-    """Append one batch with the records of a step; returns its base offset. Raises KafkaError with the error code of
-    the coordinator's API; after an error nothing has been appended."""
+    """Append one batch with the records of a step (one call of the state machine); returns the base offset of the
+    batch. Raises KafkaError with the error code of the coordinator's API; after an error nothing has been appended."""
     producer_id, producer_epoch = effects.producer or (NO_PRODUCER_ID, NO_PRODUCER_EPOCH)
     builder = RecordBatchBuilder(MAX_BATCH_SIZE)
     for key, value in encoded:
@@ -58,8 +62,9 @@ def append_records(
 
 
 def divided(records: list[Encoded], max_bytes: int) -> list[int]:
-    """The number of records in each batch, such that no batch is larger than `max_bytes`, except a batch of one larger
-    record."""
+    """The number of records in each batch, such that no batch is larger than `max_bytes`, unless the batch has only one
+    record that is larger.
+    """
     sizes: list[int] = []
     left = 0
     for key, value in records:

@@ -1,19 +1,21 @@
-"""The actions that a step of a coordinator's state machine requests, as values. The runtime carries out the actions in
-this order:
+"""The actions that a step of a coordinator's state machine requests, as values. The coordinator runtime
+(`coordinator/runtime.py`) carries out the actions in this order:
 
-1. `records` are appended to the log as one batch. If the append fails, none of the other effects happens, the machine
-   keeps its state, and the request that caused the step gets the error. Other requests that wait for this step get the
+1. `records` are appended to the log as one batch. If the append fails, none of the other effects happens, the state
+   machine keeps its state, and the request that caused the step gets the error. Other requests that wait for this step
+   get the
    error through `if_not_logged`. With `may_be_divided`, the records are appended and replayed in as many batches as
    necessary.
-2. Each record is replayed into the machine: only a replay changes durable state.
+2. Each record is replayed into the state machine: only a replay changes durable state.
 3. The functions in `changes` are called; they make the changes of soft state that belong to the records.
-4. `timers` are set or cancelled, and `jobs` begin.
-5. When the records are committed (on all in-sync replicas), `replies` are sent. Then `ends` are passed to the runtime's
-   `on_end`: decided transactions, whose markers are to be written, or share partitions, whose state is to be
-   initialized.
+4. `timers` are set or cancelled, and `jobs` (long work in slices or threads) begin.
+5. When the records are committed (on all in-sync replicas), `replies` are sent. Then the values in `ends` are passed to
+   the runtime's `on_end`: decided transactions, whose markers are to be written, or share partitions, whose state is to
+   be initialized.
 
-A step that logs records does not change soft state itself: the step puts the change into `changes`. Otherwise, after a
-failed append, a waiter could be missing from its waiting list although no effect ever replies to it (S85).
+A step (one call of the state machine) that logs records does not change soft state (state that is not in the log)
+itself: the step puts the change into `changes`. Otherwise, after a failed append, a waiter could be missing from its
+waiting list although no effect ever replies to this waiter (S85).
 """
 
 from __future__ import annotations
@@ -25,27 +27,31 @@ from oncelog_broker.runtime.steps import Steps
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 Waiter = Any
-"""A request that waits for a reply. Machines see the waiter as an opaque token, which they store and pass back."""
+"""A request whose client waits for a reply. State machines treat the waiter as an opaque token, which they store and
+pass back.
+"""
 TimerKey = Hashable
-"""The name of a timer of a machine; also the argument of `Machine.on_timer`."""
+"""The name of a timer of a state machine; also the argument of `Machine.on_timer`."""
 
 
 class Interruption(Exception):
-    """Raised by a step that has changed nothing and that its caller must retry. The runtime does not treat this
-    exception as a failure of the step."""
+    """Raised by a step (one call of a state machine) that has changed nothing and that its caller must retry. The
+    runtime does not treat this exception as a failure of the step."""
 
 
 class Encoded(NamedTuple):
-    """The bytes of a record in the log; a value of None is a tombstone."""
+    """The encoded key and value of a record in the log; a value of None is a tombstone."""
 
     key: bytes
     value: bytes | None
 
 
 class Job(NamedTuple):
-    """Work for `key` that takes too long for one step. `steps()` reads the state of the machine in its first step, and
-    the result of the steps is passed to `Machine.on_job`. At most one job with a given name runs for a key. A step may
-    request a running job again without effect."""
+    """Work for `key` (a group or transactional id) that takes too long for one step of the state machine. The generator
+    `steps()` reads the state of the machine in its first step, and its result is passed to `Machine.on_job`. At most
+    one job with a given name runs for a key. If a step requests a job that is already running, the request has no
+    effect.
+    """
 
     key: str
     name: str
@@ -53,7 +59,9 @@ class Job(NamedTuple):
 
 
 class Effects:
-    """The effects of one step. Invariant: each waiter gets exactly one reply."""
+    """The actions that one step (one call of a state machine) requests from the runtime. Invariant: each waiter
+    (waiting request) gets exactly one reply.
+    """
 
     __slots__ = (
         "afterwards",
@@ -72,29 +80,36 @@ class Effects:
     def __init__(self) -> None:
         self.records: list[Any] = []
         self.producer: tuple[int, int] | None = None
-        """The producer id and epoch of the transaction that contains the records; None: no transaction."""
+        """The producer id and epoch of the transaction that contains the records; None if the records are not part of a
+        transaction.
+        """
         self.replies: list[tuple[Waiter, Any]] = []
         self.ends: list[Any] = []
-        """Values for the runtime's `on_end`, which is called for each value when the records are committed: see
-        `CoordinatorRuntime`."""
+        """Values for the runtime's `on_end`, which is called for each value when the records are committed, such as
+        decided transactions.
+        """
         self.changes: list[Callable[[], object]] = []
-        """Functions that change soft state, called after the records were replayed. These functions must not raise."""
+        """Functions that change soft state (state that is not in the log), called after the records were replayed. The
+        functions in `changes` must not raise.
+        """
         self.timers: list[tuple[TimerKey, float | None]] = []
         self.jobs: list[Job] = []
         self.may_be_divided = False
-        """Whether the records are independent, so that after a crash or a failure some of them may be logged and others
-        not."""
+        """Whether the records are independent, so that after a crash or a failure some of the records may be logged and
+        others not.
+        """
         self.too_large = ErrorCode.UNKNOWN_SERVER_ERROR
         """The error code that the requested API uses for records that are too large for the log."""
         self.afterwards: Callable[[], Effects] | None = None
-        """The step that runs immediately after these effects were carried out. This step may refuse by raising a
-        KafkaError."""
+        """The step (call of the state machine) that runs immediately after these effects were carried out. This step
+        may refuse by raising a KafkaError."""
         self.if_not_logged: Callable[[KafkaError], Effects] | None = None
-        """The step that runs instead if the records cannot be appended. Its argument is the error; this step must not
-        log records."""
+        """The step (call of the state machine) that runs instead if the records cannot be appended. The argument of
+        this step is the error; this step must not log records.
+        """
 
     def append(self, record: Any) -> None:
-        """Add a record, of the machine's own type, to be logged and then replayed."""
+        """Add a record, of the state machine's own type, to be logged and then replayed."""
         self.records.append(record)
 
     def reply(self, waiter: Waiter, response: Any | KafkaError) -> None:

@@ -35,9 +35,9 @@ def internal_topic(name: str, config: BrokerConfig, live_brokers: int, *, may_de
     does not have.
 
     If fewer brokers are alive than `*.replication.factor` and `may_degrade` is True, each live broker gets a replica
-    (S31). `may_degrade` is for a cluster that will never have more brokers. Otherwise raises KafkaError
-    COORDINATOR_NOT_AVAILABLE until enough brokers are alive, because the first broker to start would create the topic
-    with one replica permanently.
+    (S31). `may_degrade` is True for a cluster that will never have more brokers. With `may_degrade` False, raises
+    KafkaError COORDINATOR_NOT_AVAILABLE until enough brokers are alive, because the first broker to start would create
+    the topic with one replica permanently.
     """
     if name == CONSUMER_OFFSETS:
         wanted = config[keys.OFFSETS_TOPIC_REPLICATION_FACTOR]
@@ -71,8 +71,8 @@ def internal_topic(name: str, config: BrokerConfig, live_brokers: int, *, may_de
             config[share_keys.SHARE_STATE_TOPIC_NUM_PARTITIONS],
             replicas,
             {
-                # A record is a change relative to older records, so the topic is not compacted: the coordinator deletes
-                # old records.
+                # A record of `__share_group_state` contains a change relative to older records, so the topic is not
+                # compacted: the coordinator deletes old records.
                 "cleanup.policy": "delete",
                 "retention.ms": "-1",
                 "retention.bytes": "-1",
@@ -93,7 +93,8 @@ def needed_settings(name: str, config: BrokerConfig) -> Mapping[str, str]:
 
 
 def tell_deleted_by_age(old: ClusterImage | None, new: ClusterImage) -> None:
-    """Log once that an internal topic is not only compacted, so that the state of its coordinators is deleted by age.
+    """Log once that an internal topic has a cleanup.policy other than `compact`, so that the state of its coordinators
+    is deleted by age.
 
     `old`: the previous image; None at the start of the broker. A topic that was just created is not checked, since its
     settings may arrive later.

@@ -1,4 +1,4 @@
-"""Replays the log of a partition into its state machine, in steps between which other work runs.
+"""Replays the log of a partition into its state machine, in slices between which other work runs.
 
 The log is read in chunks. Most records of an internal topic are superseded soon: a group repeatedly commits the same
 partitions, and a transaction logs the same key three times. So a record is not decoded if the same chunk has a later
@@ -22,7 +22,7 @@ from oncelog_protocol.records.control import ControlType, read_marker
 LOAD_CHUNK_BYTES: Final = 256 * 1024
 """Bytes of a chunk: the amount that one read of the log returns during loading."""
 RECORDS_PER_STEP: Final = 32
-"""Number of records that are read or replayed in one step, before other work runs."""
+"""Number of records that are read or replayed in one slice of loading, before other work runs."""
 
 
 class _Logged(NamedTuple):
@@ -42,7 +42,9 @@ class _Ended(NamedTuple):
 
 
 class _Chunk:
-    """The records and markers of a chunk of the log, in order. An entry of None replaces a superseded record."""
+    """The records and markers of a chunk (one read) of the log, in order. An entry of None replaces a superseded
+    record.
+    """
 
     __slots__ = ("_latest", "_passes_over", "entries")
 
@@ -72,7 +74,7 @@ class _Chunk:
             raise columns.error
 
     def _add(self, rows: Iterable[tuple[int, bytes | None, bytes | None]]) -> bool:
-        """Add records outside transactions. Returns whether `rows` may have more records."""
+        """Add records outside transactions. Returns whether `rows` (an iterator) may have more records."""
         entries, latest, number = self.entries, self._latest, 0
         for number, (offset, key, value) in enumerate(rows, 1):  # noqa: B007 (the last one tells how many there were)
             if key is None:
@@ -86,14 +88,14 @@ class _Chunk:
 
 
 def replay_log(shard: Shard[Any], offset: int, is_current: Callable[[], bool]) -> Steps[int]:
-    """Replay the log from `offset` to its end; returns the next offset. Records that are not on all in-sync replicas
-    yet are replayed, too: replies wait until these records are committed. Stops early if `is_current` returns False,
-    because this broker no longer leads the partition. Raises KafkaError, CorruptBatch or ValueError if the log cannot
-    be read or decoded."""
+    """Replay the log into the state machine from `offset` to its end; returns the next offset. Records that are not on
+    all in-sync replicas yet are replayed, too: replies wait until these records are committed. Stops early if
+    `is_current` returns False, because this broker no longer leads the partition. Raises KafkaError, CorruptBatch or
+    ValueError if the log cannot be read or decoded."""
     log = shard.partition.log
     while offset < log.log_end_offset and is_current():
         read = log.reader.read(offset, LOAD_CHUNK_BYTES, upper_bound=log.log_end_offset, min_one_batch=True)
-        if not len(read):  # compaction has removed the rest of the log
+        if not len(read):  # compaction has removed all records from this offset to the end of the log
             return log.log_end_offset
         chunk, next_offset = _Chunk(passes_over=shard.machine.records_replace_older), offset
         for number, batch in enumerate(batches(read)):

@@ -1,11 +1,11 @@
-"""Matches transactional ids (KIP-1152) and topic names (KIP-848) against patterns that clients send, with RE2, as in
-Kafka.
+"""Matches transactional ids (KIP-1152), topic names (KIP-848) and attributes of clients (KIP-714) against patterns that
+clients send, with RE2, as in Kafka.
 
 RE2 takes time proportional to the pattern and the text. But a pattern of a few dozen characters may compile to
 thousands of steps. RE2 tries each step for every character of an id of up to 32 KB, which takes about a second. So
 names are matched in a thread, where RE2 releases the interpreter lock. All requests share one thread, so that matching
-does not use up the threads of other work. Patterns are compiled in that thread, too. Compiling the first pattern loads
-RE2, which takes some milliseconds, and memory that most brokers never need.
+does not use up the threads of other work. Patterns are compiled in the same thread, not in the event loop, too.
+Compiling the first pattern loads RE2, which takes some milliseconds, and memory that most brokers never need.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ STEPS_PER_JOB: Final = 400_000
 """Limits one job that matches names of topics, after which other work may use the thread: steps of the pattern times
 number of names. With names of at most 249 characters such a job takes some tenths of a second."""
 TURN_SECONDS: Final = 0.05
-"""Seconds for which the ids of one request are matched before the thread serves the next request."""
+"""Seconds during which the ids of one request are matched before the thread serves the next request."""
 _THREAD: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="patterns")
 
 
@@ -53,7 +53,7 @@ class Compiled(Protocol):
 
 
 class IdPattern:
-    """A compiled pattern that matches transactional ids in the thread for patterns."""
+    """A compiled pattern that matches transactional ids in the thread in which all patterns are matched."""
 
     def __init__(self, compiled: Compiled) -> None:
         self._compiled = compiled
@@ -61,9 +61,7 @@ class IdPattern:
     @classmethod
     async def read(cls, text: str) -> IdPattern:
         """Raises InvalidPattern."""
-        if len(text) > MAX_PATTERN_CHARS:
-            raise InvalidPattern(f"the pattern has {len(text)} characters, at most {MAX_PATTERN_CHARS} are allowed")
-        return cls(await asyncio.get_running_loop().run_in_executor(_THREAD, _compiled, text))
+        return cls(await asyncio.get_running_loop().run_in_executor(_THREAD, id_pattern, text))
 
     async def matching(self, ids: Sequence[str], clock: Clock) -> set[str]:
         """Returns those of `ids` that the pattern matches completely."""
@@ -82,6 +80,22 @@ class IdPattern:
             if clock.monotonic() > end:
                 return number + 1
         return len(ids)
+
+
+def id_pattern(text: str) -> Compiled:
+    """Compile a pattern for ids and other short texts; call this in a thread. Raises InvalidPattern."""
+    if len(text) > MAX_PATTERN_CHARS:
+        raise InvalidPattern(f"the pattern has {len(text)} characters, at most {MAX_PATTERN_CHARS} are allowed")
+    return _compiled(text)
+
+
+async def check_id_pattern(text: str) -> str | None:
+    """The error message for a pattern of ids; None if the pattern is valid."""
+    try:
+        await IdPattern.read(text)
+    except InvalidPattern as error:
+        return str(error)
+    return None
 
 
 async def check_topic_pattern(text: str) -> str | None:

@@ -1,20 +1,20 @@
-"""Runs log-backed state machines: one machine per partition of an internal topic that this broker leads.
+"""Runs log-backed state machines: one state machine per partition of an internal topic that this broker leads.
 
-A request names a key, the key determines a partition, and the partition's machine decides the `Effects` of the request.
-The records among the effects are appended as one batch to that partition, then replayed into the machine. The replies
-are sent only after the batch is committed (S40). Records that are loaded from the log are replayed by the same method,
-so a machine has the same state after a restart as before.
+A request names a key, the key determines a partition, and the partition's machine decides the `Effects` of the request
+(records to log, replies, timers). The records among the effects are appended as one batch to that partition, then
+replayed into the machine. The replies are sent only after the batch is committed (S40). Records that are loaded from
+the log are replayed by the same method, so a machine has the same state after a restart as before.
 
 Requests for a partition that this broker does not lead get the error NOT_COORDINATOR. Requests for a partition that is
 being loaded get COORDINATOR_LOAD_IN_PROGRESS. Loading reads the log in chunks, and other work runs between two chunks.
 
-An unexpected exception of a step is logged once, with its key. The state of the key falls back to the logged state, as
-in a restart (`Machine.on_failed`). Requests that wait for this key get UNKNOWN_SERVER_ERROR; other keys are not
-affected. If the step raised between the append and the end of the replay, log and machine differ, so the machine is
-dropped and loaded again.
+An unexpected exception of a step (call of a state machine) is logged once, with its key. The state of this key (group
+or transactional id) falls back to the logged state, as in a restart (`Machine.on_failed`). Requests that wait for this
+key get UNKNOWN_SERVER_ERROR; other keys are not affected. If the step raised between the append and the end of the
+replay, the log and the state machine differ, so the state machine is dropped and loaded again.
 
 Source: Kafka's CoordinatorRuntime. Unlike Kafka, this runtime needs no snapshots for rolling back: after a failed
-append nothing has been replayed, and after a loss of leadership the machine is dropped.
+append nothing has been replayed, and after a loss of leadership the state machine is dropped.
 """
 
 from __future__ import annotations
@@ -49,20 +49,23 @@ logger = logging.getLogger(__name__)
 COMMIT_SECONDS: Final = 5.0
 """Maximum seconds for which replies wait for the in-sync replicas."""
 TIMER_RETRY_SECONDS: Final = 1.0
-"""Seconds until the step of a timer is retried, if the step's records could not be appended."""
+"""Seconds until an expired timer is handled again, if the records that its handler logs could not be appended."""
 LOAD_RETRY_SECONDS: Final = 5.0
 """Seconds until a log that could not be read to its end is read again."""
 REPLIES_PER_TURN: Final = 32
-"""Maximum number of replies of one step that are sent in one iteration of the event loop."""
+"""Maximum number of replies of one step (call of a state machine) that are sent in one iteration of the event loop."""
 
 
 class StepFailed(KafkaError):
-    """UNKNOWN_SERVER_ERROR for a step that raised an unexpected exception. The state of the step's key has fallen back
-    to the last logged state."""
+    """The error UNKNOWN_SERVER_ERROR for a step (call of a state machine) that raised an unexpected exception. The
+    state of the step's key (group or transactional id) has fallen back to the last logged state.
+    """
 
 
 class _Diverged(Exception):
-    """A step raised an exception after the append, so the machine may differ from its log."""
+    """A step (call of a state machine) raised an exception after its records were appended, so the state machine may
+    differ from its log.
+    """
 
 
 class CoordinatorRuntime(Generic[M]):
@@ -78,10 +81,11 @@ class CoordinatorRuntime(Generic[M]):
         on_end: Callable[[Shard[M], Any, int], None] = lambda shard, end, epoch: None,
         commit_seconds: float = COMMIT_SECONDS,
     ) -> None:
-        """`make_machine(index)` creates the empty machine of a partition. `on_end` is called for each of `Effects.ends`
-        after the step's records are committed, with the leader epoch in which the end was logged or loaded. If the
-        records of a step are not committed within `commit_seconds`, its replies are COORDINATOR_NOT_AVAILABLE
-        errors."""
+        """`make_machine(index)` creates the empty state machine of a partition. `on_end` is called for each value in
+        `Effects.ends` (such as a decided transaction) after the step's records are committed, with the leader epoch in
+        which the end was logged or loaded. If the records of a step (call of a state machine) are not committed within
+        `commit_seconds`, the replies of the step are COORDINATOR_NOT_AVAILABLE errors.
+        """
         self._topic = topic
         self._make_machine = make_machine
         self._replicas = replicas
@@ -111,7 +115,7 @@ class CoordinatorRuntime(Generic[M]):
         self._follow()
 
     def on_opened(self, topics: Collection[str]) -> None:
-        """Load partitions of these topics whose logs `Replicas` has opened since the last image."""
+        """Load partitions of these topics whose logs were opened after the last cluster image was applied."""
         if self._topic in topics:
             self._follow()
 
@@ -136,18 +140,21 @@ class CoordinatorRuntime(Generic[M]):
             self._tasks.spawn(f"load {self._topic}-{shard.index}", self._load(shard))
 
     async def _load(self, shard: Shard[M]) -> None:
-        """Replay the log of `shard`. If the log cannot be read, the error is logged, and the log is loaded again later.
-        If a record makes the machine raise an exception, the shard stays failed."""
+        """Replay the log of `shard` (a partition with its state machine). If the log cannot be read, the error is
+        logged, and the log is loaded again later. If a record makes the state machine raise an exception, the shard
+        stays failed and serves no requests.
+        """
         log, started = shard.partition.log, self._clock.monotonic()
         offset = log.log_start_offset
         try:
             # Records that were appended after the end of the previous replay, such as a marker, are replayed, too.
-            while offset < log.log_end_offset and self.is_current(shard):
+            while offset < shard.partition.log.log_end_offset and self.is_current(shard):
                 offset = await settled(self._slices.run(replay_log(shard, offset, partial(self.is_current, shard))))
         except (KafkaError, CorruptBatch, ValueError) as error:
             shard.failure = str(error)
             logger.error("coordinator not loaded", extra={"partition": log.name, "reason": error})
-            # By the next attempt the disk may work again, or another broker may lead the partition.
+            # The log is loaded again later, because by then the disk may work again, or another broker may lead the
+            # partition.
             self._deadlines.after(LOAD_RETRY_SECONDS, partial(self._load_again, shard))
             return
         except Exception as error:
@@ -171,8 +178,8 @@ class CoordinatorRuntime(Generic[M]):
         self._slices.run(self._begin_timers(shard))
 
     def _begin_timers(self, shard: Shard[M]) -> Steps[None]:
-        """Carry out the effects that the machine requests after loading. A timer that a request has set meanwhile is
-        kept."""
+        """Carry out the effects (timers, ends) that the state machine requests after loading. A timer that a request
+        has set meanwhile is kept."""
         try:
             for effects in shard.machine.on_loaded():
                 if not self.is_current(shard):
@@ -198,15 +205,16 @@ class CoordinatorRuntime(Generic[M]):
         self._send(replies, ErrorCode.NONE)
 
     def close(self) -> None:
-        """Unload everything when the broker stops: waiting requests get an error that makes their clients find the new
-        coordinator."""
+        """Unload all shards when the broker stops: waiting requests get an error that makes their clients find the new
+        coordinator.
+        """
         for shard in list(self._shards.values()):
             self._unload(shard)
 
     # --- requests
 
     def machines(self) -> Iterator[M]:
-        """The loaded machines, for requests that do not name a key."""
+        """The loaded state machines, for requests that do not name a key."""
         return (shard.machine for shard in self._shards.values() if shard.is_loaded)
 
     @property
@@ -234,7 +242,9 @@ class CoordinatorRuntime(Generic[M]):
         return self._image_topic.partitions[index].leader_epoch
 
     def shard(self, key: str) -> Shard[M]:
-        """The loaded shard that stores `key`. Raises KafkaError NOT_COORDINATOR, COORDINATOR_LOAD_IN_PROGRESS."""
+        """The loaded shard (partition with its state machine) that stores `key`. Raises KafkaError NOT_COORDINATOR,
+        COORDINATOR_LOAD_IN_PROGRESS.
+        """
         index = self.partition_of(key)
         shard = None if index is None else self._shards.get(index)
         if shard is None or not self._may_lead():
@@ -246,18 +256,19 @@ class CoordinatorRuntime(Generic[M]):
         return shard
 
     def _may_lead(self) -> bool:
-        """Whether no other broker can be the coordinator now. While this is False, requests are refused and timers
-        wait, so no change is lost."""
+        """Whether no other broker can be the coordinator now. While the result is False, requests are refused and
+        timers wait, so no change is lost.
+        """
         return self._replicas.may_lead is None or self._replicas.may_lead()
 
     def write(
         self, key: str, operation: Callable[[M, Waiter[R]], Effects], failed: Callable[[KafkaError], R]
     ) -> Answer[R]:
-        """Run `operation` on the machine of `key` and carry out its effects. Returns the response, or a future of the
-        response.
+        """Run `operation` on the state machine of `key` and carry out its effects (records, replies, timers). Returns
+        the response, or a future of the response.
 
-        The operation replies to the waiter in its second argument, in this step or in a later step. The operation
-        raises KafkaError to refuse. `failed` translates an error into a response.
+        The operation replies to the waiter (its second argument) now or in a later operation. The operation raises
+        KafkaError to refuse. `failed` translates an error into a response.
         """
         waiter: Waiter[R] = Waiter(failed)
         try:
@@ -271,7 +282,9 @@ class CoordinatorRuntime(Generic[M]):
         return outcome
 
     def read(self, key: str, query: Callable[[M], R], failed: Callable[[KafkaError], R]) -> Answer[R]:
-        """Like `write`, for a read: all state in the response is committed before the response is sent."""
+        """Run a read on the state machine of `key`; returns the response, or a future of the response. All state in the
+        response is committed before the response is sent.
+        """
         waiter: Waiter[R] = Waiter(failed)
         effects = Effects()
         try:
@@ -279,14 +292,14 @@ class CoordinatorRuntime(Generic[M]):
             effects.reply(waiter, query(shard.machine))
         except KafkaError as error:
             return failed(error.as_value())
-        # A query changes nothing, so the state of the key need not be restored.
+        # A read changes nothing, so after an exception the state of the key need not be restored.
         except Exception as error:
             return failed(self._unthought_of(shard, key, error))
         self._carry_out(shard, effects)
         return waiter.outcome()
 
     def step(self, shard: Shard[M], operation: Callable[[M], Effects], key: str | None = None) -> int:
-        """Run an operation for `key` and carry out its effects; returns the number of logged records.
+        """Run an operation for `key` and carry out its effects (records, timers); returns the number of logged records.
 
         Raises KafkaError if the records could not be logged or the operation refuses; StepFailed after an unexpected
         exception.
@@ -319,37 +332,41 @@ class CoordinatorRuntime(Generic[M]):
         return shard if shard is not None and shard.is_loaded else None
 
     def all_shards(self) -> list[Shard[M]]:
-        """A list of all present shards, including shards that are loading or failed. Also returned while another broker
-        may be the coordinator."""
+        """A list of all present shards (partitions with their state machines), including shards that are loading or
+        failed. The list is also returned while another broker may be the coordinator.
+        """
         return list(self._shards.values())
 
     def may_step(self, shard: Shard[M]) -> bool:
-        """Whether a step of `shard` can run now: the shard is current and loaded, and no other broker can be the
-        coordinator."""
+        """Whether the state machine of `shard` can handle a request now: the shard is current and loaded, and no other
+        broker can be the coordinator.
+        """
         return self.is_current(shard) and shard.is_loaded and self._may_lead()
 
     def loaded_shards(self) -> list[Shard[M]]:
-        """A list of the present loaded shards, for background work that runs in several steps. The list is empty while
-        another broker may be the coordinator."""
+        """A list of the present loaded shards (partitions with their state machines), for background work that takes
+        several iterations of the event loop. The list is empty while another broker may be the coordinator."""
         if not self._may_lead():
             return []
         return [shard for shard in self._shards.values() if shard.is_loaded]
 
     def is_current(self, shard: Shard[M]) -> bool:
-        """Whether `shard` is still this broker's shard for its partition, neither unloaded nor replaced."""
+        """Whether `shard` is still this broker's shard for its partition, and has been neither unloaded nor
+        replaced."""
         return self._shards.get(shard.index) is shard
 
     # --- failures
 
     def _unthought_of(self, shard: Shard[M], key: str | None, error: Exception) -> StepFailed:
-        """Log an unexpected exception once, and return the error for the clients."""
+        """Log an unexpected exception of a state machine once, and return the error for the clients."""
         cause = error.__cause__ if isinstance(error, _Diverged) and error.__cause__ is not None else error
         logger.error("step failed", extra={"partition": shard.partition.log.name, "key": key}, exc_info=cause)
         return StepFailed(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(cause).__name__}: {cause}")
 
     def _fall_back(self, shard: Shard[M], key: str | None, failure: StepFailed, *, reload: bool) -> None:
-        """Restore the logged state of `key`, or with `reload` of the entire machine, after a step that raised an
-        exception."""
+        """Restore the logged state of `key`, or with `reload` of the entire state machine, after the state machine
+        raised an exception.
+        """
         if not reload and key is not None:
             for waiter in shard.waiting(key):
                 waiter.answer(failure)
@@ -367,9 +384,11 @@ class CoordinatorRuntime(Generic[M]):
     # --- effects
 
     def _carry_out(self, shard: Shard[M], effects: Effects) -> None:
-        """Carry out the effects of a step, in the order that the module `effects` describes.
+        """Carry out the effects of a step (call of the state machine), in the order that the module `effects`
+        describes.
 
-        Raises KafkaError if the records could not be appended; then only `if_not_logged` has been run.
+        Raises KafkaError if the records could not be appended; in that case only the step in `if_not_logged` has been
+        run.
         """
         if effects.records:
             try:
@@ -391,7 +410,8 @@ class CoordinatorRuntime(Generic[M]):
             self._begin_job(shard, job)
         if effects.afterwards is not None:
             self._carry_out(shard, effects.afterwards())
-        # The replies of a step without records wait, too, if the step may have read records that are not committed yet.
+        # The replies of a step without records also wait until earlier records are committed, if the step may have read
+        # uncommitted records.
         partition = shard.partition
         if partition.high_watermark >= partition.log.log_end_offset:
             self._send(effects.replies, ErrorCode.NONE)
@@ -401,8 +421,8 @@ class CoordinatorRuntime(Generic[M]):
             committed = partition.committed(partition.log.log_end_offset)
             then(no_longer_than(self._commit_seconds, committed, self._deadlines), partial(self._send, effects.replies))
         if effects.ends:
-            # `ends` wait without a time limit, unlike replies: their decision is logged, so this broker must execute
-            # the decision unless it loses the leadership.
+            # The values in `ends` wait for the commit without a time limit, unlike replies: their decision is logged,
+            # so this broker must execute the decision unless it loses the leadership.
             committed = partition.committed(partition.log.log_end_offset, needs_replicas=False)
             then(committed, partial(self._hand_over, shard, effects.ends, partition.leader_epoch))
 
@@ -423,14 +443,14 @@ class CoordinatorRuntime(Generic[M]):
             waiter.answer(response if error is None else error)
 
     def _hand_over(self, shard: Shard[M], ends: list[Any], epoch: int, code: ErrorCode) -> None:
-        """Call `on_end` for each of `ends`, unless `code` is an error. An error means that this broker is no longer the
-        coordinator, and the next coordinator finds the decision in the log."""
+        """Call `on_end` for each value in `ends` (such as a decided transaction), unless `code` is an error. An error
+        means that this broker is no longer the coordinator, and the next coordinator finds the decision in the log."""
         for end in ends if code is ErrorCode.NONE else ():
             self._on_end(shard, end, epoch)
 
     def _log(self, shard: Shard[M], effects: Effects) -> None:
-        """Append and replay the records. Raises KafkaError if a batch cannot be appended, in which case this batch has
-        changed nothing; _Diverged if the replay fails."""
+        """Append the records, and replay them into the state machine. Raises KafkaError if a batch cannot be appended,
+        in which case this batch has changed nothing; _Diverged if the replay fails."""
         encoded = list(map(shard.machine.encode, effects.records))
         producer_id = NO_PRODUCER_ID if effects.producer is None else effects.producer[0]
         start, sizes = 0, [len(encoded)]
@@ -453,20 +473,22 @@ class CoordinatorRuntime(Generic[M]):
     # --- jobs
 
     def _begin_job(self, shard: Shard[M], job: Job) -> None:
-        """Run a job in slices, unless a job with the same name is running for the same key."""
+        """Run a job (long background work) in slices, unless a job with the same name is running for the same key."""
         begun = (job.key, job.name)
         if begun not in shard.jobs:
             shard.jobs.add(begun)
             self._tasks.spawn("job of a coordinator", self._do_job(shard, job))
 
     async def _do_job(self, shard: Shard[M], job: Job) -> None:
-        """Run a job and pass its result to the machine. If the job fails, a later step requests the job again."""
+        """Run a job (long background work) and pass its result to the state machine. If the job fails, a later request
+        for the key starts the job again.
+        """
         try:
             result = await settled(self._slices.run(job.steps()))
             if self.may_step(shard):
                 self.step(shard, lambda machine: machine.on_job(job.key, result), job.key)
         except StepFailed:
-            pass  # the error is logged, and the state of the key has been restored
+            pass  # the error of the job is logged, and the state of the key has been restored
         except KafkaError as error:
             logger.error(
                 "the records of a finished job could not be appended",
@@ -495,7 +517,7 @@ class CoordinatorRuntime(Generic[M]):
         """Run the due timers in slices, because all sessions of a partition start together when the partition is loaded
         (S87)."""
         if self._is_firing:
-            return  # `_fire_due` looks afterwards for timers that became due meanwhile
+            return  # `_fire_due` checks afterwards for timers that became due meanwhile
         if not self._may_lead():
             self._woken_at = self._clock.monotonic() + TIMER_RETRY_SECONDS
             self._deadlines.after(TIMER_RETRY_SECONDS, partial(self._wake, self._woken_at))
@@ -518,11 +540,13 @@ class CoordinatorRuntime(Generic[M]):
                 self._wake_in_time(shard)
 
     def _fire(self, shard: Shard[M], timer: TimerKey) -> None:
-        """Run the step of one timer. Never raises, because the timers of other keys must still run afterwards."""
+        """Let the state machine handle one expired timer. Never raises, because the timers of other keys must still run
+        afterwards.
+        """
         try:
             self.step(shard, lambda machine: machine.on_timer(timer), shard.machine.key_of(timer))
         except StepFailed:
-            # The timers of the key have been restored together with its state.
+            # After an exception, the timers of the key have been restored together with its state.
             return
         except KafkaError as error:
             logger.error("timer failed", extra={"partition": shard.partition.log.name, "timer": timer, "reason": error})

@@ -14,30 +14,32 @@ from oncelog_protocol.errors import KafkaError
 
 
 class Machine(Protocol):
-    """The state machine of one partition of an internal topic. All methods are synchronous, quick, and without I/O."""
+    """The state machine of one partition of an internal topic. All methods of a state machine are synchronous, quick,
+    and without I/O.
+    """
 
     @property
     def records_replace_older(self) -> bool:
         """Whether a record replaces all older records with the same key, so that loading may skip the older records."""
 
     def encode(self, record: Any) -> Encoded:
-        """The bytes of a record of this machine."""
+        """The bytes (key and value) of a record of this state machine."""
 
     def decode(self, key: bytes, value: bytes | None) -> Any | None:
         """Decode a record of the log; returns None for a kind of record that this version does not know. Raises
         ValueError."""
 
     def replay(self, record: Any, offset: int, producer_id: int) -> None:
-        """Apply the record logged at `offset` to the state. Only `replay` changes durable state. `producer_id` is -1
-        outside transactions."""
+        """Apply the record logged at `offset` to the state of the machine. Only `replay` changes durable state.
+        `producer_id` is -1 outside transactions."""
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
         """Apply the end of a transaction that wrote records to this partition."""
 
     def on_loaded(self) -> Iterator[Effects]:
-        """The effects that start the timers, after the entire log was replayed. The effects are yielded in several
-        steps, and other requests are served between two steps. State that was changed or removed meanwhile is
-        skipped."""
+        """Yield the effects that start the timers, after the entire log was replayed. The effects are yielded one by
+        one, and other requests may be served in between. State that such a request has changed or removed is skipped.
+        """
 
     def on_timer(self, timer: TimerKey) -> Effects: ...
 
@@ -48,8 +50,10 @@ class Machine(Protocol):
         """The key that a timer belongs to: the group id or transactional id."""
 
     def on_failed(self, key: str) -> Effects:
-        """Drop the changes of `key` that were not logged, as a restart would, after a step for `key` raised an
-        exception. The runtime replies to the waiting requests. The effects must not contain records."""
+        """Drop the changes of `key` that were not logged, as a restart would, after the handling of a request for `key`
+        raised an exception. The runtime (not this method) replies to the waiting requests. The effects must not contain
+        records.
+        """
 
     def on_unloaded(self, error: KafkaError) -> Effects:
         """Reply to waiting requests with `error`, because this broker is no longer the coordinator. The effects must
@@ -61,7 +65,7 @@ R = TypeVar("R")
 
 
 class Waiter(Generic[R]):
-    """A request that waits for its reply; machines see it as an opaque token."""
+    """A request that waits for its reply; state machines treat the waiter as an opaque token."""
 
     __slots__ = ("_failed", "_future", "_reply")
 
@@ -71,7 +75,7 @@ class Waiter(Generic[R]):
         self._future: asyncio.Future[R] | None = None
 
     def answer(self, response: R | KafkaError) -> None:
-        """Set the reply. Has no effect if the client has disconnected."""
+        """Set the reply to the waiting request. Setting the reply has no effect if the client has disconnected."""
         reply = self._failed(response) if isinstance(response, KafkaError) else response
         if self._future is None:
             self._reply.append(reply)
@@ -87,7 +91,9 @@ class Waiter(Generic[R]):
 
 
 class Shard(Generic[M]):
-    """One machine, its partition and its timers. `is_loaded` is False until the log is replayed."""
+    """One state machine with its partition and its timers. `is_loaded` is False until the log has been replayed
+    completely.
+    """
 
     __slots__ = ("_waiting", "failure", "index", "is_loaded", "jobs", "machine", "partition", "timers")
 
@@ -99,12 +105,14 @@ class Shard(Generic[M]):
         self.is_loaded = False
         self.failure: str | None = None
         self.jobs: set[tuple[str, str]] = set()
-        """(key, name) of each running job."""
+        """The (key, name) pairs of the running jobs (background work)."""
         self._waiting: dict[str, dict[Waiter[Any], None]] = {}
         """The waiting requests by key, in the order of arrival."""
 
     def wait(self, key: str, waiter: Waiter[Any], future: asyncio.Future[Any]) -> None:
-        """Remember that `waiter` will get its reply in a later step for `key`; `future` is the outcome of `waiter`."""
+        """Remember that `waiter` will get its reply from a later request or timer for `key`; `future` is completed with
+        the reply.
+        """
         self._waiting.setdefault(key, {})[waiter] = None
         future.add_done_callback(lambda _: self._answered(key, waiter))
 
@@ -115,7 +123,7 @@ class Shard(Generic[M]):
             self._waiting.pop(key, None)
 
     def waiting(self, key: str) -> Collection[Waiter[Any]]:
-        """The requests that wait for a reply in a later step for `key`."""
+        """The requests that wait for a reply from a later request or timer for `key`."""
         return tuple(self._waiting.get(key, ()))
 
     def all_waiting(self) -> Collection[Waiter[Any]]:

@@ -1,6 +1,7 @@
 """Decodes the records of the two internal topics to JSON, as Kafka's DumpLogSegments does since 4.0 (S57).
 
-key: {"type":"0","data":{"transactionalId":"t"}} payload: {"version":"1","data":{"producerId":7,...}}
+Example of the output: key: {"type":"0","data":{"transactionalId":"t"}} payload:
+{"version":"1","data":{"producerId":7,...}}
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ TRANSACTION_LOG_KINDS: Final = {TRANSACTION_LOG_KEY_VERSION: (TransactionLogKey,
 
 
 class Decoder(Enum):
-    """The decoder for the log of an internal topic; the value is the topic name."""
+    """The decoder for the log of an internal topic; the value of each member is the topic name."""
 
     OFFSETS = CONSUMER_OFFSETS
     TRANSACTION_LOG = TRANSACTION_STATE

@@ -60,7 +60,9 @@ def known_files(paths: tuple[Path, ...]) -> list[Path]:
 
 
 def dump_file(path: Path, options: DumpOptions) -> Iterator[Item]:
-    """The items of a file. An unreadable or unknown file yields a fault instead of raising an error."""
+    """Yield the rows, notices and faults of a file. An unreadable or unknown file yields a fault instead of raising an
+    error.
+    """
     try:
         with path.open("rb") as file:
             yield from _dump(path, file, options)
@@ -69,7 +71,7 @@ def dump_file(path: Path, options: DumpOptions) -> Iterator[Item]:
 
 
 def _dump(path: Path, file: BinaryIO, options: DumpOptions) -> Iterator[Item]:
-    """The items of an open file. Raises OSError."""
+    """Yield the rows, notices and faults of an open file. Raises OSError."""
     size = path.stat().st_size
     if path.suffix == LOG_SUFFIX:
         return dump_log(
@@ -97,7 +99,7 @@ def _dump(path: Path, file: BinaryIO, options: DumpOptions) -> Iterator[Item]:
 
 
 def _dump_index(path: Path, file: BinaryIO, size: int, options: DumpOptions) -> Iterator[Item]:
-    """The items of an index file. Raises OSError."""
+    """Yield the rows and faults of an index file. Raises OSError."""
     base_offset = _base_offset(path)
     if base_offset is None:
         yield Fault(f"the name of an index is the base offset of its segment, not {path.stem!r}")

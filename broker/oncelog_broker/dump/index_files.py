@@ -27,7 +27,8 @@ class LogBeside:
         self.size = size
 
     def batch_at(self, position: int) -> BatchLocation:
-        """The batch at this position. Raises CorruptBatch if no batch begins at the position."""
+        """Return the batch that begins at this file position. Raises CorruptBatch if no batch begins at the
+        position."""
         if not 0 <= position < self.size:
             raise CorruptBatch(f"position {position} is outside of the log's {self.size} bytes")
         self._file.seek(position)
@@ -35,7 +36,7 @@ class LogBeside:
         return parse_location(window, 0, position, self.size)
 
     def batches(self) -> Iterator[BatchLocation]:
-        """All batches of the log. Raises CorruptBatch."""
+        """Yield all batches of the log, from their headers. Raises CorruptBatch."""
         return locations(self._file, self.size)
 
 
@@ -114,7 +115,7 @@ def check_sanity(items: Iterator[Item], path: str) -> Iterator[Item]:
 
 
 def _entries(file: BinaryIO, entry: Struct) -> Iterator[tuple[Any, ...]]:
-    """The complete entries before the first zero entry."""
+    """The complete entries of an index file before the first zero entry."""
     zero = tuple(entry.unpack(bytes(entry.size)))
     while chunk := file.read(entry.size * ENTRIES_AT_ONCE):
         for fields in entry.iter_unpack(chunk[: len(chunk) // entry.size * entry.size]):

@@ -78,7 +78,7 @@ def _dump_batch(
     with_contents: bool,
     decoder: Decoder | None,
 ) -> Iterator[Item]:
-    """The rows of one batch, whose offsets must be larger than `last_offset`. Faults are yielded, not raised."""
+    """Yield the rows of one batch, whose offsets must be larger than `last_offset`. Faults are yielded, not raised."""
     is_valid = batch.crc_is_valid()
     yield _batch_row(batch, position, is_valid=is_valid)
     if batch.base_offset <= last_offset:

@@ -15,8 +15,9 @@ Value = int | str | bool | bytes | list[str] | dict[str, Any] | None
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One line of a dump: named values in the order and spelling of Kafka's tool. `kind` is printed only as JSON:
-    batch, record, offset index, ..."""
+    """One line of a dump: named values in the order and spelling of Kafka's tool. `kind` (batch, record, offset index,
+    ...) is printed only with --json.
+    """
 
     kind: str
     fields: dict[str, Value]
@@ -33,22 +34,23 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A line of text without data, such as `Log starting offset: 0`. Messages are not printed with --json."""
+    """A line of text without data, such as `Log starting offset: 0`. This kind of text line is not printed with
+    --json."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """A fact that is unusual but legal; printed on standard error."""
+    """A notice: a fact that is unusual but legal; printed on standard error."""
 
     text: str
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """The file is corrupt, or contradicts the file that it indexes. `position` is the byte offset in the file; None
-    means that the fault concerns the entire file."""
+    """A fault: the file is corrupt, or contradicts the file that it indexes. `position` is the byte offset in the file;
+    None means that the fault concerns the entire file."""
 
     text: str
     position: int | None = None

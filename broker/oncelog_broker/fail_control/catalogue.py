@@ -18,14 +18,16 @@ TRANSACTION, TOPIC, GROUP = FILTERS
 
 
 class Point(NamedTuple):
-    """A point, with the faults that the point supports and the filters that may restrict these faults."""
+    """A point (named place in the code), with the faults that the point supports and the filters that may restrict
+    these faults.
+    """
 
     name: str
     what: str
     actions: tuple[str, ...]
     filters: tuple[str, ...]
     has_after: bool = False
-    """Whether a crash or a delay is also possible after the step."""
+    """Whether a crash or a delay is also possible after the step that the point names."""
 
 
 def _step(name: str, what: str, *filters: str, drop: str = "") -> Point:

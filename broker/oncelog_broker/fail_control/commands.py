@@ -1,6 +1,6 @@
 """Parses the JSON of a command to the fail control, and creates the JSON of the response. Pure.
 
-{"point": "EndTxn.answer", "drop": true, "times": 1, "transactional_id": "billing"}
+Example: {"point": "EndTxn.answer", "drop": true, "times": 1, "transactional_id": "billing"}
 """
 
 from __future__ import annotations

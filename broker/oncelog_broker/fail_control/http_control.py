@@ -1,5 +1,5 @@
-"""The fail control over HTTP, in its own threads, outside the event loop. It is only for tests: every client that can
-connect to the control can kill the broker.
+"""The fail control over HTTP, in its own threads, outside the event loop. The fail control is only for tests: every
+client that can connect to the control can kill the broker.
 
 GET    /points           the points at which a fault can be injected
 GET    /faults           the faults that are set

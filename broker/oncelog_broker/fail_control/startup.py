@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 
 from oncelog.cli.running import Failure
 
@@ -12,7 +13,7 @@ class StartupOptions:
     points are installed during the import."""
 
     def __init__(self, *, stops_at_eof: bool, fail_control: str | None) -> None:
-        """`fail_control`: the address of the fail control, [HOST:]PORT; None: no fail control. Raises Failure."""
+        """`fail_control`: the address of the fail control, [HOST:]PORT; None means no fail control. Raises Failure."""
         self._stops_at_eof = stops_at_eof
         self._control = None
         self.line: str | None = None
@@ -45,7 +46,8 @@ class StartupOptions:
             def ended() -> None:
                 # The fail control is closed first, because a paused broker could not react to `stop`.
                 self.end()
-                loop.call_soon_threadsafe(stop.set)
+                with suppress(RuntimeError):  # the loop is closed: the broker has already stopped
+                    loop.call_soon_threadsafe(stop.set)
 
             at_end_of_input(ended)
 

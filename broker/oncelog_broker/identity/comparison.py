@@ -1,5 +1,5 @@
-"""Compares the directories and the store of a starting broker with the notes in its directories. Input are the facts,
-output is the verdict.
+"""Compares the directories and the store of a starting broker with the notes (files `oncelog.identity`) about the last
+registration. The inputs are these facts, and the output is the verdict (refuse, or start with corrections).
 
 The rule: a start that could lose records, or split records between two clusters, is refused, with an explanation and
 the setting that accepts the difference. A difference that can be corrected from the logs, or from a copy of the
@@ -20,7 +20,7 @@ from oncelog_broker.identity.refusals import ACCEPT_KEY, Kind, Refusal
 
 @dataclass
 class _Findings:
-    """Collects the parts of a verdict."""
+    """Collects the refusals, warnings and corrections of a verdict."""
 
     refusals: list[Refusal] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -46,7 +46,8 @@ FROM_COPY: Final = (
 
 
 def compare(facts: StartFacts, accept: Collection[str] = ()) -> Verdict:
-    """Return the verdict on a start. `accept`: the entries of `start.accept`.
+    """Return the verdict on a start: refused, or accepted with warnings and corrections. `accept`: the entries of
+    `start.accept`.
 
     `meta_properties.py` has checked before that all directories and the store name the same cluster and node.
     """
@@ -84,8 +85,9 @@ def compare(facts: StartFacts, accept: Collection[str] = ()) -> Verdict:
 
 
 def past_of(facts: StartFacts) -> Past:
-    """Return which kind of cluster the directories belonged to, determined by their notes or, without notes, by the
-    other files in the directories."""
+    """Return which kind of cluster the directories belonged to, determined by their notes (`oncelog.identity`) or,
+    without notes, by the other files in the directories.
+    """
     notes = [each.note for each in facts.directories if each.note is not None and _has_registered(each)]
     kinds = {note.store_kind for note in notes if note.store_kind is not None}
     if any(kind.is_shared for kind in kinds):
@@ -94,8 +96,9 @@ def past_of(facts: StartFacts) -> Past:
         return Past.ALONE
     silent = [each for each in facts.directories if each.note is None or each.note.store_kind is None]
     has_logs = any(each.has_logs for each in facts.directories)
-    # Note and trace are written before the first registration. If the registration never happened, and there are no
-    # logs, the trace is ignored. A trace without a note was written by an earlier release.
+    # The identity note and the session file (the trace of a cluster member) are written before the first registration.
+    # If the registration never happened, and there are no logs, the session file is ignored. A session file without an
+    # identity note was written by an earlier release.
     if any(each.has_trace and (has_logs or each.note is None) for each in silent):
         return Past.MEMBER
     if any(each.has_store_file for each in silent):
@@ -105,7 +108,7 @@ def past_of(facts: StartFacts) -> Past:
 
 
 def age(note: DirectoryNote | None, store: StoreFacts) -> Age:
-    """Compare the note of one directory with a store that is not empty."""
+    """Compare the identity note of one directory with a store that is not empty."""
     if note is None or store.cluster_id is None:
         return Age.UNKNOWN
     is_same_store = not note.store_id or not store.store_id or note.store_id == store.store_id
@@ -124,7 +127,8 @@ def age(note: DirectoryNote | None, store: StoreFacts) -> Age:
 
 
 def _ages(facts: StartFacts) -> dict[str, Age]:
-    """Return the age, by path, of each directory with which a broker has registered."""
+    """Return path -> age (current, older or newer than the store) of each directory with which a broker has
+    registered."""
     ages = {each.path: age(each.note, facts.store) for each in facts.directories if _has_registered(each)}
     for each in facts.directories:
         lost = _lost_in(facts, ages, each.directory_id)
@@ -134,8 +138,9 @@ def _ages(facts: StartFacts) -> dict[str, Age]:
 
 
 def _lost_in(facts: StartFacts, ages: Mapping[str, Age], directory_id: str | None) -> LostDirectory | None:
-    """Return the entry for this directory among the lost directories in the notes of the current directories; None if
-    there is no entry."""
+    """Return the entry about this directory among the lost directories in the notes of the current directories; None if
+    there is no entry.
+    """
     current = [each.note for each in facts.directories if ages.get(each.path) is Age.CURRENT and each.note is not None]
     found = [note.lost[directory_id] for note in current if directory_id is not None and directory_id in note.lost]
     return found[0] if found else None
@@ -447,8 +452,8 @@ def _look_for_sisters(
 
 
 def _lost_directories(facts: StartFacts, lost: Mapping[str, LostDirectory]) -> Refusal:
-    """The refusal for lost directories. The digest depends only on ids of node, cluster and directories, so the same
-    loss has the same digest at each start."""
+    """The refusal of a start because data directories are lost. The digest depends only on ids of node, cluster and
+    directories, so the same loss has the same digest at each start."""
     paths = sorted({each.path for each in lost.values()})
     again = [path for path in paths if path in {each.path for each in facts.directories}]
     was = "was a data directory" if len(paths) == 1 else "were data directories"
@@ -472,7 +477,8 @@ def _refuse(
         f"directories {sorted(each.directory_id or '' for each in facts.directories)}",
         f"noted {sorted((note.store_id, note.registration, note.process) for note in notes)}",
         f"found {store.kind.value} {store.cluster_id} {store.store_id} {store.registration} {store.nonce}",
-        f"at {store.place if store.cluster_id is None else ''}",  # only the place distinguishes two empty stores
+        # two empty stores differ only in their place (path or address)
+        f"at {store.place if store.cluster_id is None else ''}",
         *more,
     )
     found.refusals.append(Refusal(kind, difference, remedy, consequence, what))
@@ -492,12 +498,12 @@ def _owners(facts: StartFacts) -> str:
 
 
 def _noted_kind(facts: StartFacts) -> StoreKind | None:
-    """Return the kind of the store at the broker's last registration; None if no note says it."""
+    """Return the kind of the store at the broker's last registration; None if no identity note has the kind."""
     return next((note.store_kind for note in _notes(facts) if note.store_kind is not None), None)
 
 
 def _noted_place(facts: StartFacts) -> str:
-    """Return the place of the store at the broker's last registration; "" if no note has the place."""
+    """Return the place of the store at the broker's last registration; "" if no identity note has the place."""
     return next((note.store_place for note in _notes(facts) if note.store_place), "")
 
 
@@ -507,7 +513,7 @@ def _noted(facts: StartFacts) -> str:
 
 
 def _store_file(facts: StartFacts) -> str | None:
-    """Return the path of the directory with an embedded store; None if no directory has a store."""
+    """Return the path of the directory with an embedded store; None if no directory has an embedded store."""
     return next((each.path for each in facts.directories if each.has_store_file), None)
 
 

@@ -1,5 +1,6 @@
-"""The facts that a start finds in its directories and its store, and the verdict of the comparison. Values without
-behaviour."""
+"""The facts that a start finds in its directories and its store, and the verdict of the comparison. This module has
+values without behaviour.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ class DirectoryFacts(NamedTuple):
     note: DirectoryNote | None = None
     has_logs: bool = False
     has_trace: bool = False
-    """Whether the directory has the session file of a member of a cluster: `metadata/membership/incarnation.py`."""
+    """Whether the directory has the session file that a cluster member writes (`metadata/membership/incarnation.py`).
+    """
     has_store_file: bool = False
     """Whether the directory has an embedded metadata store."""
 
@@ -44,7 +46,7 @@ class StoreFacts(NamedTuple):
     """Nonce of the process of this broker that registered last; "" if no process has registered, or its release writes
     no nonce."""
     zxid: int = 0
-    """Id of the store's last write."""
+    """Id of the metadata store's last write (zxid)."""
     founded_by: str = ""
     """Nonce of the process of this broker that began to found the cluster and did not finish; "" if there is no such
     process."""
@@ -66,8 +68,9 @@ class StartFacts(NamedTuple):
     store_file_fault: str = ""
     """The reason why the embedded store cannot be read; "" if the store can be read or is missing."""
     alone_in_sync: Sequence[str] = ()
-    """The partitions whose only in-sync replica is this broker. Filled in only if a directory is older than the
-    store."""
+    """The partitions whose only in-sync replica is this broker. This field is filled in only if a directory is older
+    than the store.
+    """
     copied: str = ""
     """Time at which the copy of the metadata in the directories was written, as text for messages; "" without a
     copy."""
@@ -102,21 +105,22 @@ class Age(Enum):
     """The age of one data directory in comparison with the store."""
 
     CURRENT = auto()
-    """The process that registered last used this directory."""
+    """Current: the process that registered last used this directory."""
     NEW = auto()
-    """No process has registered with the directory yet; every process that was about to register ended before."""
+    """New: no process has registered with the directory yet; every process that was about to register ended before."""
     UNKNOWN = auto()
-    """Note and store do not determine the age."""
+    """Unknown: the directory's note and the store do not determine the age."""
     OLDER = auto()
-    """The broker has registered since with a later state of the directory, so this directory is an older copy."""
+    """Older: the broker has registered since with a later state of the directory, so this directory is an older copy.
+    """
     STORE_OLDER = auto()
-    """The note has a registration or a write that the store does not have, so the store is older."""
+    """Newer: the directory's note has a registration or a write that the store does not have, so the store is older."""
     OTHER_STORE = auto()
-    """The directory belongs to another store with the same cluster id."""
+    """Other store: the directory belongs to another store with the same cluster id."""
     REFOUNDED = auto()
-    """The store of the directory was lost, and the present store was founded to replace it."""
+    """Replaced store: the store of the directory was lost, and the present store was founded to replace it."""
     RETURNED = auto()
-    """The directory was missing at later registrations, and came back unchanged."""
+    """Returned: the directory was missing at later registrations, and came back unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,14 +129,14 @@ class Verdict:
 
     past: Past
     refusals: tuple[Refusal, ...] = ()
-    """Differences that `start.accept` does not accept. If there is any refusal, the broker does not start."""
+    """Refusals: differences that `start.accept` does not accept. If there is any refusal, the broker does not start."""
     accepted: tuple[Refusal, ...] = ()
-    """Differences that `start.accept` accepts."""
+    """Accepted differences: differences that `start.accept` accepts."""
     unused: tuple[str, ...] = ()
     """Entries of `start.accept` that match no difference of this start."""
     warnings: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
-    """Differences that the broker corrects and logs as errors."""
+    """Corrected differences: the broker corrects these differences and logs them as errors."""
     adoption: Adoption = Adoption.NONE
     """The data from which this start founds the cluster, if the store is empty."""
     may_found: bool = False

@@ -9,7 +9,7 @@ in the directory both have the nonce of the process that registered last. So a d
 same nonce as the store. The nonce is written in two steps:
 
 - before a process registers, the process durably writes its nonce as `pending` into every directory;
-- after the registration, the process writes its nonce as `process`, with the number of the registration.
+- after the registration, the same process writes its nonce as `process`, with the number of the registration.
 
 A process that is killed between these two writes leaves both nonces in the notes, and the store may have either nonce.
 """
@@ -31,7 +31,9 @@ NEVER: Final = -1
 
 
 class NoteError(ValueError):
-    """The note exists and cannot be read. The message says what to do."""
+    """The identity note (`oncelog.identity`) exists and cannot be read. The message of this error says what the
+    operator can do.
+    """
 
 
 class StoreKind(Enum):
@@ -58,8 +60,9 @@ class LostDirectory(NamedTuple):
 
     path: str
     process: str
-    """Nonce of the last process that used the directory. If the directory comes back with this nonce, the directory is
-    complete."""
+    """Nonce of the last process that used the directory. If the directory is found again with this nonce in its note,
+    the directory is complete.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +70,7 @@ class DirectoryNote:
     """The identity note of one data directory."""
 
     directory_id: str
-    """Id of the directory that has this note."""
+    """Id of the directory that contains this identity note."""
     directories: Mapping[str, str] = field(default_factory=dict)
     """Directory id -> absolute path of all data directories of the broker, including this directory."""
     lost: Mapping[str, LostDirectory] = field(default_factory=dict)
@@ -89,7 +92,8 @@ class DirectoryNote:
     """Id of the store's latest write that the broker had seen when this note was written."""
     keeps_left_over: bool = False
     """Set before a registration in a store that does not know this broker's logs, and reset after the logs have been
-    examined. While it is set, logs that the store assigns to other brokers are set aside, not deleted."""
+    examined. While this field is set, logs that the store assigns to other brokers are set aside, not deleted.
+    """
     node_id: int = NEVER
     """node.id of the broker that registered last. `meta.properties` has the node.id, too, but administrators edit that
     file to clone a directory."""
@@ -105,8 +109,8 @@ class DirectoryNote:
 
 
 def read_note(disk: Disk, directory: str) -> DirectoryNote | None:
-    """Read the note of a directory. Returns None for a directory that is new, or that Apache Kafka or an earlier
-    release has used. Raises NoteError, OSError."""
+    """Read the identity note of a directory. Returns None for a directory that is new, or that Apache Kafka or an
+    earlier release has used. Raises NoteError, OSError."""
     path = os.path.join(directory, NOTE_FILE)
     if not disk.exists(path):
         return None
@@ -120,7 +124,7 @@ def read_note(disk: Disk, directory: str) -> DirectoryNote | None:
 
 
 def write_note(disk: Disk, directory: str, note: DirectoryNote) -> None:
-    """Replace the note atomically; the note is durable when this function returns. Raises OSError."""
+    """Replace the identity note atomically; the note is durable when this function returns. Raises OSError."""
     document = {
         "version": FORMAT_VERSION,
         "directory_id": note.directory_id,
@@ -155,7 +159,7 @@ def has_lost_sister(disk: Disk, directory: str) -> bool:
 
 
 def _parsed(document: Any) -> DirectoryNote:
-    """Parse the JSON of a note. Raises ValueError, KeyError, TypeError, AttributeError."""
+    """Parse the JSON of an identity note. Raises ValueError, KeyError, TypeError, AttributeError."""
     if document["version"] != FORMAT_VERSION:
         raise ValueError(f"its format version is {document['version']}, this release supports {FORMAT_VERSION}")
     kind = document["store_kind"]

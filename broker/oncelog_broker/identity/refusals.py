@@ -30,11 +30,11 @@ class Kind(Enum):
     OLDER_DIRECTORY = "older-directory"
     """A data directory is older than the metadata store, and no other replica in sync has the missing records."""
     LOST_DIRECTORY = "lost-directory"
-    """A data directory is missing, or came back empty."""
+    """A data directory is missing, or was found again empty."""
 
 
 class Refusal(NamedTuple):
-    """One difference that a start accepts only with an explicit setting."""
+    """A difference between directories and store that a start accepts only with an explicit setting."""
 
     kind: Kind
     difference: str
@@ -44,7 +44,7 @@ class Refusal(NamedTuple):
     consequence: str
     """The consequences for records and metadata if the difference is accepted."""
     facts: tuple[str, ...]
-    """The texts from which the digest is computed."""
+    """The facts, as texts, from which the digest in `start.accept` is computed."""
 
     @property
     def accept(self) -> str:

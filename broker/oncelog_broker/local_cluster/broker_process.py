@@ -1,4 +1,4 @@
-"""Starts a broker of a local cluster (`oncelog serve` in the background), and checks that it serves."""
+"""Starts a broker of a local cluster (`oncelog serve` in the background), and checks that the broker serves."""
 
 from __future__ import annotations
 
@@ -30,8 +30,10 @@ def log_of(directory: Path, broker: Member) -> Path:
 def settings_of(
     directory: Path, broker: Member, brokers: int, connect_string: str, asked: Mapping[str, str]
 ) -> dict[str, str]:
-    """The settings of one broker in a cluster of `brokers` brokers; the settings in `asked` take precedence. The port
-    in an asked http.listener belongs to the first broker; the other brokers get the following ports."""
+    """The settings of one broker in a cluster of `brokers` brokers; the settings in `asked` (given by the user) take
+    precedence. The port in a requested http.listener belongs to the first broker; the other brokers get the following
+    ports.
+    """
     replicas = str(min(FULL_REPLICATION, brokers))
     in_sync = "2" if brokers >= FULL_REPLICATION else "1"
     return {
@@ -62,7 +64,9 @@ def _http_listener(broker: Member, asked: str | None) -> dict[str, str]:
 def start_broker(
     directory: Path, broker: Member, settings: Mapping[str, str], note: Callable[[LocalProcess], None]
 ) -> None:
-    """Start a broker, without waiting until it serves. `note`: see LocalProcess.start."""
+    """Start a broker, without waiting until it serves. `note` is called with the process before the command runs, so
+    that the caller can record the process.
+    """
     command = [*COMMAND]
     for key, value in settings.items():
         command += ["--set", f"{key}={value}"]

@@ -53,8 +53,9 @@ class ClusterError(Exception):
 
 
 class Wanted(NamedTuple):
-    """The options of the command `up`. None means unchanged for an existing cluster, or the default for a new
-    cluster."""
+    """The options of the command `up`. None means that the option stays unchanged for an existing cluster, and has its
+    default for a new cluster.
+    """
 
     brokers: int | None = None
     port: int | None = None
@@ -65,7 +66,7 @@ class Wanted(NamedTuple):
 class MemberStatus(NamedTuple):
     name: str
     state: str
-    """One of "running", "paused", "stopped"."""
+    """The state of the process: "running", "paused" or "stopped"."""
     address: str
     pid: int | None
     log: str
@@ -106,7 +107,7 @@ class LocalCluster:
             return state.brokers
 
     def down(self) -> None:
-        """Stop all processes, brokers before ZooKeeper servers; the data stay. Raises ClusterError."""
+        """Stop all processes, brokers before ZooKeeper servers; the data stay on disk. Raises ClusterError."""
         with self._existing() as state:
             for members in (state.brokers, state.zookeepers):
                 running = [member for member in members if member.process is not None]
@@ -118,8 +119,9 @@ class LocalCluster:
                     self._until_stopped(member, state)
 
     def _until_stopped(self, member: Member, state: ClusterState) -> None:
-        """Wait until a member has ended after SIGTERM. No second SIGTERM is sent, because it would interrupt the
-        controlled shutdown."""
+        """Wait until a member has ended after SIGTERM. No second SIGTERM is sent, because a second SIGTERM would
+        interrupt the controlled shutdown.
+        """
         if member.process is not None and not member.process.wait(STOP_SECONDS):
             self._tell(f"process {member.pid} did not stop within {STOP_SECONDS:.0f} s and was killed")
             member.process.kill()
@@ -150,7 +152,9 @@ class LocalCluster:
             self._running(state, name).resume()
 
     def start(self, name: str) -> None:
-        """Start a killed member, and wait until the member serves. Raises ClusterError and the errors of `up`."""
+        """Start a killed member (broker or ZooKeeper server), and wait until the member serves. Raises ClusterError and
+        the errors of `up`.
+        """
         with self._existing() as state:
             member = find_member(state, name)
             if member.process is not None and member.process.is_running:
@@ -214,7 +218,9 @@ class LocalCluster:
                 time.sleep(POLL_SECONDS)
 
     def status(self) -> list[MemberStatus]:
-        """The status of all members. Raises ClusterError if there is no cluster in the directory, StateFileError."""
+        """The status of all members (brokers and ZooKeeper servers). Raises ClusterError if there is no cluster in the
+        directory, StateFileError.
+        """
         state = self._load()
         servers = [(f"{ZOOKEEPER}{each.number}", each, self._server(each).log) for each in state.zookeepers]
         brokers = [(f"{BROKER}{each.number}", each, log_of(self.directory, each)) for each in state.brokers]
@@ -332,7 +338,7 @@ class LocalCluster:
                 )
 
     def _wait_for(self, brokers: list[Member], state: ClusterState) -> None:
-        """Wait until each of `brokers` responds, and is registered according to all running brokers. Raises
+        """Wait until each of `brokers` responds, and each is registered according to all running brokers. Raises
         ClusterError."""
         running = [broker for broker in state.brokers if state_of(broker) == "running"]
         awaited = frozenset(broker.number for broker in brokers)

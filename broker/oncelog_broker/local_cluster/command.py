@@ -91,7 +91,7 @@ def up(
 @cluster.command()
 @data_option
 def down(data: Path) -> None:
-    """Stop the cluster in an orderly way. The data stay, and `up` starts the cluster again."""
+    """Stop the cluster in an orderly way. The data stay on disk, and `oncelog cluster up` starts the cluster again."""
     with _cluster(data) as local:
         local.down()
 
@@ -100,7 +100,9 @@ def down(data: Path) -> None:
 @name_argument
 @data_option
 def stop(name: str, data: Path) -> None:
-    """Stop NAME in an orderly way: a broker moves its leaderships to other brokers first. `start` starts it again."""
+    """Stop NAME in an orderly way: a broker moves its leaderships to other brokers first. `oncelog cluster start`
+    starts NAME again.
+    """
     with _cluster(data) as local:
         local.stop(name)
 

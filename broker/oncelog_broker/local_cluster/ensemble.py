@@ -49,7 +49,7 @@ class ZooKeeperServer:
     def __init__(self, directory: Path, port: int, process: LocalProcess | None = None) -> None:
         self.directory = directory
         self.port = port
-        """The client port."""
+        """The port at which clients connect to the server."""
         self.process = process
         self.log = directory / "server.log"
 
@@ -67,8 +67,9 @@ class ZooKeeperServer:
         return self.process is not None and self.process.is_running
 
     def launch(self, java: Java, jars: Jars, note: Callable[[], None], *, dies_with_us: bool) -> None:
-        """Start the server, without waiting until it serves. `note` is called after `process` is set, before the
-        command runs."""
+        """Start the server, without waiting until it serves. The function `note` is called after `process` is set,
+        before the command runs.
+        """
         assert not self.is_running, f"{self.directory} has a server already"
         command = [str(java.path), *FLAGS, "-cp", jars.class_path, MAIN_CLASS, str(self.directory / "zoo.cfg")]
 
@@ -136,8 +137,8 @@ class Ensemble:
     """An ensemble of ZooKeeper servers; `start` returns when all servers serve. As a context manager the ensemble stops
     the servers at the end of the block.
 
-    Servers are numbered from 1, as in their files. The options of the first start, including the ports, stay the same
-    while the directory exists.
+    Servers are numbered from 1, and the files have the same numbers. The options of the first start, including the
+    ports, stay the same while the directory exists.
     """
 
     def __init__(
@@ -154,9 +155,10 @@ class Ensemble:
         on_launch: Callable[[Sequence[ZooKeeperServer]], None] = lambda _: None,
         settings: Mapping[str, object] = NO_SETTINGS,
     ) -> None:
-        """`servers`: the servers of an earlier run, in order. `dies_with_us`: see LocalProcess.start.
+        """`servers`: the servers of an earlier run of this ensemble, in order. `dies_with_us`: whether a server is
+        killed when the thread that started it ends (Linux only).
 
-        `on_launch` is called with all servers before each start of a server. `settings`: further settings of zoo.cfg.
+        `on_launch` is called with all servers before each start of a server. `settings`: further lines of zoo.cfg.
         """
         self.directory = directory
         self.java, self.jars = java, jars

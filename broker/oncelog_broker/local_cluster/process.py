@@ -1,4 +1,4 @@
-"""A process that this program has started, perhaps in an earlier run, identified by its pid and start time.
+"""A background process that this program has started, perhaps in an earlier run, identified by its pid and start time.
 
 A pid alone may identify another process after the started process has ended, so a signal is sent only if pid and start
 time match.
@@ -22,7 +22,7 @@ from typing import Final
 from oncelog_broker.runtime.private_files import CHILD_UMASK, opened_privately
 
 HAS_PROC: Final = Path("/proc/self/stat").exists()
-"""True on Linux; on other systems `ps` is used instead of /proc."""
+"""True on Linux, where /proc is read; on other systems `ps` is used instead."""
 POLL_SECONDS: Final = 0.05
 """Seconds between two checks whether a process has ended, on systems without pidfd."""
 STOP_SECONDS: Final = 10.0
@@ -44,8 +44,8 @@ ends before a line."""
 
 
 _children: Final[dict[int, subprocess.Popen[bytes]]] = {}
-"""pid -> child that has not been waited for. The Popen objects are kept, because Popen warns if a running child is
-garbage-collected, and these children may outlive this process."""
+"""pid -> child process that has not been waited for. The Popen objects are kept, because Popen warns if a running child
+is garbage-collected, and these children may outlive this process."""
 
 
 @atexit.register
@@ -62,7 +62,7 @@ class LocalProcess:
     def __init__(self, pid: int, started: str) -> None:
         self.pid = pid
         self.started = started
-        """The start time in a system-specific form, only for comparison. Differs after a reboot."""
+        """The start time in a system-specific form, only for comparison. The value differs after a reboot."""
 
     @classmethod
     def start(
@@ -77,9 +77,9 @@ class LocalProcess:
         """Start the command in a new session, so that Ctrl-C in a terminal does not end the command; its output is
         appended to `log`.
 
-        `dies_with_us`: the process is killed when the *thread* that calls `start` ends (Linux only). `note` is called
-        before the command runs. If this program ends before, or `note` fails, the command never runs, so every running
-        process has been noted.
+        `dies_with_us`: the process is killed when the *thread* that calls `start` ends (Linux only). The function
+        `note` is called before the command runs. If this program ends before, or `note` fails, the command never runs,
+        so every running process has been recorded by `note`.
         """
         if dies_with_us and HAS_PROC:
             command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
@@ -99,13 +99,13 @@ class LocalProcess:
         with child.stdin as told:
             process = cls(child.pid, started_at(child.pid) or "ended at once")
             note(process)
-            with suppress(BrokenPipeError):  # the new process was killed meanwhile
+            with suppress(BrokenPipeError):  # the new process was killed before its start time could be read
                 told.write(b"\n")
         return process
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is running. False for an ended process that was not waited for."""
+        """Whether the process is running. The result is False for an ended process that was not waited for."""
         child = _children.get(self.pid)
         if child is not None and child.poll() is not None:
             del _children[self.pid]
@@ -151,7 +151,7 @@ class LocalProcess:
                 if handle is None:
                     time.sleep(min(left, POLL_SECONDS))
                 else:
-                    ends = select.poll()  # select() does not support descriptors above 1023
+                    ends = select.poll()  # poll(), since select() has no descriptors above 1023
                     ends.register(handle, select.POLLIN)
                     ends.poll(math.ceil(left * 1000))
         return not self.is_running
@@ -167,7 +167,7 @@ class LocalProcess:
                 else:
                     signal.pidfd_send_signal(handle, number)
             except ProcessLookupError:
-                pass  # the process has just ended
+                pass  # the process has ended between the check and the signal
 
 
 @contextmanager

@@ -44,7 +44,7 @@ def server_config(
     single server without an ensemble.
 
     `is_synced`: whether a change is synced to disk before the response, so that the change survives a power failure;
-    otherwise changes survive only a restart. `others`: further settings.
+    otherwise changes survive only a restart. `others`: further settings of zoo.cfg.
     """
     settings: dict[str, object] = {
         "tickTime": timing.tick,

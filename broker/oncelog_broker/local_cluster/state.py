@@ -25,8 +25,9 @@ class StateFileError(Exception):
 
 @dataclass
 class Member:
-    """A broker or ZooKeeper server: its number, counted from 1 (the id of a broker), its client port, and its last
-    process."""
+    """A broker or ZooKeeper server: its number, counted from 1 (the id of a broker), its client port, and the process
+    that ran last.
+    """
 
     number: int
     port: int
@@ -74,7 +75,8 @@ def load_state(directory: Path) -> ClusterState | None:
 
 def _state(fields: dict[str, Any]) -> ClusterState:
     """The state from the fields of the file. Raises KeyError, TypeError or ValueError for a missing, extra or malformed
-    field."""
+    field.
+    """
     if fields.pop("format") != FORMAT:
         raise ValueError(f"format {FORMAT} expected")
     for name in ("brokers", "zookeepers"):

@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import xml.etree.ElementTree as ElementTree  # our own file
+import xml.etree.ElementTree as ElementTree  # this is a file of our own package
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -54,7 +54,7 @@ class JarsNotFound(Exception):
 
 class Jars(NamedTuple):
     class_path: str
-    """The class path, in the form that `java -cp` takes."""
+    """The class path of the jars, in the form that `java -cp` takes."""
     origin: str
     """The place where the jars were found, for messages."""
 
@@ -88,7 +88,7 @@ def find_jars(environment: Mapping[str, str] = os.environ) -> Jars | None:
 
 
 def provide_jars(tell: Callable[[str], None], environment: Mapping[str, str] = os.environ) -> Jars:
-    """Find the jars or download them; `tell` is called before a download. Raises JarsNotFound.
+    """Find the jars or download them; `tell` is called with a message before a download. Raises JarsNotFound.
 
     If several processes run simultaneously, only one process downloads the jars.
     """
@@ -143,7 +143,7 @@ def fetch_by_pip(directory: Path, tell: Callable[[str], None], environment: Mapp
 
 
 def unpack_needed(archive: Path, directory: Path) -> None:
-    """Extract the jars of a server from pyspark's source archive (.tar.gz). Raises JarsNotFound if one is missing."""
+    """Extract the jars of a server from pyspark's source archive (.tar.gz). Raises JarsNotFound if a jar is missing."""
     with tarfile.open(archive) as members:
         for member in members:
             name = Path(member.name).name

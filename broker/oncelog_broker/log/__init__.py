@@ -1,5 +1,5 @@
 """The log of one partition, in Kafka's own file formats. The modules of this package are its interface; the four
-subpackages are its parts.
+subpackages contain the implementation.
 
 The interface: `partition_log` appends, `reader` reads, `trimmer` shortens a log (retention, DeleteRecords, compaction,
 truncation), and `flusher` syncs. These four modules share `log_content` (segments, leader epochs, producers) and
@@ -11,9 +11,9 @@ that directory is synced. `checkpoints` reads and writes Kafka's small text file
 storage needs.
 
 Two subpackages are below the interface: `segments` (files, indexes, roll, retention, recovery) and `producers`
-(duplicate detection, open and aborted transactions). Two are above it: `compaction`, and `directories` with all the
-logs of a broker.
+(duplicate detection, open and aborted transactions). The other two subpackages use the interface: `compaction`, and
+`directories` with all the logs of a broker.
 
-All functions are synchronous and belong to one thread; functions that may run in another thread say so
-(`PendingFlush.sync`).
+All functions are synchronous and must run in the thread of the event loop; the docstring of a function says if another
+thread may run it (`PendingFlush.sync`).
 """

@@ -6,8 +6,8 @@ completely.
 - Each further line has an entry: `orders 0 1201` means topic orders, partition 0, offset 1201.
 
 The caller that reads a checkpoint decides what to do about a corrupt file. `LogManager` ignores each of the three
-offset checkpoints, with the consequences named there; `recovery` rebuilds the leader epochs from the batches.
-Source: Kafka's CheckpointFile, OffsetCheckpointFile.
+offset checkpoints, with the consequences that `data_directory.py` names; `recovery` rebuilds the leader epochs from the
+batches. Source: Kafka's CheckpointFile, OffsetCheckpointFile.
 """
 
 from __future__ import annotations

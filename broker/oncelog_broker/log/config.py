@@ -38,7 +38,7 @@ class LogConfig:
     """The storage settings of one topic. Sizes are in bytes, times in ms.
 
     An instance is immutable: to change a setting, pass a new LogConfig to `PartitionLog.update_config`. Types and
-    ranges are not checked here; `config/` checks them when settings are read.
+    ranges are not checked by this class; `config/` checks them when settings are read.
     """
 
     segment_bytes: int = 1024**3
@@ -89,6 +89,11 @@ class LogConfig:
         for name in ("leader_replication_throttled_replicas", "follower_replication_throttled_replicas"):
             known[name] = frozenset(cast(Collection[str], known.get(name, ())))
         return cls(**known)  # type: ignore[arg-type]
+
+    @property
+    def syncs_before_ack(self) -> bool:
+        """Whether records must be on the disk before they are acknowledged (group commit)."""
+        return self.flush_messages == 1
 
     @property
     def is_compacted(self) -> bool:

@@ -1,11 +1,19 @@
-"""Syncs a log to disk in three steps (`pending_flush.py`), and tracks which data is not on the disk yet."""
+"""Syncs a log to disk in three steps (`pending_flush.py`), and tracks which data is not on the disk yet.
+
+A *flush* syncs log files, indexes and producer snapshots, and moves the recovery point. A *sync of the records* syncs
+only log files and their names, for group commit (`replication/group_commit.py`): after a power cut, recovery reads the
+records from the recovery point on, and rebuilds indexes and snapshots from them.
+"""
 
 from __future__ import annotations
+
+from threading import Lock
 
 from oncelog_broker.log.log_content import LogContent
 from oncelog_broker.log.log_state import LogState
 from oncelog_broker.log.new_directory import NewDirectory
 from oncelog_broker.log.pending_flush import FlushesUnderWay, PendingFlush
+from oncelog_broker.log.segments.segment import Segment
 from oncelog_broker.log.trimmer import LogTrimmer
 from oncelog_broker.runtime.clock import Clock
 from oncelog_broker.runtime.disk import Disk
@@ -24,6 +32,7 @@ class LogFlusher:
         "_flushes",
         "_last_flush_at",
         "_local",
+        "_named",
         "_producers",
         "_state",
         "_trimmer",
@@ -40,9 +49,13 @@ class LogFlusher:
         self._clock = clock
         self._flushes = FlushesUnderWay()
         self._last_flush_at = clock.monotonic()
+        self._named: Segment | None = None
+        """The active segment at the last sync of the records: its file name is on the disk, and so are the names of all
+        segments before it.
+        """
         self.new_directory: NewDirectory | None = None
         """The log's directory, until it is known to be synced; then None. If the code that creates the log has not
-        synced the directory, the first flush does.
+        synced the directory, the first flush syncs the directory.
         """
 
     # --- data that is not on the disk yet -------------------------------------------------------------------------
@@ -59,7 +72,7 @@ class LogFlusher:
 
     @property
     def is_flush_due(self) -> bool:
-        """Whether a closed segment, or the producer snapshot at the segment's end, is not on the disk yet."""
+        """Whether a closed segment, or the producer snapshot at the end of that segment, is not on the disk yet."""
         closed_up_to = self._local.active.base_offset
         return closed_up_to > self._state.recovery_point or bool(self._producers.pending_snapshots(closed_up_to))
 
@@ -74,10 +87,23 @@ class LogFlusher:
         after a power cut. Any thread may read this property.
         """
         state = self._state
-        first = self._local.first.base_offset  # read first: deleting segments moves the log start afterwards
+        first = self._local.first.base_offset  # read before a deletion of segments moves the log start
         start = state.log_start_offset
         is_told = start == first and not self.has_unsynced_names and start <= state.durable_start_offset
         return start if start > 0 and not is_told else None
+
+    # --- replacing the log by a copy ---------------------------------------------------------------------------------
+
+    @property
+    def guard(self) -> Lock:
+        """The lock that each sync of this log takes; while another thread holds the lock, no sync runs."""
+        return self._flushes.guard
+
+    def note_moved(self) -> None:
+        """Note that a synced copy has replaced the log, so that the flushes under way need no file of this log. The
+        caller must hold `guard`.
+        """
+        self._flushes.is_moved = True
 
     # --- flushing --------------------------------------------------------------------------------------------------
 
@@ -106,7 +132,7 @@ class LogFlusher:
         state, local, producers = self._state, self._local, self._producers
         state.check_online()
         if state.is_truncating:
-            return None  # the log end is unknown: a worker thread changes the files
+            return None  # no flush now: a worker thread changes the files, so the log end is unknown
         end = local.log_end_offset if up_to is None else min(up_to, local.log_end_offset)
         snapshots = producers.pending_snapshots(end)
         is_dirty = self.has_unsynced_names or self._content.epochs.is_unsynced
@@ -149,10 +175,43 @@ class LogFlusher:
             return
         if pending.generation == self._content.generation:
             state.recovery_point = max(state.recovery_point, pending.up_to)
+            state.synced_offset = max(state.synced_offset, state.recovery_point)
             if pending.syncs_directory:
                 state.note_synced_names(pending.first_offset)
         self._producers.note_saved()
         self._trimmer.delete_below_start()
+
+    def prepare_sync(self) -> PendingFlush | None:
+        """Collect the log files with unsynced records; returns None if all records are synced, or if the log is being
+        truncated. Like `prepare_flush`; afterwards the log's own thread must call `finish_sync` or `flush_failed`.
+        Raises KAFKA_STORAGE_ERROR.
+        """
+        state, local = self._state, self._local
+        state.check_online()
+        end = local.log_end_offset
+        if state.is_truncating or end <= state.synced_offset:
+            return None
+        if self.new_directory is not None and self.new_directory.is_synced:
+            self.new_directory = None
+        must_sync_names = local.active is not self._named or self.new_directory is not None
+        try:
+            logs = local.logs_to_sync(state.synced_offset)
+        except OSError as error:
+            raise state.fail("flush", error) from error
+        pending = self._flushes.only_records(
+            self._disk, state.directory if must_sync_names else None, logs, end, self._content.generation
+        )
+        pending.new_directory = self.new_directory
+        pending.active = local.active
+        return pending
+
+    def finish_sync(self, pending: PendingFlush) -> None:
+        """Move `synced_offset` after `pending` was synced, unless the log was truncated or went offline meanwhile."""
+        state = self._state
+        if not state.may_be_changed or pending.generation != self._content.generation:
+            return
+        state.synced_offset = max(state.synced_offset, pending.up_to)
+        self._named = pending.active
 
     def flush_failed(self, error: OSError) -> KafkaError:
         """Take the log offline after `PendingFlush.sync` has raised `error`. Returns the error that the caller must

@@ -39,7 +39,7 @@ def stamp_append_time(batch: memoryview, attributes: int, now_ms: int) -> None:
 
 
 def checked_batches(records: Buffer) -> list[RecordBatch]:
-    """Return all batches of `records`; each is complete and has a valid CRC. Raises CORRUPT_MESSAGE."""
+    """Return all batches of `records`; each batch is complete and has a valid CRC. Raises CORRUPT_MESSAGE."""
     try:
         whole = list(batches(records))
     except CorruptBatch as error:
@@ -77,7 +77,9 @@ def assign_offsets(
 
 
 def check_offsets(whole: list[RecordBatch], next_offset: int) -> None:
-    """Check that the offsets of the batches increase and are at least `next_offset`. Raises OFFSET_OUT_OF_RANGE."""
+    """Check that the offsets of the batches increase and that the first offset is at least `next_offset`. Raises
+    OFFSET_OUT_OF_RANGE.
+    """
     for batch in whole:
         if batch.base_offset < next_offset or batch.last_offset < batch.base_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE, f"{batch!r} does not come after offset {next_offset - 1}")

@@ -60,8 +60,9 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int, *, persist: bool = True) -> None:
-        """Record that `epoch` begins at `start_offset`. Entries that contradict the new one are dropped: those whose
-        epoch or start offset is not below the new entry's. If this raises, the entries are unchanged.
+        """Record that `epoch` begins at `start_offset`. Entries that contradict the new one are dropped: an old entry
+        stays only if its epoch and its start offset are both below those of the new entry. If this method raises, the
+        entries are unchanged.
 
         `persist=False` leaves the write to a later `flush`: recovery uses this, because it assigns many epochs.
         """
@@ -106,7 +107,7 @@ class LeaderEpochs:
 
     def truncate_from_start(self, start_offset: int) -> None:
         """Remove the entries of epochs that ended before `start_offset`; the epoch that contains `start_offset` then
-        begins there.
+        begins at `start_offset`.
         """
         below = [entry for entry in self._entries if entry.start_offset <= start_offset]
         if below:

@@ -1,7 +1,7 @@
 """The content of a log: its segments, leader epochs and producer state, which are opened and truncated together.
 
-This module has no policy and guarantees no offsets: `LogState` and the modules that share it do that, and also handle
-the errors. Methods raise OSError; methods that read also raise CorruptBatch.
+This module has no policy and guarantees no offsets: `LogState` and the modules that share it have the policy and the
+guarantees, and also handle the errors. Methods raise OSError; methods that read also raise CorruptBatch.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class LogContent:
     __slots__ = ("epochs", "generation", "local", "producers")
 
     def __init__(self, local: LocalLog, epochs: LeaderEpochs, producers: LogProducers) -> None:
-        """Internal: use `open`."""
+        """The constructor is internal: call `open` instead."""
         self.local = local
         self.epochs = epochs
         self.producers = producers
@@ -55,7 +55,7 @@ class LogContent:
         new_directory: NewDirectory | None = None,
     ) -> LogContent:
         """Open the files in `directory`. If the directory does not exist, create it; `new_directory` then writes its
-        first files. Also raises LogCorrupt; no file then stays open.
+        first files. Also raises LogCorrupt; after an error no file stays open.
         """
         loader = SegmentLoader(disk, directory, config.index_interval_bytes, clock.now_ms())
         if disk.make_directories(directory) and known.recovery_point <= known.log_start_offset:
@@ -98,7 +98,8 @@ class LogContent:
         # open. The marker of such a transaction may have been removed, and an older snapshot, used in place of a
         # damaged one, may list the transaction as open.
         compacted_up_to = min(known.compacted_up_to or 0, local.log_end_offset)
-        # A startup that was killed while it emptied the log, as below, left a snapshot at the log start.
+        # A startup that was killed while it emptied the log, as the code below does, has left a snapshot at the log
+        # start.
         snapshots_up_to = max(local.log_end_offset, log_start_offset)
         self.producers.load(
             local.segments, snapshots_up_to, decided_up_to=compacted_up_to, high_watermark=known.high_watermark
@@ -111,11 +112,11 @@ class LogContent:
         self.epochs.truncate_from_end(local.log_end_offset)
         self.epochs.truncate_from_start(max(log_start_offset, local.first.base_offset))
 
-    # --- oldest segments -------------------------------------------------------------------------------------------
+    # --- the oldest segments ---------------------------------------------------------------------------------------
 
     def removable(self, count: int) -> int:
-        """Return how many of the `count` oldest segments may be deleted now: those whose producer state is on the disk
-        in a later snapshot. The next flush deletes the other segments.
+        """Return how many of the `count` oldest segments may be deleted now: segments whose producer state is on the
+        disk in a later snapshot. The next flush deletes the other segments.
         """
         saved_up_to = self.producers.saved_up_to
         return sum(1 for segment in self.local.segments[:count] if segment.next_offset <= saved_up_to)
@@ -140,7 +141,7 @@ class LogContent:
         bases = [segment.base_offset for segment in old]
         self.producers.aborted.replace(bases, cleaned.base_offset, aborted)
 
-    # --- newest records --------------------------------------------------------------------------------------------
+    # --- the newest records ----------------------------------------------------------------------------------------
 
     def truncate_to(self, offset: int) -> None:
         """Remove the batch that contains `offset`, and all batches after it."""

@@ -28,6 +28,10 @@ logger = logging.getLogger(__name__)
 NOT_REFUSED: Final = -1
 CLOSED: Final = "closed"
 """The `LogState.offline_reason` of a log that was closed without an error."""
+MOVING: Final = "moving to another data directory"
+"""The `LogState.offline_reason` of a log that is paused for some milliseconds while its copy in another data directory
+replaces it. Such a log does not count as offline. Its calls raise NOT_LEADER_OR_FOLLOWER, after which clients retry.
+"""
 
 
 class LogState:
@@ -39,12 +43,14 @@ class LogState:
         "cleaner_checkpoint",
         "config",
         "directory",
+        "is_copied",
         "is_truncating",
         "log_start_offset",
         "offline_reason",
         "partition",
         "recovery_point",
         "refused_append_at",
+        "synced_offset",
         "topic",
     )
 
@@ -64,18 +70,26 @@ class LogState:
         self.directory = directory
         self.config = config
         self.offline_reason: str | None = None
-        """The reason why the log is offline; None while it is online."""
+        """The reason why the log is offline; None while the log is online."""
         self.log_start_offset = log_start_offset
         """The first offset that may be read. Invariant: only a truncation lowers the log start offset."""
         self.recovery_point = recovery_point
         """Every record below this offset is synced. Invariant: the recovery point is never above the log end offset,
         not even during a truncation.
         """
+        self.synced_offset = recovery_point
+        """The log file has every record below this offset on the disk, although indexes may not be synced yet.
+        Invariant: recovery point <= `synced_offset` <= log end.
+        """
         self.cleaner_checkpoint = cleaner_checkpoint
         """The offset up to which the log was compacted; None if no compaction of the log was ever started."""
         self.is_truncating = False
         """Whether a worker thread is truncating the end of the log: no other task, including background maintenance,
         may change the log meanwhile.
+        """
+        self.is_copied = False
+        """Whether the log is being copied to another data directory: it must not be compacted meanwhile, because the
+        copy would keep old records whose tombstones were removed.
         """
         self.checkpointed_start = log_start_offset
         """The log start offset that is in the checkpoint file."""
@@ -96,27 +110,29 @@ class LogState:
         """Whether background maintenance may change the log: the log is online, and no truncation is running."""
         return self.offline_reason is None and not self.is_truncating
 
-    # --- durable log start -----------------------------------------------------------------------------------------
+    # --- the log start after a power cut ----------------------------------------------------------------------------
 
     @property
     def durable_start_offset(self) -> int:
         """The lowest offset at which the log can begin when it is reopened, even after a power cut: either the log
-        start is checkpointed, or the segments below it are deleted and that deletion is synced. This offset is never
-        above `log_start_offset`.
+        start is checkpointed, or the segments below the log start are deleted and that deletion is synced. This offset
+        is never above `log_start_offset`.
         """
         return min(self.log_start_offset, max(self.checkpointed_start, self._synced_first_offset))
 
     def note_synced_names(self, first_offset: int) -> None:
-        """Note that the directory was synced while its first segment began at `first_offset`: earlier segments cannot
+        """Record that the directory was synced while its first segment began at `first_offset`: earlier segments cannot
         reappear.
         """
         self._synced_first_offset = max(self._synced_first_offset, first_offset)
 
     def note_names_from(self, offset: int) -> None:
-        """Note that a truncation made the log begin at `offset`: the synced names no longer prove a later log start."""
+        """Record that a truncation made the log begin at `offset`: the synced names of segments no longer prove a later
+        log start.
+        """
         self._synced_first_offset = min(self._synced_first_offset, offset)
 
-    # --- faults ----------------------------------------------------------------------------------------------------
+    # --- errors of the disk ----------------------------------------------------------------------------------------
 
     def check_online(self) -> None:
         """Raises KAFKA_STORAGE_ERROR if the log is offline."""
@@ -124,7 +140,11 @@ class LogState:
             raise self.offline_error()
 
     def offline_error(self) -> KafkaError:
-        """Return the KAFKA_STORAGE_ERROR that each call of an offline log raises."""
+        """Return the error that each call of an offline log raises: KAFKA_STORAGE_ERROR, or NOT_LEADER_OR_FOLLOWER for
+        a paused log.
+        """
+        if self.offline_reason is MOVING:
+            return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"{self.name} is {MOVING}")
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{self.name} is offline: {self.offline_reason}")
 
     def fail(self, what: str, error: Exception) -> KafkaError:
@@ -136,10 +156,10 @@ class LogState:
         return self.offline_error()
 
     def fail_unless_refused(self, what: str, error: Exception) -> KafkaError:
-        """Like `fail`, but keep the log online if the system refused the write for lack of space or of file
-        descriptors.
+        """Take the log offline because a write failed, unless the system refused the write for lack of space or of file
+        descriptors; returns the error for the caller to raise.
 
-        Use this for a write that has changed nothing before it failed, so that the write may be retried.
+        Call this method only for a write that has changed nothing before it failed, so that the write may be retried.
         """
         if not (is_out_of_space(error) or is_descriptor_limit(error)):
             return self.fail(what, error)
@@ -149,11 +169,10 @@ class LogState:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"could not {what} {self.name}: {error}")
 
     def append_failed(self, error: Exception, *, end_before: int, end: int) -> KafkaError:
-        """Take the log offline if an append wrote only some of its records: these can be neither kept nor undone. That
-        is the case if `end`, the log end offset now, differs from `end_before`. Otherwise this method does the same as
-        `fail_unless_refused`.
-        Returns the error for
-        the caller to raise."""
+        """Take the log offline if an append wrote only some of its records: these records can be neither kept nor
+        undone. This is the case if `end`, the present log end offset, differs from `end_before`. Otherwise the log
+        stays online if the system refused the write for lack of space or of file descriptors. Returns the error for the
+        caller to raise."""
         if end != end_before:
             return self.fail("append to", error)
         self.refused_append_at = end

@@ -1,19 +1,20 @@
 """The directory of a new log, until the directory is synced.
 
 A log is used as soon as its directory exists, so that the creation of a topic with a thousand partitions does not wait
-for thousands of fsyncs. The directory is synced before any file refers to the log's records: the first flush syncs it,
-and so does the first checkpoint that contains an offset of the log, such as the high watermark some seconds after the
-first record. A log that stays empty has no records to lose.
+for thousands of fsyncs. The directory is synced before any file refers to the log's records: the directory is synced by
+the first flush, and by the first checkpoint that contains an offset of the log, such as the high watermark some seconds
+after the first record. A log that stays empty has no records to lose.
 
 A kill of the process loses no data, but the next process cannot see whether the directory was synced. After a power
 cut, the directory may be missing, or may have incomplete files; no record of that log was synced then. The file with
 the log's topic id is written before the file for records, and file systems keep the order of names in one directory. A
 log with records but without a topic id is therefore from a release that wrote no topic ids, and is kept.
 
-After a failed fsync the directory counts as lost, like a log (E26): a second fsync would prove nothing, so the next
-flush takes the log offline. A missing file descriptor proves nothing about the disk, so that sync is retried. One sync
-of the data directory makes the names of many logs durable. The kernel reports a failure only once, so the failure is
-stored for each log whose name was not synced before (`NameSyncs`).
+After a failed fsync the directory counts as lost, as a log does after a failed fsync (E26): a second fsync would prove
+nothing, so the next flush takes the log offline. A missing file descriptor proves nothing about the disk, so a sync
+that failed for lack of a file descriptor is retried. One sync of the data directory makes the names of many logs
+durable. The kernel reports a failure only once, so the failure is stored for each log whose name was not synced before
+(`NameSyncs`).
 
 Source: Kafka also writes partition.metadata some time after the log is created, before the first append
 (UnifiedLog.maybeFlushMetadataFile); here, a write at that time would block the event loop.
@@ -35,7 +36,9 @@ logger = logging.getLogger(__name__)
 
 
 class NameSyncs:
-    """Syncs one data directory, which makes the names of the logs in it durable. Any thread may use an instance."""
+    """Syncs one data directory, which makes the names of the log directories in it durable. Any thread may use an
+    instance.
+    """
 
     __slots__ = ("_disk", "failure", "failures", "guard", "path")
 
@@ -43,7 +46,7 @@ class NameSyncs:
         self._disk = disk
         self.path = path
         self.guard = Lock()
-        """Held during an fsync, and until the caller of the fsync has stored the outcome."""
+        """This lock is held during an fsync, and until the caller of the fsync has stored the outcome."""
         self.failures = 0
         """The number of failed fsyncs: a power cut may remove a name that was created before a failed fsync."""
         self.failure: OSError | None = None
@@ -55,7 +58,7 @@ class NameSyncs:
             self.sync_guarded()
 
     def sync_guarded(self) -> None:
-        """Like `sync`, for a caller that already holds `guard`. Raises OSError."""
+        """Sync the data directory, for a caller that already holds the lock `guard`. Raises OSError."""
         try:
             self._disk.sync_directory(self.path)
         except OSError as error:
@@ -63,7 +66,7 @@ class NameSyncs:
             raise
 
     def note_failure(self, error: OSError) -> None:
-        """Note that another fsync of this directory has failed, for example while a checkpoint was written."""
+        """Record that another fsync of this directory has failed, for example while a checkpoint was written."""
         if not (is_descriptor_limit(error) or is_out_of_space(error)):
             self.failures, self.failure = self.failures + 1, error
 
@@ -89,14 +92,14 @@ class NewDirectory:
         self.failure: OSError | None = None
         """The error of the last attempt to sync the directory; None if that attempt succeeded."""
         self._guard = Lock()
-        """Allows only one sync simultaneously: the kernel reports a lost write once, so that only one of two concurrent
-        syncs would see the error.
+        """A lock that allows only one sync at a time: the kernel reports a lost write once, so that only one of two
+        concurrent syncs would see the error.
         """
 
     @classmethod
     def found(cls, disk: Disk, path: str, files: Iterable[str], names: NameSyncs | None = None) -> NewDirectory:
-        """Return a directory that an earlier process may have created just before it was killed, with its first
-        files.
+        """Return an object for a directory, with its first files, that an earlier process may have created just before
+        it was killed.
         """
         directory = cls(disk, path, dict.fromkeys(files, b""), names)
         directory.is_begun = True
@@ -120,7 +123,9 @@ class NewDirectory:
             raise OSError(self.failure.errno, self.failure.strerror, self.path)
 
     def sync_content(self) -> None:
-        """Sync the first files and the directory, but not the directory's name. An error is stored in `failure`."""
+        """Sync the first files and the directory, but not the directory's name. An error is stored in the field
+        `failure`.
+        """
         with self._guard:
             if self.is_synced or self.is_lost:
                 return
@@ -132,7 +137,7 @@ class NewDirectory:
                 self.failure = None
 
     def _sync_content(self) -> None:
-        with suppress(FileNotFoundError):  # the directory was deleted meanwhile: nothing in it needs to be durable
+        with suppress(FileNotFoundError):  # the directory was deleted: nothing in it must be durable
             for name in self._files:
                 file = self._disk.open_briefly(os.path.join(self.path, name))
                 try:
@@ -142,14 +147,15 @@ class NewDirectory:
             self._disk.sync_directory(self.path)
 
     def fail(self, error: OSError) -> None:
-        """Note that the directory, or its name, could not be synced."""
+        """Record that the directory, or its name, could not be synced."""
         self.failure = error
         if self.is_lost:
             logger.error("%s: could not be synced: %s", self.path, error)
 
     def note_name_synced(self) -> None:
         """Mark the directory as synced, after `names` was synced and while its guard is still held. A directory that
-        was created before a failed fsync of `names` is not marked, but fails. The error is then in `failure`.
+        was created before a failed fsync of `names` is marked as failed instead. The error is then in the field
+        `failure`.
         """
         if self.names.failures != self._failures_before and self.names.failure is not None:
             self.fail(self.names.failure)
@@ -157,8 +163,8 @@ class NewDirectory:
 
 
 def sync_together(directories: Collection[NewDirectory]) -> None:
-    """Sync several new directories, and sync each of their data directories only once. Errors are stored in `failure`
-    of each new directory.
+    """Sync several new directories, and sync each of their data directories only once. Errors are stored in the field
+    `failure` of each new directory.
     """
     unsynced = [directory for directory in directories if not directory.is_synced]
     for directory in unsynced:

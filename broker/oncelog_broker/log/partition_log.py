@@ -1,7 +1,7 @@
 """The log of one partition: appends records, and provides the log's reader, trimmer and flusher.
 
-All four share one `LogContent` (segments, leader epochs, producers) and one `LogState` (offline flag, log start,
-recovery point):
+The log, reader, trimmer and flusher share one `LogContent` (segments, leader epochs, producers) and one `LogState`
+(offline flag, log start, recovery point):
 
 - `PartitionLog` appends: it checks a batch, assigns offsets and writes the batch.
 - `LogReader` reads records, finds offsets by timestamp, and computes the last stable offset.
@@ -34,7 +34,7 @@ from oncelog_broker.log.header_fields import (
 )
 from oncelog_broker.log.internal_batches import assign_offsets, check_offsets, checked_batches, stamp_append_time
 from oncelog_broker.log.log_content import LogContent
-from oncelog_broker.log.log_state import CLOSED, NOT_REFUSED, LogState
+from oncelog_broker.log.log_state import CLOSED, MOVING, NOT_REFUSED, LogState
 from oncelog_broker.log.new_directory import NewDirectory
 from oncelog_broker.log.producers.state import DuplicateBatch
 from oncelog_broker.log.reader import LogReader
@@ -68,7 +68,7 @@ from oncelog_protocol.records.control import EndTransactionMarker, marker_batch
 logger = logging.getLogger(__name__)
 
 NO_APPEND_TIME: Final = -1
-"""The append time in a produce response whose records keep the producer's timestamps."""
+"""Value of the append time (-1) in a produce response if the records keep the producer's timestamps."""
 
 
 class PartitionLog:
@@ -95,7 +95,7 @@ class PartitionLog:
     )
 
     def __init__(self, content: LogContent, state: LogState, *, disk: Disk, clock: Clock) -> None:
-        """Internal: use `open`."""
+        """The constructor is internal: call `open` instead."""
         self.topic = state.topic
         self.partition = state.partition
         self.state = state
@@ -107,12 +107,13 @@ class PartitionLog:
         self.leader_epochs = content.epochs
         self._content = content
         self.local = content.local
-        """The segments; reading `local.log_end_offset` saves a call of the property `log_end_offset`, for code that
-        reads it very often.
+        """The segments; reading `local.log_end_offset` saves a property call in code that reads the log end offset very
+        often.
         """
         self._clock = clock
         self._untouched: tuple[int, int, int, int] | None = None
-        """`_fingerprint` at the time of opening, if the log was opened after a clean shutdown; None for any other log.
+        """The result of `_fingerprint` (offsets and generation of the log) at the time of opening, if the log was
+        opened after a clean shutdown; None for any other log.
         """
         self.update_config(state.config)
 
@@ -137,9 +138,9 @@ class PartitionLog:
         The last stable offset does not pass a transaction whose marker is at or above the checkpointed
         `high_watermark`.
 
-        A new log is created with `new_directory`, whose writes are not synced yet when this method returns. Raises
-        KAFKA_STORAGE_ERROR if the disk fails, or if synced records are damaged: the message names the file and the
-        reason, and nothing has been changed.
+        A new log gets the directory in `new_directory`, whose writes are not synced yet when this method returns.
+        Raises KAFKA_STORAGE_ERROR if the disk fails, or if synced records are damaged: the message names the file and
+        the reason, and nothing has been changed.
         """
         path, name = os.fspath(directory), f"{topic}-{partition}"
         known = LastKnown(recovery_point, log_start_offset, clean_shutdown, cleaner_checkpoint, high_watermark)
@@ -163,7 +164,7 @@ class PartitionLog:
         )
         if not clean_shutdown:
             # Do not use `first` as checkpointed log start either: the segments before it may have been deleted just
-            # before a kill, and may reappear, too.
+            # before a kill, and may reappear after a power cut.
             state.checkpointed_start = log_start_offset
         log = cls(content, state, disk=disk, clock=clock)
         if new_directory is not None and new_directory.is_begun:
@@ -208,7 +209,12 @@ class PartitionLog:
 
     @property
     def is_offline(self) -> bool:
-        return self.state.offline_reason is not None
+        return self.state.offline_reason not in (None, MOVING)
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether the log waits for its copy in another data directory to replace it."""
+        return self.state.offline_reason is MOVING
 
     @property
     def is_cleanly_closed(self) -> bool:
@@ -277,6 +283,15 @@ class PartitionLog:
         finally:
             self.local.close()
 
+    def pause(self) -> None:
+        """Refuse all calls with NOT_LEADER_OR_FOLLOWER, while a copy in another data directory replaces this log."""
+        self.state.offline_reason = MOVING
+
+    def resume(self) -> None:
+        """Continue after `pause`, because the copy has not replaced this log."""
+        if self.is_paused:
+            self.state.offline_reason = None
+
     def abandon(self) -> None:
         """Close the files of a log that is being deleted or reopened, without writing anything, and cancel the
         snapshots of running flushes. Another log may soon be created in the same directory.
@@ -286,7 +301,7 @@ class PartitionLog:
         self.local.close()
 
     def _fingerprint(self) -> tuple[int, int, int, int]:
-        """Return values that differ whenever anything on the disk has changed."""
+        """Return values that change whenever anything of the log on the disk changes."""
         content, local = self._content, self.local
         return self.state.log_start_offset, local.log_end_offset, local.active.base_offset, content.generation
 
@@ -306,7 +321,7 @@ class PartitionLog:
         `records` is writable memory: offsets and leader epoch (and for LogAppendTime the timestamp and a new CRC) are
         written into this memory, which is then written to the file without a copy. A client may append only one batch
         in each call. `transaction_version` is the transaction version of the producer (KIP-890). `records_checked`
-        means that the steps of `records_check` have run; otherwise they run here, and may take long.
+        means that the steps of `records_check` have run; otherwise this method runs the steps, which may take long.
 
         If a producer sends one of its last batches again, the response has the same offset as before, and nothing
         changes (S8). Nothing changes if this raises CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP,
@@ -326,7 +341,7 @@ class PartitionLog:
         if origin is AppendOrigin.CLIENT:
             if self.walks_records and not records_checked:
                 run_steps(records_check(batch, limits, now_ms))
-                header = HEADER.unpack_from(batch)  # the check may have corrected the maximum timestamp
+                header = HEADER.unpack_from(batch)  # read again: the check may have corrected the timestamp
             check_client_batch(batch, header, walks_frames=limits.walks_frames)
             if not limits.stamps_append_time and (
                 header[MAX_TIMESTAMP] - now_ms > limits.timestamp_after_max_ms
@@ -358,7 +373,7 @@ class PartitionLog:
         return base_offset, append_time
 
     def records_check(self, records: memoryview) -> Steps[None]:
-        """Check each record of a producer's batch; `append_as_leader` needs this check if `walks_records`.
+        """Check each record of a producer's batch; `append_as_leader` needs this check if `walks_records` is True.
 
         The check may correct the maximum timestamp in the header. The steps raise KafkaError, including RecordsRefused.
         """
@@ -376,7 +391,7 @@ class PartitionLog:
         """Append the coordinator's marker, which ends the producer's transaction if one is open; returns the offset of
         the marker (S39).
 
-        Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; nothing has then changed. Raises
+        Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; after these errors nothing has changed. Raises
         KAFKA_STORAGE_ERROR.
         """
         if self.state.offline_reason is not None:
@@ -397,7 +412,7 @@ class PartitionLog:
         transaction_version: int,
         now_ms: int,
     ) -> tuple[int, int]:
-        """Append `batch`, which contains `marker`. Returns the same values as `append_as_leader`."""
+        """Append `batch`, which contains `marker`. Returns (offset of the first record, log append time or -1)."""
         stamped = self._append_limits.stamps_append_time
         timestamp = now_ms if stamped else header[MAX_TIMESTAMP]
         entry = self.producer_state.prepare_marker(
@@ -480,7 +495,7 @@ class PartitionLog:
         except (OSError, CorruptBatch) as error:
             raise self._append_failed(error, before) from error
 
-    # --- faults ----------------------------------------------------------------------------------------------------
+    # --- errors of the disk ----------------------------------------------------------------------------------------
 
     def _append_failed(self, error: Exception, end_before: int) -> KafkaError:
         """Return the error that the caller must raise after a failed append. `end_before` is the log end offset before

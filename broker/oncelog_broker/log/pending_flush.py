@@ -1,8 +1,8 @@
 """A flush in three steps: prepare, sync, finish. Only the sync waits for the disk, and may run in a worker thread.
 
 `LogFlusher.prepare_flush` and `finish_flush` belong to the thread of the log; any thread may call `PendingFlush.sync`.
-`LogFlusher.flush` runs all three steps in one call. Several flushes of one log may run simultaneously:
-`FlushesUnderWay`.
+`LogFlusher.flush` runs all three steps in one call. Several flushes of one log may run simultaneously;
+`FlushesUnderWay` tracks these flushes.
 
 The kernel reports a lost write only once, to the first fsync after it. A failed flush is therefore remembered until the
 log is closed, and every later flush of the log fails with the same error, even if the caller of the first flush was
@@ -18,6 +18,7 @@ from threading import Lock
 
 from oncelog_broker.log.new_directory import NewDirectory
 from oncelog_broker.log.producers.snapshot import PendingSnapshot
+from oncelog_broker.log.segments.segment import Segment
 from oncelog_broker.runtime.disk import Disk, File, FileClosed, is_out_of_space
 from oncelog_broker.runtime.disk_troubles import DISK_TROUBLES
 
@@ -34,6 +35,7 @@ class PendingFlush:
         "_logs",
         "_of_this_log",
         "_snapshots",
+        "active",
         "first_offset",
         "generation",
         "index_paths",
@@ -61,15 +63,17 @@ class PendingFlush:
         self._of_this_log = of_this_log
         self.index_paths = [file.path for file in indexes]
         self.up_to = up_to
-        """Every record below this offset is durable after `sync`."""
+        """After `sync`, every record below this offset is durable."""
         self.generation = generation
         """The generation of the log's content; after a truncation, `up_to` is no longer valid."""
         self.first_offset = 0
-        """The base offset of the first segment. After a `sync` that `syncs_directory`, segments below this offset
-        cannot reappear.
+        """The base offset of the log's first segment when the flush was prepared. After a `sync` that
+        `syncs_directory`, segments below this offset cannot reappear.
         """
         self.new_directory: NewDirectory | None = None
-        """The log's new directory, which is synced first; None if it is known to be synced."""
+        """The log's new directory, which this flush syncs first; None if the directory is known to be synced."""
+        self.active: Segment | None = None
+        """The active segment when a sync of the records was prepared; None for a flush."""
 
     @property
     def syncs_directory(self) -> bool:
@@ -81,8 +85,9 @@ class PendingFlush:
         """
         with self._of_this_log.guard:
             try:
-                self._of_this_log.raise_failure()
-                self._sync()
+                if not self._of_this_log.is_moved:
+                    self._of_this_log.raise_failure()
+                    self._sync()
             except OSError as error:
                 self._of_this_log.failure = self._of_this_log.failure or error
                 raise
@@ -99,7 +104,7 @@ class PendingFlush:
                 file.sync()
         for file in self._indexes:
             file.sync()
-        for snapshot in self._snapshots:  # write snapshots after the records that they describe
+        for snapshot in self._snapshots:  # snapshots are written after the records that they describe
             try:
                 snapshot.write()
             except OSError as error:
@@ -119,19 +124,21 @@ class FlushesUnderWay:
     """The flushes of one log that are prepared but not finished. The files of an unfinished flush do not count as
     synced until that flush finishes.
 
-    Each flush therefore also syncs the files of earlier unfinished flushes, even of those that will never finish.
+    Each flush therefore also syncs the files of earlier unfinished flushes, even of flushes that will never finish.
     """
 
-    __slots__ = ("_flushes", "failure", "guard")
+    __slots__ = ("_flushes", "failure", "guard", "is_moved")
 
     def __init__(self) -> None:
         self._flushes: list[PendingFlush] = []
         self.guard = Lock()
-        """Allows only one sync simultaneously: two syncs would write the same snapshot, and one of them would not see
-        the other's failure.
+        """A lock that allows only one sync at a time: two syncs would write the same snapshot, and one of them would
+        not see the other's failure.
         """
         self.failure: OSError | None = None
         """The error of the first flush that failed; None if no flush has failed."""
+        self.is_moved = False
+        """Whether a synced copy in another data directory has replaced the log: a flush has nothing to do."""
 
     def begin(
         self,
@@ -143,16 +150,23 @@ class FlushesUnderWay:
         up_to: int,
         generation: int,
     ) -> PendingFlush:
-        """Prepare a flush of everything that is new, and of everything that unfinished flushes must sync. Raises
-        OSError.
-        """
+        """Prepare a flush of all unsynced data, including the files that unfinished flushes must sync. Raises
+        OSError."""
         unsynced = {path for flush in self._flushes for path in flush.index_paths}
         for path in unsynced.difference([file.path for file in indexes]):
-            with suppress(FileNotFoundError):  # the segment of this file was deleted meanwhile
+            with suppress(FileNotFoundError):  # skip the file, because its segment was deleted meanwhile
                 indexes.append(disk.open_briefly(path))
         flush = PendingFlush(disk, directory, logs, indexes, snapshots, up_to, generation, self)
         self._flushes.append(flush)
         return flush
+
+    def only_records(
+        self, disk: Disk, directory: str | None, logs: list[File], up_to: int, generation: int
+    ) -> PendingFlush:
+        """Prepare a sync of log files and, if given, of the log's directory. Such a sync is not registered: it makes
+        nothing of any flush unnecessary.
+        """
+        return PendingFlush(disk, directory, logs, [], [], up_to, generation, self)
 
     def raise_failure(self) -> None:
         """Raise the error of the first failed flush, if any failed."""
@@ -160,7 +174,7 @@ class FlushesUnderWay:
             raise OSError(self.failure.errno, self.failure.strerror, self.failure.filename)
 
     def finish(self, flush: PendingFlush) -> None:
-        """Remove `flush` and all flushes before it, which are synced now, too."""
+        """Remove `flush` and all earlier flushes, whose files are synced now, too."""
         if flush in self._flushes:
             del self._flushes[: self._flushes.index(flush) + 1]
 

@@ -29,8 +29,8 @@ class LogReader:
         `upper_bound`.
 
         The result has at most `max_bytes`, unless `min_one_batch` is True and the first batch is larger. The result is
-        empty if there are no such batches (yet). The view may be a mapping of the file: `RealFile` says what happens to
-        the view when the log is truncated. Without `may_copy`, nothing is copied except a first batch that
+        empty if there are no such batches (yet). The view may be a mapping of the file: after a truncation of the log,
+        `RealFile` leaves the old file to such views. Without `may_copy`, nothing is copied except a first batch that
         `min_one_batch` requires, and the view is empty if the file cannot be mapped. Raises OFFSET_OUT_OF_RANGE,
         CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
         """
@@ -50,7 +50,9 @@ class LogReader:
     def read_committed(
         self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool, may_copy: bool = True
     ) -> tuple[memoryview, list[EndedTransaction]]:
-        """Like `read`; also returns the aborted transactions that have records among the batches read (S52)."""
+        """Return complete batches of one segment, and the aborted transactions that have records in these batches
+        (S52).
+        """
         aborted = self._producers.aborted
         if not aborted:
             view = self.read(offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch, may_copy=may_copy)
@@ -81,7 +83,7 @@ class LogReader:
         """Return (offset, timestamp, leader epoch) of the first record below `upper_bound` with at least this timestamp
         (T12); None if there is none.
 
-        The steps raise CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
+        The steps (a generator) raise KafkaError CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
         """
         state = self._state
         state.check_online()
@@ -100,7 +102,8 @@ class LogReader:
     def max_timestamp_offset(self, *, upper_bound: int | None = None) -> Steps[TimestampedOffset | None]:
         """Return the first record below `upper_bound` with the largest timestamp; None if no record has a timestamp.
 
-        `upper_bound` is the log end offset by default. The steps raise CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
+        `upper_bound` is the log end offset by default. The steps (a generator) raise KafkaError CORRUPT_MESSAGE,
+        KAFKA_STORAGE_ERROR.
         """
         state = self._state
         state.check_online()

@@ -1,5 +1,5 @@
-"""Checks each record of a producer's batch, in steps, before a leader appends the batch; `validation` checks only the
-batch as a unit.
+"""Checks each record of a producer's batch, in slices of work, before a leader appends the batch; `validation` checks
+only the batch as a unit.
 
 The records are checked in three cases: if a setting demands it (`record.validation=full`, as Kafka's LogValidator
 does); if the topic is compacted, because such a topic accepts no record without a key (T20); and to find the records
@@ -45,7 +45,9 @@ from oncelog_protocol.records.compression import RecordsTooLarge
 from oncelog_protocol.records.record_scan import RecordFacts, scan_facts
 
 MAX_RECORDS_NAMED: Final = 1000
-"""The maximum number of invalid records that a response lists; if there are more, the response lists the first ones."""
+"""The maximum number of invalid records that a response lists; if there are more, the response lists the first invalid
+records.
+"""
 NAMED_IN_PLACE: Final = 1000
 """In uncompressed batches of up to this many records, the append itself searches for the records with a wrong
 timestamp.
@@ -70,8 +72,8 @@ class RecordsRefused(KafkaError):
 
 
 def refuse_timestamps(batch: memoryview, header: HeaderFields, limits: ValidationLimits, now_ms: int) -> None:
-    """Refuse a batch if the timestamps in its header are out of bounds; a timestamp of -1 means that there is none.
-    Raises KafkaError INVALID_TIMESTAMP, or RecordsRefused where finding the invalid records is cheap.
+    """Refuse a batch if the timestamps in its header are out of bounds; a timestamp of -1 means that there is no
+    timestamp. Raises KafkaError INVALID_TIMESTAMP, or RecordsRefused where finding the invalid records is cheap.
     """
     if header[BASE_TIMESTAMP] == NO_TIMESTAMP and header[MAX_TIMESTAMP] - now_ms <= limits.timestamp_after_max_ms:
         return
@@ -88,7 +90,7 @@ def records_check(batch: memoryview, limits: ValidationLimits, now_ms: int) -> S
     """Check all records of `batch`, if settings or the topic's compaction require it (`PartitionLog.walks_records`).
 
     `batch` must be writable: a maximum timestamp in its header that is not the maximum of its records is corrected, as
-    in Kafka. The steps raise KafkaError, including RecordsRefused.
+    in Kafka. The steps (a generator) raise KafkaError, including RecordsRefused.
     """
     header = HEADER.unpack_from(batch)
     check_batch(batch, header, limits)
@@ -143,7 +145,7 @@ class _Findings:
                 self._mistimed.append(RecordError(index, wrong))
 
     def refuse(self) -> None:
-        """Raises RecordsRefused if a record is invalid; if there are errors of both kinds, the error code is the one
+        """Raises RecordsRefused if a record is invalid; if there are errors of several kinds, the error code is the one
         that Kafka uses.
         """
         found = sorted({error.place: error for error in self._mistimed + self._keyless}.values())

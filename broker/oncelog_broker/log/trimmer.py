@@ -1,5 +1,5 @@
-"""Removes records from a log: the oldest (retention, DeleteRecords), superseded ones (compaction), and the newest
-(truncation).
+"""Removes records from a log: the oldest records (retention, DeleteRecords), superseded records (compaction), and the
+newest records (truncation).
 
 A follower truncates the end of its log: it removes the records that its leader does not have. A truncation waits for
 the disk, and may replay the producer state of an entire segment, so it runs in a worker thread. The caller sets
@@ -30,16 +30,16 @@ class LogTrimmer:
         self._local = content.local
         self._state = state
         self.before_truncation: Callable[[LogState], None] | None = None
-        """Called after `recovery_point` or `cleaner_checkpoint` was lowered, before any byte is cut. The callback
-        lowers these offsets in the checkpoint files: after a crash, a log that ends below its checkpointed recovery
-        point counts as damaged, and records below the cleaner checkpoint count as compacted. May raise OSError.
+        """Callback: called after `recovery_point` or `cleaner_checkpoint` was lowered, before any byte is cut. The
+        callback lowers these offsets in the checkpoint files: after a crash, a log that ends below its checkpointed
+        recovery point counts as damaged, and records below the cleaner checkpoint count as compacted. The callback may
+        raise OSError.
         """
         self.after_truncation: Callable[[LogState], None] | None = None
-        """Called after the log start was lowered below a log start that may be checkpointed, before anything is
-        appended.
-        The callback lowers the log start in the checkpoint file: after a crash, a log that ends before its checkpointed
-        start is emptied. May raise
-        OSError."""
+        """Callback: called after the log start was lowered below a log start that may be checkpointed, before anything
+        is appended. The callback lowers the log start in the checkpoint file: after a crash, a log that ends before its
+        checkpointed start is emptied. The callback may raise OSError.
+        """
 
     # --- rolling ---------------------------------------------------------------------------------------------------
 
@@ -76,9 +76,9 @@ class LogTrimmer:
     def apply_retention(self, now_ms: int, *, upper_bound: int | None = None) -> list[int]:
         """Delete old segments by time, size and log start; returns their base offsets.
 
-        Segments whose deletion must wait for a flush are kept until then: see `LogFlusher.is_flush_due`. `upper_bound`
-        is the high watermark, or by default the log end: no segment that extends above it is deleted. Raises
-        KAFKA_STORAGE_ERROR, CORRUPT_MESSAGE.
+        Segments whose deletion must wait for a flush are kept until then. `upper_bound` is the high watermark, or by
+        default the log end: no segment that extends above `upper_bound` is deleted. Raises KAFKA_STORAGE_ERROR,
+        CORRUPT_MESSAGE.
         """
         state = self._state
         state.check_online()
@@ -111,7 +111,9 @@ class LogTrimmer:
         return self._local.take_marked(now)
 
     def _delete_first(self, count: int) -> list[int]:
-        """Delete the oldest `count` segments, or as many of them as may be deleted now; returns their base offsets."""
+        """Delete the oldest `count` segments, or as many of these segments as may be deleted now; returns their base
+        offsets.
+        """
         count = self._content.removable(count)
         if count == 0:
             return []
@@ -128,7 +130,7 @@ class LogTrimmer:
             try:
                 self._content.epochs.truncate_from_start(offset)
             except OSError as error:
-                if not is_out_of_space(error):  # the next read of the file drops the superfluous entries
+                if not is_out_of_space(error):  # the next read of the file drops entries of deleted segments
                     raise self._state.fail("write the leader epochs of", error) from error
 
     # --- compaction ------------------------------------------------------------------------------------------------
@@ -156,17 +158,18 @@ class LogTrimmer:
         suffix: str,
         generation: int,
     ) -> bool:
-        """Replace the adjacent segments `old` by `cleaned`, which is complete and synced under file names with
-        `suffix`.
+        """Replace the adjacent segments `old` by the compacted segment `cleaned`, which is complete and synced under
+        file names with `suffix`.
 
         Every record in `cleaned` must also be in `old`. `aborted` is for the transaction index of `cleaned`: at least
         every aborted transaction of `old` that still has records in `cleaned`. Returns False, and changes nothing, if
-        the log is offline, is being truncated, is no longer at `generation`, or has deleted a segment of `old`. Raises
+        the log is offline, is being truncated or copied, is no longer at `generation`, or has deleted a segment of
+        `old`. Raises
         KAFKA_STORAGE_ERROR: the replacement is then half done, `cleaned` may be the only copy of its records, and the
         next startup completes the replacement.
         """
         state = self._state
-        if not state.may_be_changed or generation != self.generation or not self._local.holds(old):
+        if not state.may_be_changed or state.is_copied or generation != self.generation or not self._local.holds(old):
             return False
         try:
             self._content.replace(old, cleaned, aborted, suffix=suffix)
@@ -210,9 +213,9 @@ class LogTrimmer:
         state = self._state
         state.check_online()
         try:
-            self._lower_checkpoints(0)  # even without records, there may be a leader epoch to remove
+            self._lower_checkpoints(0)  # without records, a leader epoch may still be removed
             self._content.truncate_fully_and_start_at(offset)
-            state.recovery_point = offset
+            state.recovery_point = state.synced_offset = offset
             self._begin_at(offset)
         except OSError as error:
             raise state.fail("truncate", error) from error
@@ -222,8 +225,8 @@ class LogTrimmer:
         state = self._state
         before, state.log_start_offset = state.log_start_offset, offset
         state.note_names_from(offset)
-        # Compare also with `before`, which may not be checkpointed yet: another thread may be writing it to the
-        # checkpoint file at this moment, and records that only after the write.
+        # Compare also with `before`, which may not be checkpointed yet: another thread may be writing `before` to the
+        # checkpoint file at this moment.
         if offset < max(before, state.checkpointed_start):
             if self.after_truncation is not None:
                 self.after_truncation(state)
@@ -232,6 +235,7 @@ class LogTrimmer:
     def _lower_checkpoints(self, offset: int) -> None:
         """Lower the recovery point and the cleaner checkpoint to `offset`, in memory and on disk. Raises OSError."""
         state = self._state
+        state.synced_offset = min(offset, state.synced_offset)
         was_compacted = state.cleaner_checkpoint is not None and offset < state.cleaner_checkpoint
         if was_compacted:
             state.cleaner_checkpoint = offset

@@ -1,6 +1,6 @@
 """Decompresses the records of a batch: small batches in the calling thread, large ones in a job for another thread.
-Batches that may decompress to many bytes are processed one after another, so that the memory limit is that of a single
-batch.
+Batches that may decompress to many bytes are processed one after another, so that only one such batch is in memory at a
+time.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ all client batches are smaller.
 
 
 def unpacked(batch: RecordBatch, max_bytes: int) -> Steps[bytes]:
-    """Return the decompressed records of `batch`, at most `max_bytes`. The steps raise CorruptBatch,
+    """Return the decompressed records of `batch`, at most `max_bytes`. The steps (a generator) raise CorruptBatch,
     RecordsTooLarge.
     """
     if batch.size <= PACKED_IN_PLACE:
         try:
             return records_data(batch, min(UNPACKED_IN_PLACE, max_bytes))
         except RecordsTooLarge:
-            pass  # the batch may be too large only for this thread
+            pass  # the batch may be too large only for this thread, so a job for another thread decompresses it
     data: bytes | None = yield partial(_beside_others, batch, max_bytes)
     if data is None:
         data = yield HeavyJob(partial(records_data, batch, max_bytes))
@@ -40,8 +40,8 @@ def unpacked(batch: RecordBatch, max_bytes: int) -> Steps[bytes]:
 
 
 def _beside_others(batch: RecordBatch, max_bytes: int) -> bytes | None:
-    """Return the decompressed records; None if they exceed UNPACKED_BESIDE_OTHERS. That case is not an exception,
-    because a traceback would keep the data in memory.
+    """Return the decompressed records; None if they exceed UNPACKED_BESIDE_OTHERS. A result that is too large is not
+    reported by an exception, because a traceback would keep the data in memory.
     """
     try:
         return records_data(batch, min(UNPACKED_BESIDE_OTHERS, max_bytes))

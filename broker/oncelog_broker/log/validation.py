@@ -53,9 +53,10 @@ class AppendOrigin(Enum):
     """The source of the records, which decides how thoroughly they are validated. Source: Kafka's AppendOrigin."""
 
     CLIENT = "client"
-    """A producer, whose batches are validated completely."""
+    """Origin: a producer, whose batches are validated completely."""
     COORDINATOR = "coordinator"
-    """The transaction or group coordinator, which may write control batches, and several batches in one append."""
+    """Origin: the transaction or group coordinator, which may write control batches, and several batches in one append.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +110,7 @@ def check_batch(batch: memoryview, header: HeaderFields, limits: ValidationLimit
 
 
 def check_client_batch(batch: memoryview, header: HeaderFields, *, walks_frames: bool) -> None:
-    """Check a producer's batch after `check_batch`, except its timestamps (`record_validation` checks those).
+    """Check a producer's batch after `check_batch`, except its timestamps (`record_validation` checks the timestamps).
 
     `batch` must contain all records that the request has for the partition. Raises KafkaError.
     """

@@ -30,11 +30,12 @@ _log = logging.getLogger(__name__)
 
 
 class StoreOpening(Protocol):
-    """Opens the metadata store of a starting broker. `MemoryTree` implements this protocol, too."""
+    """Opens the metadata store of a starting broker. `MemoryTree` (the store for tests) implements this protocol,
+    too."""
 
     @property
     def kind(self) -> StoreKind:
-        """The kind of store, as written to the notes in the data directories."""
+        """The kind of store, as written to the identity notes in the data directories."""
 
     def place(self, home: str) -> str:
         """Return the location of the store for messages: a path or a connect string. `home` is the directory with the
@@ -63,8 +64,9 @@ class SupervisedOpening:
     kind = StoreKind.SUPERVISED
 
     def __init__(self, descriptor: int, place: str, on_gone: Callable[[], None]) -> None:
-        """`descriptor`: the file descriptor of the connection to the supervisor. `place`: the path of its store, for
-        messages. `on_gone`: called when the supervisor has ended."""
+        """`descriptor`: the file descriptor of the connection to the supervisor. `place`: the path of the supervisor's
+        store, for messages. `on_gone`: called when the supervisor has ended.
+        """
         self._descriptor = descriptor
         self._place = place
         self._on_gone = on_gone

@@ -29,6 +29,8 @@ IP_CONFIGS = "/config/ips"
 """The quotas of addresses."""
 GROUP_CONFIGS = "/config/groups"
 """The settings of groups. Kafka has no such node: it supports group settings only without ZooKeeper."""
+CLIENT_METRICS_CONFIGS = "/config/client-metrics"
+"""The subscriptions of client metrics (KIP-714). Kafka has no such node: it supports them only without ZooKeeper."""
 CONTROLLER = "/controller"
 CONTROLLER_EPOCH = "/controller_epoch"
 ADMIN = "/admin"
@@ -39,9 +41,9 @@ LATEST_PRODUCER_ID_BLOCK = "/latest_producer_id_block"
 LITERAL_ACLS = "/kafka-acl"
 EXTENDED_ACLS = "/kafka-acl-extended"
 PREFIXED_ACLS = "/kafka-acl-extended/prefixed"
-"""Below this node and LITERAL_ACLS there is a node for each type of resource (`Topic`), and below that a node for each
-resource name. A broker that watches these nodes needs no change notifications, so Kafka's `/kafka-acl-changes` is not
-written.
+"""Below this node and LITERAL_ACLS there is a node for each type of resource (`Topic`), and below the type a node for
+each resource name. A broker that watches these nodes needs no change notifications, so Kafka's `/kafka-acl-changes` is
+not written.
 """
 
 ONCELOG = "/oncelog"
@@ -79,8 +81,8 @@ def broker_id(broker: int) -> str:
 
 
 def incarnation(broker: int) -> str:
-    """The incarnation node of a broker; its version counts the broker's registrations. A multi can check that version,
-    which is impossible with registration nodes, because each has version 0.
+    """The incarnation node of a broker; its version counts the broker's registrations. A `multi` (atomic write) can
+    check that version, which is impossible with registration nodes, because each has version 0.
     """
     return f"{INCARNATIONS}/{broker}"
 
@@ -120,7 +122,7 @@ def acls(pattern: ResourcePattern) -> str:
 
 
 def acls_of_type(pattern: ResourcePattern) -> str:
-    """Return the path of the node above that of a pattern."""
+    """Return the path of the parent of a pattern's node."""
     return f"{_ACL_ROOTS[pattern.pattern]}/{pattern.type.shown}"
 
 
@@ -135,6 +137,7 @@ FIXED: Final = (
     CLIENT_CONFIGS,
     IP_CONFIGS,
     GROUP_CONFIGS,
+    CLIENT_METRICS_CONFIGS,
     CONTROLLER_EPOCH,
     ADMIN,
     DELETE_TOPICS,
@@ -167,6 +170,11 @@ def group_config(group_id: str) -> str:
     return f"{GROUP_CONFIGS}/{sanitized(group_id)}"
 
 
+def client_metrics_config(name: str) -> str:
+    """Return the path of a subscription of client metrics."""
+    return f"{CLIENT_METRICS_CONFIGS}/{sanitized(name)}"
+
+
 def sanitized(name: str) -> str:
     """Escape a name for use in a path, as Kafka does. Names that are not legal for a node ("." and "..") are escaped,
     too, and Kafka reads them correctly.
@@ -179,7 +187,7 @@ def unsanitized(node: str) -> str:
 
 
 def clients_of_user(user: Name) -> str:
-    """Return the path above the nodes for pairs of this user and a client id."""
+    """Return the path of the parent of the nodes for pairs of this user and a client id."""
     return f"{USER_CONFIGS}/{_node(user)}/clients"
 
 
@@ -219,7 +227,7 @@ def _name(node: str) -> Name:
 
 
 class TopicPath(NamedTuple):
-    """What a path below `TOPICS` belongs to: an entire topic, or the state of one partition."""
+    """The owner of a path below `TOPICS`: an entire topic, or the state of one partition."""
 
     topic: str
     partition: int | None

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_TOPIC_NAME_CHARS = 249
-"""Maximum length of a topic name: a directory name may have 255 characters, of which '-', the partition id and the
-suffix of a deleted directory need the rest.
+"""Maximum length of a topic name: a directory name may have 255 characters, and '-', the partition id and the suffix of
+a deleted directory need the remaining characters.
 """
 CONSUMER_OFFSETS = "__consumer_offsets"
 TRANSACTION_STATE = "__transaction_state"
@@ -39,7 +39,8 @@ def check_topic_name(name: str) -> None:
 
 
 def check_topic_may_be_made(name: str) -> None:
-    """Raises KafkaError INVALID_TOPIC_EXCEPTION, like `check_topic_name`, or INVALID_REQUEST for a reserved name."""
+    """Raises KafkaError INVALID_TOPIC_EXCEPTION if no topic may have this name, or INVALID_REQUEST for a reserved
+    name."""
     check_topic_name(name)
     if name == CLUSTER_METADATA:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"Creation of internal topic {name} is prohibited.")

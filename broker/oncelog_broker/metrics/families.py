@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from oncelog_broker.metrics import (
+    client_families,
     cluster_families,
     coordinator_families,
     own_families,
@@ -24,6 +25,7 @@ SECTIONS: Final = (
     ("Topics", topic_families.families),
     ("Partitions", partition_families.families),
     ("Groups", coordinator_families.families),
+    ("Clients", client_families.families),
     ("Process", process_families.families),
 )
 

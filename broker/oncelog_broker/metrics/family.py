@@ -20,7 +20,7 @@ class Sample(NamedTuple):
 
 
 Samples = Iterator[Sample | None]
-"""The samples of a metric; None is yielded after many items without a sample, so that other work may run."""
+"""Type of the samples of a metric; None is yielded after many items without a sample, so that other work may run."""
 Reader = Callable[[Source], Samples]
 
 

@@ -94,7 +94,7 @@ class Scraper:
     """Serves the scrapes of one broker."""
 
     def __init__(self, parts: Callable[[], Parts | None], slices: Slices, clock: Clock) -> None:
-        """`parts` returns None while the broker starts."""
+        """The function `parts` returns None while the broker starts."""
         self._parts = parts
         self._slices = slices
         self._clock = clock
@@ -118,7 +118,7 @@ class Scraper:
             made.add_done_callback(self._done)
         under_way = self._under_way
         try:
-            return await asyncio.shield(under_way)  # cancelling one caller must not cancel the scrape
+            return await asyncio.shield(under_way)  # a cancelled caller must not cancel the scrape
         except asyncio.CancelledError:
             if under_way.cancelled() and not is_being_cancelled():
                 return None

@@ -33,6 +33,7 @@ from oncelog_broker.server.dispatch.dispatcher import Dispatcher
 from oncelog_broker.server.kept.fetch_sessions import FetchSessions
 from oncelog_broker.server.net.connections import Connections
 from oncelog_broker.sharing.share_partitions import SharePartitions
+from oncelog_broker.telemetry.client_telemetry import ClientTelemetry
 from oncelog_protocol.quotas import QuotaKey
 
 PARTITIONS_PER_STEP: Final = 200
@@ -54,6 +55,7 @@ class Observed(Protocol):
     transactions: TransactionCoordinator
     producer_ids: ProducerIdManager
     fetch_sessions: FetchSessions
+    telemetry: ClientTelemetry
 
     def key_ages(self) -> Iterable[tuple[str, float]]:
         """Return each listener that accepts signed tokens, with the seconds since its keys were last read
@@ -107,7 +109,7 @@ class ClusterCounts:
 
 
 class Source:
-    """The values for one scrape. The values are complete when the steps of `look` have run."""
+    """The values for one scrape. The values are complete when the generator `look` has finished."""
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
@@ -124,7 +126,7 @@ class Source:
         self.led_used: list[Partition] = []
         """The partitions of `hosted_used` that this broker leads."""
         self.all_topics = TopicTraffic()
-        """The sum over all topics, including deleted ones."""
+        """The sum over all topics, including deleted topics."""
         self.cluster = ClusterCounts()
         self.lag: dict[int, int] = {}
         """Follower id -> the follower's largest lag in records, over the partitions that this broker leads."""
@@ -179,7 +181,7 @@ class Source:
         yield None
         for partition, ends_step in in_steps(self.hosted):
             if partition.log.log_end_offset > 0:
-                used.add(partition.topic)  # perhaps written by an earlier process
+                used.add(partition.topic)  # with records, perhaps of an earlier process
             if ends_step:
                 yield None
         self.topics = {topic: counted for topic, counted in self.topics.items() if topic in used}
@@ -194,14 +196,15 @@ class Source:
     def _add(self, partition: Partition) -> None:
         counted = self.topics.get(partition.topic)
         if counted is None:
-            return  # created or deleted since the scrape began
+            return  # the topic was created or deleted since the scrape began
         counted.fold(partition.log.producer_state.counters)
         if not partition.leads:
             return
         counted.messages_in += partition.messages_in_epoch
         start, end = partition.log.log_start_offset, partition.log.log_end_offset
         for broker_id, follower in partition.followers.items():
-            behind = end - max(start, follower.log_end_offset or 0)  # deleted records need not be fetched
+            # deleted records are no lag: no follower fetches them
+            behind = end - max(start, follower.log_end_offset or 0)
             self.lag[broker_id] = max(self.lag.get(broker_id, 0), behind)
 
 

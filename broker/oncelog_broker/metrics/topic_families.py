@@ -24,7 +24,7 @@ COUNTERS: Final = (
     ("totalfetchrequests", "fetches", "Partitions in Fetch responses to consumers."),
     ("failedfetchrequests", "failed_fetches", "Partitions in Fetch responses with an error."),
 )
-"""(name in Kafka, counter in `TopicTraffic`, meaning)."""
+"""Columns: (name in Kafka, counter in `TopicTraffic`, meaning)."""
 
 
 def _declare(kafkas: str, ours: str, text: str) -> None:

@@ -61,8 +61,8 @@ class LogWriter:
             self._write(self._take())
 
     def _take(self) -> bytes:
-        """Return the next queued line, or, after the last one, a line with the number of dropped lines, if any were
-        dropped.
+        """Return the next queued line, or, after the last queued line, a line with the number of dropped lines, if any
+        were dropped.
         """
         with self._changed:
             self._is_writing = False
@@ -81,11 +81,11 @@ class LogWriter:
         while rest:
             try:
                 rest = rest[os.write(self._descriptor, rest) :]
-            except BlockingIOError:  # a process that shares the descriptor made it non-blocking
-                room = select.poll()  # select() does not accept descriptors above 1023
+            except BlockingIOError:  # a process that shares the descriptor made the descriptor non-blocking
+                room = select.poll()  # poll() is used, because select() does not accept descriptors above 1023
                 room.register(self._descriptor, select.POLLOUT)
                 room.poll()
-            except OSError:  # the reader has closed the pipe
+            except OSError:  # end the thread, because the reader has closed the pipe
                 return
 
 

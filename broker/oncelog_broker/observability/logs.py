@@ -83,7 +83,9 @@ class OfWorker(logging.Filter):
 
 def set_up_logging(level: str, log_format: str, worker: int | None = None) -> None:
     """Log records of `level` and above to standard error in `log_format` (see LEVELS, FORMATS). `worker`: the number of
-    this process among the workers of one supervisor, whose standard error they share; each line has it as a field."""
+    this process among the workers of one supervisor, whose standard error they share; each line has this number as a
+    field.
+    """
     handler = QueuedHandler(sys.stderr.fileno(), JsonFormatter() if log_format == "json" else TextFormatter())
     if worker is not None:
         handler.addFilter(OfWorker(worker))

@@ -65,7 +65,7 @@ class LoopWatch:
 
     def idle_fraction(self) -> float:
         """Return the share of time, from 0 to 1, in which the event loop's thread did not compute, since the last
-        measurement at least a second ago. Call this method in the event loop's thread.
+        measurement that is at least a second old. Call this method in the event loop's thread.
         """
         now, spent = self._monotonic(), self._thread_seconds()
         seconds = now - self._since[0]

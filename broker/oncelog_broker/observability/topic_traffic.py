@@ -56,7 +56,7 @@ class TopicTraffic:
         self.isr_expands = 0
         self.fenced = 0
         """The number of batches that were refused because their producer is fenced."""
-        # The following counts are those of logs that are no longer hosted.
+        # The following counters have the counts of logs that are no longer hosted.
         self.duplicates = 0
         self.old_duplicates = 0
         self.gaps = 0
@@ -78,7 +78,7 @@ class TopicTraffic:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def move_to(self, other: TopicTraffic) -> None:
-        """Move all counts to `other`, because the topic is deleted."""
+        """Add all counts to `other` and set them to 0, because the topic is deleted."""
         other.add(self)
         for name in self.__slots__:
             setattr(self, name, 0)

@@ -8,15 +8,15 @@ fetcher), `throttle` (the replication quota of catching-up replicas).
 
 Modules for one partition: `replica` (either role), `partition` (the leader's part), `fetch_response` (how a follower
 applies the leader's response), `purgatory` (appends and fetches that wait at the partition), `verification_guards`
-(guards a transaction from its verification to its append).
+(detects a marker between the verification of a transaction and its append).
 
 Modules for all partitions of this broker: `replicas` updates them with each cluster image, `image_changes` applies
-large changes in slices, and `log_opener` opens and closes their logs. `offline_log_recovery` reopens logs after a disk
-failure, and `leader_check` asks leaders whether they lead before records are discarded. `lost_epochs` lists partitions
-whose log has a newer leader epoch than the metadata, and `epoch_raiser` asks the controller for a higher epoch.
+large changes in slices, and `log_opener` opens and closes their logs. `directory_moves` moves logs to other data
+directories. `offline_log_recovery` reopens logs after a disk failure, and `leader_check` asks leaders whether they lead
+before records are discarded. `lost_epochs` lists partitions whose log has a newer leader epoch than the metadata, and
+`epoch_raiser` asks the controller for a higher epoch. `group_commit` syncs records before they are acknowledged,
 `fetcher` runs the follower's fetch loops, `isr_keeper` sends ISR changes to the controller (AlterPartition), and
 `peers` sends requests to other brokers. At startup, `startup_logs` lists the logs that a new cluster finds in its data
-directories,
-`older_store` adds what is missing in a metadata store that is older than the logs, and `stray_logs` renames directories
-that belong to no topic.
+directories, `older_store` adds what is missing in a metadata store that is older than the logs, and `stray_logs`
+renames directories that belong to no topic.
 """

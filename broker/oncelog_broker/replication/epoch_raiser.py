@@ -1,4 +1,4 @@
-"""Requests leader epochs from the controller that are above those in the logs of this broker (`lost_epochs`).
+"""Requests leader epochs from the controller that are above the epochs in the logs of this broker (`lost_epochs`).
 
 The request is an AlterPartition with the last epoch of the log and an unchanged partition state. The controller then
 writes a state with a new epoch, which all brokers see in their image.
@@ -69,8 +69,8 @@ class EpochRaiser:
         self._tasks.every("leader epochs below those of logs", LOOK_SECONDS, self.look)
 
     async def look(self) -> None:
-        """Request epochs for the partitions whose epoch is below that of their log, unless the same request was sent
-        recently.
+        """Request epochs for the partitions whose epoch is below the last leader epoch of their log, unless the same
+        request was sent recently.
         """
         lost = set(self._replicas.lost_epochs)
         self._told &= lost
@@ -94,10 +94,10 @@ class EpochRaiser:
             self._replicas.lost_epochs.doubt(partition)
 
     async def until_raised(self, until_shown: Callable[[], Awaitable[None]]) -> None:
-        """Wait until no partition of this broker has a leader epoch below that of its log. A broker without other
-        brokers calls this before it serves clients. `until_shown` returns when the replicas have applied the partition
-        states written so far. Partitions whose epoch cannot be raised remain without a leader; the task of `start`
-        continues to request higher epochs for them.
+        """Wait until no partition of this broker has a leader epoch below the last leader epoch of its log. A broker
+        without other brokers calls this before it serves clients. `until_shown` (function) returns when the replicas
+        have applied the partition states written so far. Partitions whose epoch cannot be raised remain without a
+        leader; the background task that `start` runs continues to request higher epochs for them.
         """
         if self._replicas.lost_epochs:
             self.doubt_all()

@@ -18,7 +18,7 @@ from oncelog_broker.replication.follower_progress import FetchPosition
 from oncelog_protocol.messages.fetch import FetchRequest, FetchResponse
 
 Key = tuple[bytes, int]
-"""(topic id, partition)."""
+"""Type of a partition in a fetch plan: (topic id, partition index)."""
 
 FIRST_REST_SECONDS: Final = 0.02
 """The first back-off after an error, in seconds; it is short, because the leader often has not yet learned that it
@@ -76,7 +76,7 @@ class FetchPlan:
         self._rests: dict[Key, float] = {}
         """Partition -> seconds of its last back-off; removed by a response without an error."""
         self._told: dict[Key, FetchPosition] = {}
-        """The fetch positions that the leader has stored in the session."""
+        """The fetch positions that the leader has stored in the fetch session."""
         self._changed: set[Key] = set()
         self._session_id = NO_SESSION
         self._session_epoch = INITIAL_EPOCH
@@ -88,7 +88,7 @@ class FetchPlan:
         """Whether the partition is fetched, and is not in back-off after an error."""
         return key in self._wanted
 
-    # --- the fetch plan
+    # --- changes of the fetch plan
 
     def ask_for(self, key: Key, position: FetchPosition) -> None:
         """Fetch this partition from `position` on."""
@@ -131,7 +131,7 @@ class FetchPlan:
     # --- requests and responses
 
     def next_request(self, broker_id: int, broker_epoch: int, now: float) -> FetchRequest | None:
-        """Return the next Fetch request; None while no partition needs one."""
+        """Return the next Fetch request; None while no partition needs a request."""
         for key, (until, position) in list(self._resting.items()):
             if until <= now:
                 self.ask_for(key, position)

@@ -18,13 +18,17 @@ PartitionAnswer = FetchResponse.FetchableTopicResponse.PartitionData
 
 
 class TruncateTo(NamedTuple):
-    """Truncate the log to `offset`: the leader has no records from there on."""
+    """Type of a required truncation: truncate the log to `offset`, because the leader has no records from this offset
+    on.
+    """
 
     offset: int
 
 
 class RestartAt(NamedTuple):
-    """Delete all records of the log and restart it at `offset`, because the leader has deleted all earlier records."""
+    """Type of a required restart: delete all records of the log and restart the log at `offset`, because the leader has
+    deleted all earlier records.
+    """
 
     offset: int
 
@@ -36,7 +40,7 @@ def position_of(replica: Replica) -> FetchPosition:
 
 
 def is_still_at(replica: Replica, asked: FetchPosition) -> bool:
-    """Whether a response to a fetch at position `asked` still applies to the replica."""
+    """Whether a response to a fetch at the position `asked` (leader epoch and offset) still applies to the replica."""
     here = position_of(replica)
     return (
         not replica.leads
@@ -73,7 +77,7 @@ def take(replica: Replica, asked: FetchPosition, answer: PartitionAnswer) -> Tru
 
 
 def cut(replica: Replica, wanted: TruncateTo | RestartAt) -> None:
-    """Truncate or restart the log; this waits for the disk. Raises KAFKA_STORAGE_ERROR."""
+    """Truncate or restart the log of a follower; this waits for the disk. Raises KAFKA_STORAGE_ERROR."""
     if isinstance(wanted, TruncateTo):
         replica.log.trimmer.truncate_to(wanted.offset)
     else:

@@ -20,6 +20,7 @@ from typing import Final
 from oncelog_broker.metadata.model.image import ImageView
 from oncelog_broker.replication.fetch_plan import Asked, FetchLimits, FetchPlan, Key
 from oncelog_broker.replication.fetch_response import RestartAt, TruncateTo, cut, is_still_at, position_of, take
+from oncelog_broker.replication.group_commit import sync_all
 from oncelog_broker.replication.leader_check import AsksLeaders, Led
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.replication.peers import Peers, PeerUnavailable, Purpose
@@ -58,7 +59,7 @@ SESSION_LOST: Final = frozenset(
 
 
 class Fetchers:
-    """The fetch loops of this broker; `Replicas` tells them which partitions to follow."""
+    """The fetch loops of this broker; `Replicas` calls the methods that change which partitions to follow."""
 
     def __init__(
         self,
@@ -150,7 +151,7 @@ class Fetchers:
             logger.error("not truncated", extra={"partition": log.name, "reason": error})
         except Exception:
             logger.exception("not truncated", extra={"partition": log.name})
-            await asyncio.sleep(self._limits().max_rest_seconds)  # wait before fetching again
+            await asyncio.sleep(self._limits().max_rest_seconds)  # wait a moment before the partition is fetched again
         finally:
             log.state.is_truncating = False
         if not log.is_offline:
@@ -200,6 +201,8 @@ class BrokerFetcher:
         """Partitions whose log start offset has moved, but is not in the checkpoint on disk yet."""
         self._behind: dict[Key, Partition] = {}
         """Partitions that may lack committed records; only these are throttled."""
+        self._unsynced: dict[Key, Partition] = {}
+        """Partitions with group commit whose last records may not be on the disk yet."""
         self._has_work = asyncio.Event()
         self._failures = 0
         self._heard_at = -limits.lag_seconds
@@ -208,7 +211,7 @@ class BrokerFetcher:
     def add(self, partition: Partition) -> None:
         """Start to fetch the partition in its present leader epoch."""
         key = partition.topic_id, partition.index
-        self._partitions[key] = self._behind[key] = partition
+        self._partitions[key] = self._behind[key] = self._unsynced[key] = partition
         if partition.log.state.durable_start_offset < partition.log.log_start_offset:
             self._shortened.add(key)
         self._plan.ask_for(key, position_of(partition))
@@ -220,6 +223,7 @@ class BrokerFetcher:
         if self._partitions.get(key) is partition:
             del self._partitions[key]
             self._behind.pop(key, None)
+            self._unsynced.pop(key, None)
             self._plan.leave_out(key)
 
     def hears(self, partition: Partition) -> bool:
@@ -234,6 +238,7 @@ class BrokerFetcher:
     async def run(self) -> None:
         """Run the fetch loop forever."""
         while True:
+            await self._sync_records()
             now = self._clock.monotonic()
             self._hold_back_throttled(now)
             me = self._metadata.image.brokers.get(self._broker_id)
@@ -256,6 +261,22 @@ class BrokerFetcher:
                 logger.exception("fetch failed", extra={"leader": self._source})
                 self._plan.on_lost()
                 await self._back_off(None)
+
+    async def _sync_records(self) -> None:
+        """Sync the records of the followed partitions with group commit. The position in a Fetch request says that this
+        replica has all records before it, and the leader acknowledges them; so they must be on the disk first. One sync
+        of a log covers all records of one response.
+        """
+        while self._unsynced:
+            unsynced, self._unsynced = self._unsynced, {}
+            try:
+                failed = await sync_all(unsynced)
+            except BaseException:
+                self._unsynced = {**unsynced, **self._unsynced}  # this loop is restarted, and must not forget them
+                raise
+            for key, partition in failed:
+                if self._partitions.get(key) is partition:
+                    self._plan.leave_out(key)  # the log is offline, which is already logged
 
     def _hold_back_throttled(self, now: float) -> None:
         """Skip throttled partitions while the quota is exceeded. `now` must also be the time of the next request, so
@@ -310,16 +331,16 @@ class BrokerFetcher:
         await self._note_what_was_deleted()
 
     async def _note_what_was_deleted(self) -> None:
-        """Write the changed log start offsets to disk, and only then report them to the leader. The leader responds to
-        DeleteRecords when all replicas have reported their log start, and after a crash no replica may serve the
-        deleted records again.
+        """Write the changed log start offsets to disk, and only then report these offsets to the leader. The leader
+        responds to DeleteRecords when all replicas have reported their log start, and after a crash no replica may
+        serve the deleted records again.
         """
         shortened, self._shortened = self._shortened, set()
         if not shortened:
             return
         try:
             await in_thread(self._note_log_starts)
-        except OSError as error:  # the write is retried periodically; until then the leader waits
+        except OSError as error:  # a failed write is retried periodically; until then the leader's DeleteRecords waits
             if DISK_TROUBLES.note_failure(os.path.dirname(error.filename or ""), "write down log starts", error):
                 logger.error("log start offsets could not be written to the checkpoint", extra={"reason": error})
         for key in shortened:
@@ -344,6 +365,8 @@ class BrokerFetcher:
             self._plan.rest(asked.key, position_of(partition), self._clock.monotonic())
             return
         self._plan.went_well(asked.key)
+        if partition.waits_for_disk:
+            self._unsynced[asked.key] = partition
         self._count(partition, asked)
         if partition.log.state.durable_start_offset < partition.log.log_start_offset != before:
             self._shortened.add(asked.key)
@@ -354,8 +377,9 @@ class BrokerFetcher:
 
     def _failed(self, partition: Partition, key: Key, error: KafkaError) -> None:
         if partition.log.is_offline:
-            self._plan.leave_out(key)  # the error is already logged
+            self._plan.leave_out(key)  # no log line, because the error is already logged
             return
-        if error.code not in RETRIABLE and not is_known_disk_error(error.__cause__):  # already logged by the log
+        # the log has already logged this error
+        if error.code not in RETRIABLE and not is_known_disk_error(error.__cause__):
             logger.warning("not fetched", extra={"partition": partition.log.name, "reason": error})
         self._plan.rest(key, position_of(partition), self._clock.monotonic())

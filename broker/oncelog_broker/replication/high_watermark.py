@@ -10,8 +10,8 @@ def replicated_offset(log_end_offset: int, follower_ends: Iterable[int | None]) 
     reported its log end.
 
     `log_end_offset` is the leader's log end offset. `follower_ends` are the log ends of the other replicas in the ISR
-    *or in a proposed ISR*: until the controller has responded to a proposal, it may have stored either ISR, and may
-    elect a leader from it.
+    *or in a proposed ISR*: until the controller has responded to a proposal, the controller may have stored either ISR,
+    and may elect a leader from it.
     """
     end = log_end_offset
     for follower_end in follower_ends:
@@ -22,8 +22,8 @@ def replicated_offset(log_end_offset: int, follower_ends: Iterable[int | None]) 
 
 
 def high_watermark_of_follower(own: int, leaders: int, log_end_offset: int) -> int:
-    """Return the high watermark of a follower whose leader has the high watermark `leaders`: at most the follower's own
-    log end, and never lower than before.
+    """Return the high watermark of a follower whose leader reported the high watermark `leaders`: at most the
+    follower's own log end, and never lower than before.
     """
     return max(own, min(leaders, log_end_offset))
 

@@ -19,12 +19,12 @@ from oncelog_broker.runtime.tasks import Tasks
 logger = logging.getLogger(__name__)
 
 PARTITIONS_AT_A_TIME: Final = 100
-"""The number of changes applied in one slice: creating, leading or resigning takes two or three milliseconds for all of
-them.
+"""The number of changes applied in one slice: creating, leading or resigning takes two or three milliseconds for all
+these changes.
 """
 
 Turn = Callable[[], Awaitable[None]]
-"""Awaiting the result of this function waits until the next slice may run."""
+"""Type of a pause: awaiting the result of this function waits until the next slice may run."""
 
 
 class ImageChanges:
@@ -38,7 +38,7 @@ class ImageChanges:
         turn: Turn,
     ) -> None:
         """`look_at(partition, is_gone)` applies the image to one partition; `is_gone` means that the topic was deleted
-        since, so that a topic with that name is another one. `on_done` is called with the topics whose changes were
+        since, so that a topic with that name is another topic. `on_done` is called with the topics whose changes were
         applied in a later slice.
         """
         self._look_at = look_at
@@ -90,5 +90,5 @@ class ImageChanges:
     def _look(self, partition: TopicPartition, is_gone: bool) -> None:
         try:
             self._look_at(partition, is_gone)
-        except Exception:  # the other changes must be applied nevertheless
+        except Exception:  # log the error, because the other changes must be applied nevertheless
             logger.exception("partition change not applied", extra={"partition": "-".join(map(str, partition))})

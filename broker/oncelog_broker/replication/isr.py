@@ -14,8 +14,8 @@ from oncelog_broker.replication.follower_progress import FollowerProgress
 
 
 def needed_in_sync(min_insync_replicas: int, replicas: int) -> int:
-    """Return how many replicas must be in sync for acks=all: never more than the partition has, as in Kafka since 4.0
-    (KIP-966).
+    """Return how many replicas must be in sync for acks=all: never more than the number of replicas of the partition,
+    as in Kafka since 4.0 (KIP-966).
     """
     return min(min_insync_replicas, replicas)
 
@@ -30,8 +30,8 @@ def lags(follower: FollowerProgress, log_end_offset: int, now: float, lag_second
 
 def may_join(follower: FollowerProgress, high_watermark: int, epoch_start_offset: int, log_start_offset: int) -> bool:
     """Whether a replica may join the ISR. There are three conditions. The replica must have all acknowledged records of
-    this leader epoch and earlier ones; it must have deleted the records that the leader has deleted (`log_start_offset`
-    is the leader's); and it must have fetched since it was last removed.
+    this leader epoch and of earlier epochs; the replica must have deleted the records that the leader has deleted
+    (`log_start_offset` is the leader's); and it must have fetched since it was last removed.
 
     The high watermark of a new leader may be lower than records that the previous leader acknowledged. All these
     records are below the start of the new epoch, so `epoch_start_offset` is checked, too.
@@ -43,8 +43,8 @@ def may_join(follower: FollowerProgress, high_watermark: int, epoch_start_offset
 
 
 class InSync:
-    """The ISR of a partition as its leader knows it: the ISR `committed` by the controller, and the `proposed` one, if
-    any.
+    """The ISR of a partition as its leader knows it: the ISR `committed` by the controller, and the `proposed` ISR, if
+    a proposal is open.
     """
 
     __slots__ = ("committed", "maximal", "partition_epoch", "proposed")
@@ -59,7 +59,8 @@ class InSync:
         """Every broker that may be in sync: the union of the committed and the proposed ISR."""
 
     def adopt(self, isr: tuple[int, ...], partition_epoch: int, *, is_new_epoch: bool) -> bool:
-        """Store the ISR from the image or from an AlterPartition response; returns False if a newer state is known.
+        """Store the ISR from the cluster image or from an AlterPartition response; returns False if a newer state is
+        known.
 
         `is_new_epoch` means that the leader epoch is new. A new leader epoch or partition epoch ends a proposal, since
         the controller can no longer accept it.
@@ -107,7 +108,7 @@ def wanted_isr(
     lag_seconds: float,
 ) -> tuple[int, ...] | None:
     """Return the ISR to propose, without lagging members and with those `joining` replicas that do not lag; None if
-    that is the present ISR.
+    this ISR equals the present ISR.
 
     A lagging replica may nevertheless have all acknowledged records, because nothing is acknowledged while the ISR is
     too small. If such a replica joined the ISR, it would be removed again, and two such replicas would alternate

@@ -2,8 +2,8 @@
 replicas and the return of replicas that have caught up.
 
 The controller decides about each proposal (AlterPartition). Only one request is outstanding, with all proposals made so
-far. If no response arrives, the outcome is unknown: the proposal is repeated until the image or a response shows a
-newer state.
+far. If no response arrives, the outcome is unknown: the proposal is repeated until the cluster image or a response
+shows a newer state.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Proposal(NamedTuple):
 
     @property
     def is_open(self) -> bool:
-        """Whether the state that the proposal changes is still the newest known one."""
+        """Whether the state that the proposal changes is still the newest known state."""
         partition, in_sync = self.partition, self.partition.in_sync
         return (
             not partition.is_resigned
@@ -184,7 +184,7 @@ class IsrKeeper:
                 logger.warning("the controller does not answer AlterPartition", extra={"reason": error})
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            except Exception:  # retry here, because no other task repeats the open proposals
+            except Exception:  # the loop retries here, because no other task repeats the open proposals
                 logger.exception("AlterPartition could not be sent to the controller")
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
@@ -256,9 +256,7 @@ class IsrKeeper:
                 )
                 done = False
                 continue
-            if (
-                self._open.get(partition) is proposal
-            ):  # otherwise the image came first, and the partition has a newer proposal
+            if self._open.get(partition) is proposal:  # if not, the partition has a newer proposal
                 del self._open[partition]
             if proposal.is_open:
                 self._take(partition, answer)
@@ -274,7 +272,8 @@ class IsrKeeper:
         if code in REFUSED:
             partition.withdraw_proposal()
             self._not_before[partition] = self._clock.monotonic() + RETRY_SECONDS
-        # Otherwise the controller's state is newer, and the image will show it; until then both ISRs count.
+        # Otherwise the controller's state is newer, and the image will show it; until then both ISRs (committed and
+        # proposed) count.
 
 
 def _add(

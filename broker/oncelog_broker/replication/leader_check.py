@@ -31,7 +31,7 @@ PartitionRequest = TopicRequest.OffsetForLeaderPartition
 ANSWER_SECONDS: Final = 2.0
 """Seconds that a leader may take to respond; after that, the leader counts as unavailable, until the next request."""
 MAX_PARTITIONS: Final = 1000
-"""The maximum number of partitions in one request; the other partitions are asked for the next time."""
+"""The maximum number of partitions in one request; the leaders of the other partitions are asked at the next check."""
 
 
 class Led(NamedTuple):

@@ -1,8 +1,8 @@
 """Opens, creates and deletes partition logs in worker threads, in request order for each data directory.
 
-Creating a log or renaming its directory waits for the disk several times. One worker thread for each data directory
-does the work; the results are delivered on the event loop between requests. A disk that hangs therefore delays only the
-logs of its own directory. If a topic is deleted and created again, its old log is deleted before the new one is
+Creating a log or renaming its directory waits for the disk several times. Each data directory has one worker thread for
+these operations; the results are delivered on the event loop between requests. A disk that hangs therefore delays only
+the logs of its own directory. If a topic is deleted and created again, its old log is deleted before the new log is
 created, even if the new log gets another directory.
 
 A failed deletion is retried periodically, and before the next log with that name is opened.
@@ -43,7 +43,7 @@ PLACED_AT_A_TIME: Final = 500
 
 
 class UnwantedLog(NamedTuple):
-    """A log to delete."""
+    """A log whose deletion is queued."""
 
     key: TopicPartition
 
@@ -53,7 +53,7 @@ Opened = list[tuple[WantedLog, PartitionLog | KafkaError]]
 
 
 class _Lane:
-    """The queued changes of one data directory."""
+    """A lane: the queued changes of one data directory."""
 
     def __init__(self) -> None:
         self.asked: deque[WantedLog | UnwantedLog] = deque()
@@ -61,7 +61,7 @@ class _Lane:
         self.work: asyncio.Task[None] | None = None
 
     def take(self, kind: type[Change]) -> list[Change]:
-        """Remove the next changes from the queue: all of one kind, and at most LOGS_AT_A_TIME."""
+        """Remove the next changes from the queue: only changes of the same kind, and at most LOGS_AT_A_TIME."""
         taken: list[Change] = []
         while self.asked and len(taken) < LOGS_AT_A_TIME and isinstance(change := self.asked[0], kind):
             taken.append(change)
@@ -79,7 +79,7 @@ class LogOpener:
         is_wanted: Callable[[WantedLog], bool],
         on_opened: Callable[[Opened], None],
     ) -> None:
-        """`on_opened` is called with each requested log, or with the error that prevented its opening. `is_wanted`
+        """`on_opened` is called with each requested log, or with the error that prevented opening the log. `is_wanted`
         returns whether a log that was requested some time ago is still wanted.
         """
         self._logs = logs
@@ -90,7 +90,9 @@ class LogOpener:
         self._placing: asyncio.Task[None] | None = None
         self._lanes = {path: _Lane() for path in logs.data_directories()}
         self._lane_of: dict[TopicPartition, _Lane] = {}
-        """The lane of each log with queued changes; further changes of that log are queued in the same lane."""
+        """The lane (queue of one data directory) of each log with queued changes; further changes of that log go to the
+        same lane.
+        """
         self._pending: Counter[TopicPartition] = Counter()
         self._undeleted: dict[TopicPartition, float] = {}
         """Log -> seconds before the next attempt to delete it, for logs whose deletion failed."""
@@ -148,7 +150,7 @@ class LogOpener:
     def _place_of(self, change: WantedLog | UnwantedLog, place: Callable[[TopicPartition], str]) -> str:
         if isinstance(change, WantedLog):
             return place(change.key)
-        # without a directory, the deletion has nothing to do
+        # without a directory, there is nothing to delete
         return self._logs.place_of(change.key) or next(iter(self._lanes))
 
     async def _work_off(self, lane: _Lane) -> None:
@@ -162,7 +164,7 @@ class LogOpener:
         opening = self._logs.begin_opening(wanted)
         try:
             await in_thread(opening.run, self._threads)
-        finally:  # even during shutdown, so that opened logs are closed with the others
+        finally:  # report the logs even during shutdown, so that opened logs are closed together with the other logs
             results = self._logs.finish_opening(opening)
             self._are_done(wanted)
         opened, later = [], []
@@ -180,8 +182,8 @@ class LogOpener:
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._ask_again, later)
 
     async def _delete_some(self, unwanted: list[UnwantedLog], lane: _Lane) -> None:
-        # Wait for truncations: a worker thread that truncates a log finds its files by name, and that name may soon
-        # belong to another log.
+        # Wait for truncations: a worker thread that truncates a log finds the log's files by name, and that name may
+        # soon belong to another log.
         while any(self._logs.is_truncating(log.key) for log in unwanted):
             lane.is_cut.clear()
             await lane.is_cut.wait()

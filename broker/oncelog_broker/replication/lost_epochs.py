@@ -8,10 +8,10 @@ be used a second time:
 - A follower whose log has a newer epoch than its leader does not fetch, because the leader could not find where the two
   logs diverge.
 
-In both cases the broker asks the controller for an epoch far above that of the log (`epoch_raiser`). In the new epoch
-the elected leader leads, and the follower truncates records that the leader does not have, as after any election. One
-case is invisible to this broker: the follower's last epoch equals that of the present leader, but another broker led in
-that epoch.
+In both cases the broker asks the controller for an epoch far above the last epoch of the log (`epoch_raiser`). In the
+new epoch the elected leader leads, and the follower truncates records that the leader does not have, as after any
+election. One case is invisible to this broker: the follower's last epoch equals that of the present leader, but another
+broker led in that epoch.
 """
 
 from __future__ import annotations
@@ -70,11 +70,11 @@ class LostEpoch(NamedTuple):
     leader_epoch: int
     """The leader epoch in the cluster's state."""
     log_epoch: int
-    """The last leader epoch known to this broker, normally the last one in its log."""
+    """The last leader epoch known to this broker, normally the last leader epoch in its log."""
     is_to_lead: bool
     """Whether this broker was elected leader; otherwise it is a follower."""
     is_seen: bool = True
-    """Whether this partition's log has the newer epoch. If not, the log of another partition has shown that the store
+    """Whether this partition's log has the newer epoch. If False, the log of another partition has shown that the store
     is older (`doubt`).
     """
 
@@ -95,14 +95,14 @@ class LostEpochs:
         return bool(self._lost)
 
     def expect(self, epochs: Mapping[TopicPartition, int]) -> None:
-        """Note that the store was older than these logs at startup, although elections may have raised its epochs
-        since.
+        """Record that the store was older than these logs at startup, although elections may have raised the store's
+        epochs since.
         """
         self._expected |= epochs
 
     def allowed_role(self, partition: Partition, role: Lead | Follow) -> Lead | Follow:
-        """Return the role in the state, if the log has no newer epoch. Otherwise note the partition, and return the
-        role of a follower without a leader.
+        """Return this broker's role according to the partition state, if the log has no newer epoch. If the log has a
+        newer epoch, record the partition, and return the role of a follower without a leader.
         """
         key, log_epoch = (partition.topic, partition.index), partition.log.latest_epoch
         # If the store returns to an older state while this broker runs, the broker knows an epoch that the log has no
@@ -120,12 +120,12 @@ class LostEpochs:
                 del self._lost[key]
             return role
         self._lost[key] = LostEpoch(*key, role.leader_epoch, known, isinstance(role, Lead))
-        # The role has no leader, because there is no broker to fetch from. The epoch in the role is the known one, so
-        # that it is not forgotten.
+        # The returned role has no leader, because there is no broker to fetch from. The epoch in the role is the known
+        # epoch, so that it is not forgotten.
         return Follow(NO_LEADER, known, is_in_sync=isinstance(role, Lead) or role.is_in_sync)
 
     def doubt(self, partition: Partition) -> None:
-        """Note a partition whose epoch must be raised because the store is older than another log. The epoch of that
+        """Record a partition whose epoch must be raised because the store is older than another log. The epoch of that
         partition may have been used before, by a leader that wrote nothing here, and clients may know later epochs.
         """
         epoch = partition.leader_epoch

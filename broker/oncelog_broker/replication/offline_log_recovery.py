@@ -61,7 +61,7 @@ class OfflineLogRecovery:
         self._tasks.every("reopening of offline logs", LOOK_SECONDS, self.look)
 
     async def look(self) -> None:
-        """Try to reopen the logs whose delay has passed."""
+        """Try to reopen the logs whose delay before the next attempt has passed."""
         now, before = self._clock.monotonic(), self._resting
         self._resting, tried = {}, dict[tuple[str, int], float]()
         self._replicas.fetch_no_failed()
@@ -73,7 +73,8 @@ class OfflineLogRecovery:
                 tried[key] = seconds
                 self._resting[key] = seconds, now + seconds
         confirmed = await self._confirmed(key for key in tried if key not in unmade)
-        not_counted_on = set(self._replicas.offline_and_not_counted_on())  # according to the present image
+        # the leader according to the present cluster image
+        not_counted_on = set(self._replicas.offline_and_not_counted_on())
         opened, told = [], []
         for key in tried:
             led = self._replicas.may_begin_again(*key)

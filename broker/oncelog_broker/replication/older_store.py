@@ -48,7 +48,7 @@ async def adopt_unknown(
         path = paths.topic(topic.name)
         assignment = parse_topic(node[0], path)
         if topic.topic_id not in (None, assignment.topic_id):
-            continue  # another topic with that name: its logs become stray
+            continue  # the store has another topic with that name, so this topic's logs become stray
         added = sorted(topic.leader_epochs.keys() - assignment.partitions.keys())
         if added:
             await store.multi(_more_partitions(topic, assignment, added, broker_id, node[1].version))

@@ -2,11 +2,12 @@
 
 A partition with a single replica also has a leader epoch, an ISR of one broker, and a high watermark. With a single
 replica, the high watermark follows the log end immediately; with several replicas, it follows the in-sync followers.
-Between the check of the leader epoch and the append, there is no `await` (E30).
+Under group commit (`waits_for_disk`), it does not pass the leader's synced offset either. Between the check of the
+leader epoch and the append, there is no `await` (E30).
 
 A caller may have waited since it looked up the partition, until its records were validated or its transaction was
-verified. The append itself therefore checks that this broker still leads, and that its session with the metadata store
-is valid.
+verified. The append itself therefore checks that this broker still leads, and that this broker's session with the
+metadata store is valid.
 """
 
 from __future__ import annotations
@@ -45,6 +46,8 @@ class Partition(Replica):
         "_is_whole",
         "_lasting",
         "_may_lead",
+        "_moves_at_once",
+        "_request_sync",
         "epoch_start_offset",
         "followers",
         "guards",
@@ -52,6 +55,7 @@ class Partition(Replica):
         "is_alone",
         "is_throttled_as_follower",
         "is_throttled_as_leader",
+        "waits_for_disk",
     )
 
     def __init__(
@@ -64,12 +68,16 @@ class Partition(Replica):
         broker_id: int,
         high_watermark: int = 0,
         may_lead: Callable[[], bool] | None = None,
+        request_sync: Callable[[Partition], None] | None = None,
     ) -> None:
         """The parameters are those of `Replica`. `may_lead` returns whether this broker's session is valid, so that no
-        other broker can have been elected; None for a broker without other brokers (`Replicas`).
+        other broker can have been elected; None for a broker without other brokers (`Replicas`). `request_sync` starts
+        a sync of the partition's records, which ends with `on_synced` or `on_sync_failed`; None if records are never
+        synced before they are acknowledged.
         """
         super().__init__(topic, topic_id, index, log, broker_id=broker_id, high_watermark=high_watermark)
         self._may_lead = may_lead
+        self._request_sync = request_sync
         self._lasting: tuple[int, ...] = (broker_id,)
         """The replicas except those that a reassignment adds; min.insync.replicas refers to these replicas."""
         self.in_sync = InSync((broker_id,))
@@ -79,13 +87,17 @@ class Partition(Replica):
         """The log end offset at the beginning of this broker's leader epoch."""
         self.is_alone = True
         """Whether the partition has no other replica, so that an append is replicated immediately."""
+        self.waits_for_disk = False
+        """Whether records are acknowledged only when they are on this broker's disk (flush.messages=1)."""
+        self._moves_at_once = True
+        """Whether the high watermark follows the log end immediately: `is_alone`, and not `waits_for_disk`."""
         self._is_whole = True
         """Whether all `_lasting` replicas are in sync, which fulfils any min.insync.replicas."""
         self.guards = VerificationGuards()
         self.is_throttled_as_leader = False
         """Whether fetches of out-of-sync replicas are throttled (KIP-73)."""
         self.is_throttled_as_follower = False
-        self._see_throttles(log.config)
+        self._see_config(log.config)
 
     # --- leading
 
@@ -99,10 +111,10 @@ class Partition(Replica):
         partition_epoch: int = -1,
         now: float = 0.0,
     ) -> None:
-        """Lead in this leader epoch. `isr` are the in-sync members of `replicas` (None: all replicas are in `isr`),
-        `adding` are the replicas that a reassignment adds, and `partition_epoch` is the version of the state. The log
-        records the leader epoch with its first batch, so that a startup with very many partitions writes no files.
-        `now` is in monotonic seconds.
+        """Make this broker the leader in this leader epoch. `isr` are the in-sync members of `replicas` (None: all
+        replicas are in `isr`), `adding` are the replicas that a reassignment adds, and `partition_epoch` is the version
+        of the state. The log records the leader epoch with its first batch, so that a startup with very many partitions
+        writes no files. `now` is in monotonic seconds.
 
         A state that is older than the controller's last response is ignored.
         """
@@ -114,8 +126,8 @@ class Partition(Replica):
             return
         if is_new_epoch:
             self._count_messages()
-            # Fetches from another leader, or from this one in an earlier epoch, prove nothing about a follower's log in
-            # this epoch.
+            # Fetches from another leader, or from this leader in an earlier epoch, prove nothing about a follower's log
+            # in this epoch.
             self.followers.clear()
             self.guards.on_new_leader_epoch()
             self.epoch_start_offset = self.log.log_end_offset
@@ -144,11 +156,13 @@ class Partition(Replica):
     def update_config(self, config: LogConfig) -> None:
         """Apply new topic settings, including min.insync.replicas."""
         self.log.update_config(config)
-        self._see_throttles(config)
+        self._see_config(config)
         if not self.is_resigned:
             self._see_who_is_in_sync()
 
-    def _see_throttles(self, config: LogConfig) -> None:
+    def _see_config(self, config: LogConfig) -> None:
+        self.waits_for_disk = config.syncs_before_ack and self._request_sync is not None
+        self._moves_at_once = self.is_alone and not self.waits_for_disk
         as_leader, as_follower = (
             config.leader_replication_throttled_replicas,
             config.follower_replication_throttled_replicas,
@@ -159,6 +173,7 @@ class Partition(Replica):
     def _see_who_is_in_sync(self) -> None:
         """Update everything that depends on the replicas, the ISR or the proposed ISR."""
         self.is_alone = not self.followers and self.in_sync.maximal == {self.broker_id}
+        self._moves_at_once = self.is_alone and not self.waits_for_disk
         self._is_whole = set(self._lasting) <= set(self.isr)
         if self.purgatory.deletions:
             self.purgatory.on_low_watermark(self.low_watermark)
@@ -166,6 +181,7 @@ class Partition(Replica):
             self.purgatory.on_too_few_replicas()
         elif self.high_watermark < self.log.log_end_offset:
             self._advance_high_watermark(0)
+        self._sync_if_needed()
 
     @property
     def has_enough_in_sync(self) -> bool:
@@ -185,9 +201,9 @@ class Partition(Replica):
 
     def check_follower(self, broker_id: int, position: FetchPosition) -> tuple[int, int] | None:
         """Compare a follower's log with the leader's log. Returns None if the follower's log agrees with the leader's
-        up to its log end. Otherwise this method returns the last common leader epoch and the end offset of that epoch
-        in the leader's log, to which the follower truncates. Only a fetch for which this method returns None is counted
-        (`on_follower_fetch`).
+        log up to the follower's log end. Otherwise this method returns the last common leader epoch and the end offset
+        of that epoch in the leader's log, to which the follower truncates. Only a fetch for which this method returns
+        None is counted (`on_follower_fetch`).
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE.
         """
@@ -328,8 +344,8 @@ class Partition(Replica):
         return min([self.log.log_start_offset, *starts])
 
     def deleted_everywhere(self, offset: int) -> Answer[ErrorCode]:
-        """Return an answer that completes with NONE when the low watermark has reached `offset`, or with
-        NOT_LEADER_OR_FOLLOWER as soon as this broker stops leading.
+        """Return an answer (a value or a future) that completes with NONE when the low watermark has reached `offset`,
+        or with NOT_LEADER_OR_FOLLOWER as soon as this broker stops leading.
         """
         if self.is_resigned:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -364,10 +380,10 @@ class Partition(Replica):
         """Append one batch as leader; returns (base offset, log append time in ms or -1). A duplicate is not appended;
         the result has the offset of the original batch. To wait until the batch is replicated, call `committed`.
 
-        `records` is writable memory, which is modified in place. `guard` was created before the producer's transaction
-        was verified. `records_checked` is described at PartitionLog.append_as_leader. Raises KafkaError:
-        NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE before anything is written, or an error of
-        PartitionLog.append_as_leader.
+        `records` is writable memory, which is modified in place. `guard` (it detects a marker written meanwhile) was
+        created before the producer's transaction was verified. `records_checked` means that each record of the batch
+        has been checked already. Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS or INVALID_TXN_STATE
+        before anything is written, or an error of PartitionLog.append_as_leader.
         """
         if self.is_resigned or (self._may_lead is not None and not self._may_lead()):
             raise self._why_not_append()
@@ -416,33 +432,129 @@ class Partition(Replica):
         return offset
 
     def committed(self, next_offset: int, *, needs_replicas: bool = True) -> Answer[ErrorCode]:
-        """Return an answer that completes with NONE when all in-sync replicas have every record below `next_offset`;
-        with a single replica, that is immediately.
+        """Return an answer (a value or a future) that completes with NONE when all in-sync replicas have every record
+        below `next_offset`; with a single replica, that is immediately.
 
         The answer completes with NOT_LEADER_OR_FOLLOWER as soon as this broker stops leading; the outcome is unknown
         then. With `needs_replicas`, the answer completes with NOT_ENOUGH_REPLICAS_AFTER_APPEND as soon as the ISR is
-        too small.
+        smaller than min.insync.replicas.
         """
         if self.is_resigned:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         if next_offset <= self.high_watermark:
             return ErrorCode.NONE
+        if self.log.is_offline and self.waits_for_disk:
+            return ErrorCode.KAFKA_STORAGE_ERROR
         if needs_replicas and not self.has_enough_in_sync:
             return ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
         return self.purgatory.for_offset(next_offset, needs_replicas=needs_replicas)
 
+    def acknowledged(self, next_offset: int, required_acks: int) -> Answer[ErrorCode]:
+        """Return an answer that completes with NONE when a Produce request with `required_acks`, whose records are
+        below `next_offset`, may be acknowledged: like `committed` for acks=all; for acks=1, when the records are on
+        this broker's disk, if the partition `waits_for_disk`.
+        """
+        if required_acks == -1:
+            return self.committed(next_offset)
+        if required_acks == 0 or not self.waits_for_disk:
+            return ErrorCode.NONE
+        if self.is_resigned:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if next_offset <= self.log.state.synced_offset:
+            return ErrorCode.NONE
+        return ErrorCode.KAFKA_STORAGE_ERROR if self.log.is_offline else self.synced()
+
+    # --- group commit
+
+    def waits_only_for_sync(self, next_offset: int, required_acks: int) -> bool:
+        """Whether a request whose records are below `next_offset` may be acknowledged after the next sync of the log,
+        without waiting for anything else.
+        """
+        state = self.log.state
+        return (
+            self.waits_for_disk
+            and (required_acks == 1 or (required_acks == -1 and self.is_alone))
+            and next_offset > state.synced_offset
+            and state.offline_reason is None
+            and not self.is_resigned
+        )
+
+    def synced(self) -> Answer[ErrorCode]:
+        """Return an answer that completes with NONE after the next sync of the log, which covers all records that are
+        appended until it begins.
+        """
+        answer = self.purgatory.for_sync()
+        if self._request_sync is not None:
+            self._request_sync(self)
+        return answer
+
+    @property
+    def must_sync(self) -> bool:
+        """Whether this broker leads the partition, the partition `waits_for_disk`, and records are not synced yet."""
+        return (
+            self.waits_for_disk
+            and not self.is_resigned
+            and self.log.state.synced_offset < self.log.local.log_end_offset
+        )
+
+    def _sync_if_needed(self) -> None:
+        if self._request_sync is not None and self.must_sync and not self.log.is_offline:
+            self._request_sync(self)
+
+    def begin_sync(self) -> bool:
+        """Return whether the log must be synced now, because records are not on the disk or requests wait for it. A log
+        that is paused for a move to another data directory is synced by the move (`on_log_resumed`).
+        """
+        if self.is_resigned or self.log.state.is_truncating or self.log.is_paused:
+            return False
+        if not (self.must_sync or self.purgatory.unsynced):
+            return False
+        self.purgatory.on_sync_begun()
+        return True
+
+    def on_synced(self) -> None:
+        """Show and acknowledge the records that are on the disk now."""
+        if self.is_resigned:
+            return
+        if self.high_watermark < self.log.local.log_end_offset:
+            self._advance_high_watermark(0)
+        if self.purgatory.syncing:
+            self.purgatory.on_synced()
+
+    def on_log_resumed(self) -> None:
+        """Continue after a pause of the log: acknowledge the waiting records if the move has synced them with its copy,
+        otherwise request the sync that did not run during the pause.
+        """
+        if self.log.state.offline_reason is None and self.log.state.synced_offset >= self.log.local.log_end_offset:
+            self.purgatory.on_sync_begun()
+            self.on_synced()
+        elif self._request_sync is not None and (self.must_sync or self.purgatory.unsynced):
+            self._request_sync(self)
+
+    def on_sync_failed(self) -> None:
+        """Fail all waiting appends: the log is offline, and nobody knows which of its records are on the disk."""
+        self.purgatory.on_disk_failed()
+
+    # --- the high watermark of the leader
+
     def _advance_high_watermark(self, new_bytes: int) -> None:
         """Recompute the high watermark after an append of `new_bytes`, or after followers have fetched."""
         end = self.log.local.log_end_offset
-        if not self.is_alone:
-            self._advance_with_followers(new_bytes, end)
+        if not self._moves_at_once:
+            self._advance_with_others(new_bytes, end)
         elif end != self.high_watermark:
             self._move_high_watermark(end, new_bytes + self._hidden_bytes, is_log_end=True)
 
-    def _advance_with_followers(self, new_bytes: int, end: int) -> None:
+    def _advance_with_others(self, new_bytes: int, end: int) -> None:
+        """Recompute the high watermark of a partition that waits for followers, for this broker's disk, or for both."""
         self._hidden_bytes += new_bytes
         if new_bytes and self.purgatory.replica_fetches:
             self.purgatory.on_appended(new_bytes)
+        if self.waits_for_disk:
+            if new_bytes and self._request_sync is not None:
+                self._request_sync(self)
+                return  # the disk does not have the new records yet
+            end = self.log.state.synced_offset
         if not self.has_enough_in_sync:
             return
         ends = [
@@ -452,8 +564,8 @@ class Partition(Replica):
         ]
         replicated = replicated_offset(end, ends)
         if replicated is not None and replicated > self.high_watermark:
-            # All hidden bytes are counted, although fewer may be readable now; a waiting fetch then only completes too
-            # early.
+            # All bytes above the high watermark are counted as readable, although fewer may be readable now; a waiting
+            # fetch then only completes too early.
             self._move_high_watermark(replicated, self._hidden_bytes)
             if self.purgatory.replica_fetches:
                 self.purgatory.on_news()

@@ -2,8 +2,8 @@
 
 There is one connection for each broker and purpose, so that slow requests of one purpose do not delay others. Requests
 are pipelined on a connection, and responses arrive in the same order. A connection belongs to one registration of its
-broker. The connection is closed as soon as the image shows another broker epoch or address, or no longer contains the
-broker.
+broker. The connection is closed as soon as the cluster image shows another broker epoch or address, or no longer
+contains the broker.
 
 No request is sent twice. Without a response it is unknown whether the request was handled, and only the caller can
 decide what to do then.
@@ -59,8 +59,8 @@ class Purpose(Enum):
 
 
 class PeerUnavailable(Exception):
-    """The request got no response: the broker is not in the image, could not be reached, closed the connection, timed
-    out, or does not support the API. It is unknown whether the broker handled the request.
+    """The request got no response: the broker is not in the cluster image, could not be reached, closed the connection,
+    timed out, or does not support the API. It is unknown whether the broker handled the request.
     """
 
     def __init__(self, broker_id: int, reason: str, *, may_be_sent: bool = True) -> None:
@@ -145,7 +145,7 @@ class BrokerPeers:
                 return await connection.start(request, version, deadline - asyncio.get_running_loop().time())
         except TimeoutError:
             if connection is not None:
-                connection.check_deadlines()  # later requests on this connection cannot get a response either
+                connection.check_deadlines()  # later requests would get no response either
             raise PeerUnavailable(broker_id, f"no response within {timeout:g} s", may_be_sent=may_be_sent) from None
         except KafkaError as error:
             raise PeerUnavailable(broker_id, error.message, may_be_sent=may_be_sent) from error
@@ -172,7 +172,9 @@ class BrokerPeers:
         return _Place(Address(endpoint.host, endpoint.port), broker.epoch)
 
     async def _connection(self, broker_id: int, purpose: Purpose) -> BrokerConnection:
-        """Return an open connection, after the back-off if needed. Raises PeerUnavailable, KafkaError."""
+        """Return an open connection, after waiting for the reconnect back-off if needed. Raises PeerUnavailable,
+        KafkaError.
+        """
         if self._is_closed:
             raise PeerUnavailable(broker_id, "this broker is stopping", may_be_sent=False)
         place = self._place(self._metadata.image, broker_id)
@@ -191,7 +193,8 @@ class BrokerPeers:
             link.connecting.add_done_callback(_retrieve)
         attempt = link.connecting
         try:
-            # Several callers share the attempt, and the cancellation of one caller must not cancel it for the others.
+            # Several callers share the attempt, and the cancellation of one caller must not cancel the attempt for the
+            # others.
             return await asyncio.shield(attempt)
         except asyncio.CancelledError:
             if attempt.cancelled() and not is_being_cancelled():
@@ -200,7 +203,7 @@ class BrokerPeers:
             raise
 
     async def _connect(self, link: _Link, broker_id: int, purpose: Purpose) -> BrokerConnection:
-        from oncelog.connection.security import UNSECURED  # imported here: a lone broker does not need it
+        from oncelog.connection.security import UNSECURED  # imported here, since a lone broker does not need it
         from oncelog.connection.transport import connect
 
         loop = asyncio.get_running_loop()
@@ -222,7 +225,7 @@ class BrokerPeers:
             raise
         else:
             link.connection, link.failures = connection, 0
-            # avoid a fast loop with a broker that closes each connection immediately
+            # wait, to avoid a fast loop with a broker that closes each connection immediately
             link.not_before = loop.time() + self._backoff(1)
             return connection
         finally:

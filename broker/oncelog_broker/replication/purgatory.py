@@ -1,15 +1,15 @@
 """The purgatory of a partition: requests that wait until a deadline for the high watermark (acks=all appends), for
-bytes (fetches) or for the low watermark (DeleteRecords).
+the leader's disk (acks=1 appends under group commit), for bytes (fetches) or for the low watermark (DeleteRecords).
 
-Each waiting request has an answer (`runtime/answers.py`); cancelling the answer removes the request. An append costs
-one subtraction for each waiting fetch, and a fetch is read only once, when there are enough bytes. A waiting append is
-an entry in a heap until the high watermark reaches its offset.
+Each waiting request has an answer, a future of its result (`runtime/answers.py`); cancelling the answer removes the
+request. An append costs one subtraction for each waiting fetch, and a fetch is read only once, when there are enough
+bytes. A waiting append is an entry in a heap until the high watermark reaches its offset.
 
 Each completed answer causes work in the next iteration of the event loop (a read or a socket write). When one event
 completes many answers, only WOKEN_PER_TURN of them complete in each iteration (S87).
 
-A follower's fetch completes when records are appended, a consumer's fetch when they are replicated. A follower also
-gets a new high watermark soon, since it may become leader with that high watermark.
+A follower's fetch completes when records are appended, a consumer's fetch when the records are replicated. A follower
+also gets a new high watermark soon, since it may become leader with that high watermark.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WOKEN_PER_TURN: Final = 32
 """The maximum number of waiting fetches, or of appends, that one event completes in one iteration of the event loop."""
 NEWS_SECONDS: Final = 0.01
 """Seconds for which a new high watermark, or a new partition, waits in a follower's fetch for records to be sent with
-it. Without this delay, a producer that writes rarely would cause two responses for each record.
+it. Without this delay in the purgatory, a producer that writes rarely would cause two responses for each record.
 """
 NEWS_SECONDS_PER_PARTITION: Final = 0.001
 """Additional seconds until a follower's next early response, for each partition that the fetch reads; about fifty times
@@ -40,11 +40,11 @@ the cost of reading one partition.
 
 
 class Purgatory:
-    """The requests that wait at one partition. Answers complete with error codes: NONE, or the reason why the append or
-    deletion failed.
+    """The requests that wait at one partition. The answers of waiting requests complete with error codes: NONE, or the
+    reason why the append or deletion failed.
     """
 
-    __slots__ = ("_look_at", "_numbers", "appends", "deletions", "fetches", "replica_fetches")
+    __slots__ = ("_look_at", "_numbers", "appends", "deletions", "fetches", "replica_fetches", "syncing", "unsynced")
 
     def __init__(self) -> None:
         self.fetches: dict[DelayedFetch, None] = {}
@@ -55,6 +55,9 @@ class Purgatory:
         """
         self.deletions: list[tuple[int, asyncio.Future[ErrorCode]]] = []
         """The waiting deletions as (offset, answer)."""
+        self.unsynced: list[asyncio.Future[ErrorCode]] = []
+        self.syncing: list[asyncio.Future[ErrorCode]] = []
+        """The answers that wait for the leader's disk alone: for the next sync of the log, and for the running one."""
         self._numbers = count()
         self._look_at = APPENDS_BEFORE_LOOK
 
@@ -71,6 +74,14 @@ class Purgatory:
             self._look_at = max(APPENDS_BEFORE_LOOK, 2 * len(self.appends))
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         heappush(self.appends, (next_offset, next(self._numbers), needs_replicas, answer))
+        return answer
+
+    def for_sync(self) -> asyncio.Future[ErrorCode]:
+        """Return an answer that completes with NONE after the next sync of the log, with KAFKA_STORAGE_ERROR if the
+        disk fails before, or with NOT_LEADER_OR_FOLLOWER if this broker stops leading before.
+        """
+        answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.unsynced.append(answer)
         return answer
 
     def for_low_watermark(self, offset: int) -> asyncio.Future[ErrorCode]:
@@ -100,6 +111,26 @@ class Purgatory:
         else:
             _end_all(ended, ErrorCode.NONE)
 
+    def on_sync_begun(self) -> None:
+        """Note that the sync that begins now covers all records that are appended so far."""
+        self.syncing, self.unsynced = self.unsynced, []
+
+    def on_synced(self) -> None:
+        """Complete the answers that waited for the sync that has ended."""
+        ended, self.syncing = self.syncing, []
+        _end_all(ended, ErrorCode.NONE)
+
+    def on_disk_failed(self) -> None:
+        """Complete all waiting appends with KAFKA_STORAGE_ERROR, because the leader's log went offline: their outcome
+        is unknown.
+        """
+        self._end_appends(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _end_appends(self, code: ErrorCode) -> None:
+        ended = [*(entry[3] for entry in self.appends), *self.syncing, *self.unsynced]
+        self.appends, self.syncing, self.unsynced = [], [], []
+        _end_all(ended, code)
+
     def on_readable(self, new_bytes: int, stable_bytes: int) -> None:
         """Count newly readable bytes for the waiting fetches: `new_bytes` for read_uncommitted, `stable_bytes` for
         read_committed."""
@@ -120,7 +151,9 @@ class Purgatory:
             _finish_all(ended)
 
     def on_news(self) -> None:
-        """Hurry the followers' fetches, after the high watermark or log start offset has moved without new records."""
+        """Let the followers' fetches complete soon, after the high watermark or log start offset has moved without new
+        records.
+        """
         for fetch in self.replica_fetches:
             fetch.hurry()
 
@@ -135,11 +168,9 @@ class Purgatory:
         """Complete all waiting requests, since this broker no longer leads. Appends get NOT_LEADER_OR_FOLLOWER, because
         their outcome is unknown; fetches are read again and then get their error.
         """
-        appends, self.appends = self.appends, []
+        self._end_appends(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         deletions, self.deletions = self.deletions, []
-        _end_all(
-            [*(entry[3] for entry in appends), *(entry[1] for entry in deletions)], ErrorCode.NOT_LEADER_OR_FOLLOWER
-        )
+        _end_all([entry[1] for entry in deletions], ErrorCode.NOT_LEADER_OR_FOLLOWER)
         _finish_all([*self.fetches, *self.replica_fetches])
 
 
@@ -217,8 +248,8 @@ class DelayedFetch:
         read_committed: bool = False,
         hurry: Callable[[DelayedFetch], None] | None = None,
     ) -> None:
-        """`hurry` is given for a follower's fetch; it is called once, when the fetch should be answered soon although
-        bytes are missing.
+        """`hurry` is given for a follower's fetch; `hurry` is called once, when the fetch should get its response soon
+        although bytes are missing.
         """
         self.read_committed = read_committed
         """Whether the fetch reads only up to the last stable offset (LSO), and therefore waits for the LSO to advance.
@@ -247,7 +278,7 @@ class DelayedFetch:
             hurry(self)
 
     def finish(self) -> None:
-        """Complete `enough`; does nothing if it is already complete, for example at a late deadline."""
+        """Complete `enough`; does nothing if `enough` is already complete, for example at a late deadline."""
         if not self.enough.done():
             self.enough.set_result(None)
 
@@ -258,4 +289,4 @@ class DelayedFetch:
 
 
 def _has_hurried(_: DelayedFetch) -> None:
-    """Replace `hurry` after its first call, and do nothing."""
+    """A callback that does nothing; replaces `hurry` after the first call."""

@@ -76,7 +76,7 @@ class Replica:
         self.told_in_epoch = -1
         """The last leader epoch in which a leader may have learned this log's end offset, and may rely on it."""
         self.is_resigned = False
-        """Whether this broker does not lead the partition, so that no request may start to wait here."""
+        """Whether this broker does not lead the partition, so that no request may start to wait at this partition."""
         self._hidden_bytes = 0
         """A lower bound of the bytes between the high watermark and the log end."""
         self.high_watermark = at_start(high_watermark, log.log_start_offset, log.log_end_offset)
@@ -99,7 +99,7 @@ class Replica:
         role = "resigned" if self.is_resigned else "leading"
         return f"{type(self).__name__}({self.log!r}, {role} in epoch {self.leader_epoch}, up to {self.high_watermark})"
 
-    # --- the high watermark
+    # --- changes of the high watermark
 
     def _move_high_watermark(self, offset: int, new_bytes: int, *, is_log_end: bool = False) -> None:
         """Set the high watermark to `offset`, after which `new_bytes` more bytes are readable. `is_log_end` means that
@@ -118,8 +118,8 @@ class Replica:
             self.purgatory.on_high_watermark(offset)
 
     def _advance_last_stable_offset(self, new_bytes: int, old_high_watermark: int) -> int:
-        """Return the number of bytes that became stable: 0, or all unstable bytes (too high a number only completes a
-        waiting fetch too early).
+        """Return the number of bytes that became stable: 0, or all unstable bytes (a number that is too high only
+        completes a waiting fetch too early).
         """
         before = self._stable_offset if self._unstable_bytes else old_high_watermark
         producers, high_watermark = self._producers, self.high_watermark
@@ -127,7 +127,7 @@ class Replica:
             producers.on_high_watermark(high_watermark)
         if producers.first_unstable_offset >= high_watermark:
             self._stable_offset = high_watermark
-        else:  # inlined from `last_stable_offset`, to save a call
+        else:  # the code of `last_stable_offset`, written here to save a call
             self._stable_offset = max(producers.first_unstable_offset, self.log.state.log_start_offset)
         unstable_bytes = self._unstable_bytes + new_bytes
         self._unstable_bytes = 0 if self._stable_offset == self.high_watermark else max(1, unstable_bytes)
@@ -156,8 +156,8 @@ class Replica:
         return leader_epoch > self.told_in_epoch
 
     def resign(self) -> None:
-        """Stop leading: waiting requests are completed now, and their clients find the new leader with their next
-        attempt.
+        """Stop leading: waiting requests are completed immediately, and their clients find the new leader with their
+        next attempt.
         """
         self.is_resigned = True
         self.purgatory.on_resigned()
@@ -167,7 +167,7 @@ class Replica:
         self, records: memoryview, *, leader_epoch: int, high_watermark: int, log_start_offset: int
     ) -> None:
         """Append batches from the leader of `leader_epoch` at the log end, and apply the leader's high watermark and
-        log start offset. Raises the errors of PartitionLog.append_as_follower.
+        log start offset. Raises KafkaError CORRUPT_MESSAGE, OFFSET_OUT_OF_RANGE or KAFKA_STORAGE_ERROR.
         """
         if len(records):
             self.log.append_as_follower(records, leader_epoch=leader_epoch)
@@ -179,6 +179,15 @@ class Replica:
             self._move_high_watermark(offset, self._hidden_bytes)
         if self.log.log_start_offset < log_start_offset <= self.high_watermark:
             self.log.trimmer.delete_records_before(log_start_offset)
+
+    def replace_log(self, log: PartitionLog) -> None:
+        """Go on with `log`, which has the same records in another data directory. The counts of the producers begin
+        anew with it.
+        """
+        self.traffic.fold(self.log.producer_state.counters)
+        self.log = log
+        self._producers = log.producers.state
+        self._note_stable_offset()
 
     def on_truncated(self) -> None:
         """Adjust the high watermark after a truncation, or after the log was restarted at another offset."""
@@ -204,8 +213,8 @@ class Replica:
         return self.last_stable_offset if isolation_level == READ_COMMITTED else self.high_watermark
 
     def check_reader(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-        """Return where the log of a consumer at `fetch_offset` diverges from this log, as `divergence` does; None if
-        the consumer may read.
+        """Return where the log of a consumer at `fetch_offset` diverges from this log: the last epoch that both logs
+        may have, and its end offset in this log; None if the consumer may read.
         """
         if fetch_offset > self.high_watermark and not self.leads:
             if fetch_offset > self.log.log_end_offset:
@@ -251,15 +260,17 @@ class Replica:
         if last_fetched_epoch < 0:
             return None
         if self._is_empty and fetch_offset == self.log.log_end_offset:
-            return None  # neither log has a record before that offset
+            return None  # the logs diverge at their start: neither log has a record before that offset
         epoch, end_offset = self.end_offset_for_epoch(last_fetched_epoch)
         if epoch < 0 or fetch_offset < self.log.log_start_offset:
             raise KafkaError(ErrorCode.OFFSET_OUT_OF_RANGE)
         return (epoch, end_offset) if epoch < last_fetched_epoch or end_offset < fetch_offset else None
 
     def divergence_of_follower(self, fetch_offset: int, last_fetched_epoch: int) -> tuple[int, int] | None:
-        """Like `divergence`, for another replica. If this log is empty and has no epoch, the other replica must discard
-        all its records: this broker may have been elected although it was out of sync (unclean election).
+        """Return where the log of another replica diverges from this log: the last epoch that both logs may have, and
+        its end offset in this log; None if the logs do not diverge. If this log is empty and has no epoch, the other
+        replica must discard all its records: this broker may have been elected although it was out of sync (unclean
+        election).
         """
         if self._is_empty and last_fetched_epoch >= 0 and fetch_offset > self.log.log_end_offset:
             return NO_EPOCH_IN_COMMON, self.log.log_end_offset

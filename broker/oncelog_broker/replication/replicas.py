@@ -1,9 +1,9 @@
 """All partitions that this broker hosts, which are updated with each cluster image.
 
-The image decides: a partition assigned to this broker is opened (or created), then led or followed; a partition that is
-no longer assigned to this broker is deleted. Request handlers look up the leader of a partition here, and get the
-partition or the precise error. While a log is being opened (`log_opener`) or truncated in a worker thread, that error
-is NOT_LEADER_OR_FOLLOWER, after which clients retry. If one image changes very many partitions, some of them are
+The cluster image decides: a partition assigned to this broker is opened (or created), then led or followed; a partition
+that is no longer assigned to this broker is deleted. Request handlers look up the leader of a partition here, and get
+the partition or the precise error. While a log is being opened (`log_opener`) or truncated in a worker thread, that
+error is NOT_LEADER_OR_FOLLOWER, after which clients retry. If one image changes very many partitions, some of them are
 changed in later iterations of the event loop (`image_changes`).
 """
 
@@ -21,6 +21,7 @@ from oncelog_broker.log.directories.log_manager import LogManager
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.metadata.model.image import ClusterImage, PartitionState, Topic
 from oncelog_broker.observability.topic_traffic import TopicTraffic
+from oncelog_broker.replication.group_commit import GroupCommit
 from oncelog_broker.replication.image_changes import ImageChanges
 from oncelog_broker.replication.leader_check import Led
 from oncelog_broker.replication.log_opener import LogOpener, Opened
@@ -46,7 +47,7 @@ fetch.
 
 
 class Fetching(Protocol):
-    """The fetch loops for the partitions that this broker follows (`fetcher.Fetchers`)."""
+    """Interface of the fetch loops for the partitions that this broker follows (`fetcher.Fetchers`)."""
 
     def follow(self, partition: Partition) -> None:
         """Fetch the partition from its leader, in its present leader epoch; stop fetching if it has no leader."""
@@ -64,9 +65,11 @@ class Fetching(Protocol):
 
 
 OnOpened = Callable[[Collection[str]], None]
-"""Called with topics whose led partitions have changed without a new image, for example because a log was opened."""
+"""Callback: called with topics whose led partitions have changed without a new image, for example because a log was
+opened.
+"""
 MakeFetching = Callable[[Callable[[Partition], None]], Fetching]
-"""Creates the `Fetching` from `Replicas.on_truncated`, because the two objects refer to each other."""
+"""Factory: creates the `Fetching` from `Replicas.on_truncated`, because the two objects refer to each other."""
 
 
 class Replicas:
@@ -84,8 +87,8 @@ class Replicas:
         may_lead: Callable[[], bool] | None = None,
     ) -> None:
         """`log_config` returns the full settings of a topic from its overrides. `broker_epoch` is the broker epoch of
-        this broker's registration. `may_lead` returns whether the session is valid, so that no other broker can have
-        been elected; None for a broker without other brokers.
+        this broker's registration. `may_lead` returns whether this broker's session is valid, so that no other broker
+        can have been elected; None for a broker without other brokers.
         """
         self._broker_id = broker_id
         self._broker_epoch = broker_epoch
@@ -99,7 +102,7 @@ class Replicas:
         self._leaders_by_id: dict[tuple[bytes, int], Partition] = {}
         self._offline: dict[tuple[str, int], str] = {}
         self.lost_epochs = LostEpochs()
-        """Partitions whose log has a newer leader epoch than the image."""
+        """Partitions whose log has a newer leader epoch than the cluster image."""
         self.traffic: dict[str, TopicTraffic] = {}
         """Topic -> traffic counters, for topics that have or had a partition on this broker."""
         self.traffic_of_deleted = TopicTraffic()
@@ -108,6 +111,7 @@ class Replicas:
         turn = host.slices.pauses(0.0).here
         self._changes = ImageChanges(self._look_at, self._on_late_changes, host.tasks, turn)
         self._hosted = LogOpener(logs, host.tasks, self._is_wanted, self._on_opened)
+        self._group_commit = GroupCommit(host.tasks)
         self._waiting: list[tuple[str | None, asyncio.Future[None]]] = []
         self._subscribers: list[OnOpened] = []
         self._waiting_followers: dict[int, dict[DelayedFetch, None]] = {}
@@ -134,10 +138,10 @@ class Replicas:
             on_opened(topics)
 
     def doubt_logs(self) -> None:
-        """Note that the machine lost power before this startup, so that every present log may lack its end."""
+        """Remember that the machine lost power before this startup, so that every present log may lack its end."""
         self._doubted.update(self._logs.partitions())
 
-    # --- called by the request handlers
+    # --- methods that request handlers call
 
     def follower_waits(self, broker_id: int, fetch: DelayedFetch) -> None:
         """Register a waiting fetch from another broker.
@@ -160,7 +164,7 @@ class Replicas:
         return False
 
     def leader(self, topic: str, index: int) -> Partition:
-        """Return the partition, if this broker leads it and its session is valid.
+        """Return the partition, if this broker leads it and this broker's session with the metadata store is valid.
 
         Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
@@ -176,14 +180,18 @@ class Replicas:
         return self._leaders.get((topic, index))
 
     def leader_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """Like `leader`, by topic id; raises UNKNOWN_TOPIC_ID if no topic has that id (T9)."""
+        """Return the partition, if this broker leads it and this broker's session is valid; by topic id, raises
+        UNKNOWN_TOPIC_ID if no topic has that id (T9).
+        """
         partition = self.led_by_id(topic_id, index)
         if self.may_lead is not None and not self.may_lead():
             raise in_doubt()
         return partition
 
     def led_by_name(self, topic: str, index: int) -> Partition:
-        """Like `leader`, without the check of the session; for appends, because `Partition.append` makes that check."""
+        """Return the partition, if this broker leads it, without the check of the session; for appends, because
+        `Partition.append` makes that check.
+        """
         partition = self._leaders.get((topic, index))
         if partition is None:
             raise self._why_not(self._image.topic(topic), index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -200,9 +208,9 @@ class Replicas:
         return partition
 
     def led_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """Like `leader_by_id`, without the check of the session. Use this method for appends, like `led_by_name`, and
-        for followers: the Fetch response to a follower is valid in the leader epoch of the request, even if another
-        broker leads by now.
+        """Return the partition with this topic id, if this broker leads it, without the check of the session. Use this
+        method for appends, and for followers: the Fetch response to a follower is valid in the leader epoch of the
+        request, even if another broker leads by now.
         """
         partition = self._leaders_by_id.get((topic_id, index))
         if partition is None:
@@ -220,7 +228,7 @@ class Replicas:
         return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def partitions(self) -> Iterable[Partition]:
-        """Return all hosted partitions, including followed ones."""
+        """Return all hosted partitions, led or followed."""
         return self._hosts.values()
 
     def hosted(self, topic: str, index: int) -> Partition | None:
@@ -228,7 +236,9 @@ class Replicas:
         return self._hosts.get((topic, index))
 
     def replica(self, topic: str, index: int) -> Partition:
-        """Return the partition, led or followed, for readers of its log. Raises KafkaError like `leader`."""
+        """Return the partition, led or followed, for readers of its log. Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION,
+        NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        """
         partition = self._hosts.get((topic, index))
         if partition is None:
             raise self._why_not(self._image.topic(topic), index, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
@@ -242,8 +252,8 @@ class Replicas:
         """Return the leader epoch of a log's last batch (-1 for an empty log) and the log end offset, whichever broker
         leads.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR if the log is offline; LEADER_NOT_AVAILABLE while it is being opened or
-        truncated.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if the log is offline; LEADER_NOT_AVAILABLE while the log is being opened
+        or truncated.
         """
         key = (topic, index)
         if key in self._offline:
@@ -330,7 +340,7 @@ class Replicas:
         knows.
         """
         if self.may_lead is not None and not self.may_lead():
-            return False  # the image may be out of date
+            return False  # return the known ISR, because the cluster image may be out of date
         topic = self._image.topic(partition.topic)
         if topic is None or topic.topic_id != partition.topic_id:
             return False
@@ -388,7 +398,7 @@ class Replicas:
             before = old.topics.get(topic.name)
             known = before.partitions if before is not None and before.topic_id == topic.topic_id else {}
             for index, state in topic.partitions.items():
-                if known.get(index) is not state:  # perhaps only one partition of thousands has changed
+                if known.get(index) is not state:  # of thousands, perhaps only one partition has changed
                     self._changes.note((topic.name, index))
         self._changes.begin()
         if new.topic_configs is not old.topic_configs:
@@ -409,7 +419,7 @@ class Replicas:
         await self.until_settled()
 
     async def until_settled(self) -> None:
-        """Wait until all partitions have the role that the image gives them; logs may still be opening."""
+        """Wait until all partitions have the role that the cluster image gives them; logs may still be opening."""
         await self._changes.until_done()
 
     def _look_at(self, key: tuple[str, int], is_gone: bool) -> None:
@@ -498,7 +508,7 @@ class Replicas:
         self._doubted.discard(key)
         self._fetching.forget(partition)
         if partition.log.state.is_truncating:
-            return  # continues in `on_truncated`
+            return  # the change continues in `on_truncated`
         partition.lead(
             role.leader_epoch,
             role.isr,
@@ -540,7 +550,7 @@ class Replicas:
         key = (partition.topic, partition.index)
         if self._hosts.get(key) is not partition:
             return
-        self._doubted.discard(key)  # a log that must be restarted is not truncated before
+        self._doubted.discard(key)  # a log that must be restarted empty is not truncated before
         state = self._image.partition(*key)
         role = Stop() if state is None else self._role_in(state)
         if isinstance(role, Lead):
@@ -549,15 +559,29 @@ class Replicas:
         else:
             self._fetching.follow(partition)
 
+    def on_log_moved(self, partition: Partition, log: PartitionLog | None) -> None:
+        """Continue with `log`, which has replaced the partition's log; None if the partition keeps its log."""
+        if log is not None:
+            log.update_config(self._config_of(partition.topic))
+            partition.replace_log(log)
+        partition.on_log_resumed()
+        self._hosted.on_truncated()
+        if self._hosts.get((partition.topic, partition.index)) is partition and not partition.leads:
+            self._fetching.follow(partition)
+
+    def wanted_log(self, partition: Partition) -> WantedLog:
+        """Return the description of a hosted partition's log, with the present settings of its topic."""
+        return WantedLog(partition.topic, partition.index, partition.topic_id, self._config_of(partition.topic))
+
     def _is_wanted(self, wanted: WantedLog) -> bool:
         return self._opening.get(wanted.key) is wanted
 
     def _on_opened(self, opened: Opened) -> None:
         topics = set()
         for wanted, log in opened:
-            self._changes.look_now(wanted.key)  # the assignment may have been withdrawn
+            self._changes.look_now(wanted.key)  # no change, because the assignment may have been withdrawn
             if not self._is_wanted(wanted):
-                continue  # the partition is no longer assigned
+                continue  # stop here, because the partition is no longer assigned to this broker
             del self._opening[wanted.key]
             topic = self._image.topics[wanted.topic]
             role = self._role_in(topic.partitions[wanted.partition])
@@ -582,11 +606,12 @@ class Replicas:
                 logger.error("partition is offline", extra={"partition": f"{topic.name}-{index}", "reason": log})
             self._offline[key] = str(log)
             return
-        log.update_config(self._config_of(topic.name))  # a log that existed was opened with default settings
+        log.update_config(self._config_of(topic.name))  # an existing log was opened with default settings
         noted = self._logs.high_watermarks().get(key, 0)
         partition = Partition(
             topic.name, topic.topic_id, index, log,
             broker_id=self._broker_id, high_watermark=noted, may_lead=self.may_lead,
+            request_sync=self._group_commit.request,
         )  # fmt: skip
         partition.traffic = self.traffic.setdefault(topic.name, TopicTraffic())
         self._hosts[key] = partition

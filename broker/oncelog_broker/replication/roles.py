@@ -8,7 +8,7 @@ from oncelog_broker.metadata.model.image import NO_LEADER, PartitionState
 
 LOST_EPOCHS: Final = 1000
 """If the metadata store is older than a log, the next leader epoch is the last epoch in the log plus this number. Other
-logs may have later epochs, from elections that the store has lost.
+logs may have later epochs, from elections that are missing in the older store.
 """
 
 

@@ -2,8 +2,8 @@
 these topics.
 
 A log does not contain the settings of its topic. If Apache Kafka's own metadata contains the topic, the topic keeps its
-settings from there. Otherwise the topic gets `retention.ms=-1` and `retention.bytes=-1`, since the default retention
-would delete its records within minutes. Internal topics always get the settings that their coordinators need.
+settings from that metadata. Otherwise the topic gets `retention.ms=-1` and `retention.bytes=-1`, since the default
+retention would delete its records within minutes. Internal topics always get the settings that their coordinators need.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from oncelog_broker.runtime.disk import Disk
 logger = logging.getLogger(__name__)
 
 ADOPTED_PRODUCER_IDS: Final = 2**40
-"""Producer ids up to this number may occur in logs of another cluster. New ids start above it, because logs would
-confuse the sequences of two producers with the same id. No cluster has initialised so many producers.
+"""Producer ids up to this number may occur in logs of another cluster. New producer ids start above this number,
+because logs would confuse the sequences of two producers with the same id. No cluster has initialised so many
+producers.
 """
 KEEP_ALL: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 """Settings of an adopted topic whose own settings are unknown; they keep all records."""
@@ -67,7 +68,7 @@ def found_topics(
         known |= read_topics(disk, directory)
     epochs: dict[str, dict[int, int]] = {}
     topic_ids: dict[str, bytes | None] = {}
-    for topic, partition in logs.partitions():  # including logs that cannot be opened, which stay offline
+    for topic, partition in logs.partitions():  # the list includes logs that cannot be opened, which stay offline
         epochs.setdefault(topic, {})[partition] = -1
         topic_ids[topic] = topic_ids.get(topic) or logs.topic_id(topic, partition)
     for log in logs.logs():
@@ -81,8 +82,8 @@ def found_topics(
 
 
 def _fill_gaps(topic: str, partitions: dict[int, int]) -> None:
-    """Add the missing partitions below the highest one, because clients would wait forever for partitions without a
-    leader.
+    """Add the missing partitions below the highest partition number, because clients would wait forever for partitions
+    without a leader.
     """
     if max(partitions) >= MAX_PARTITIONS:
         logger.error(

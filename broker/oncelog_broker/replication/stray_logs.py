@@ -30,7 +30,7 @@ def set_strays_aside(
         topic = image.topic(name)
         topic_id = logs.topic_id(name, index)
         if name in image.unreadable_topics:
-            continue  # metadata unreadable: it is unknown whether this log is stray
+            continue  # keep the log: the metadata is unreadable, so it is unknown whether this log is stray
         if topic is None:
             reason = "no such topic"
             unknown += 1

@@ -32,7 +32,7 @@ class ReplicationQuota:
         self._seen_at = 0.0
 
     def limit(self, bytes_per_second: float, now: float) -> None:
-        """Set the rate from `now` (monotonic seconds) on. Debt from the previous rate is cancelled."""
+        """Set the rate from `now` (monotonic seconds) on. Exceeded quota (debt) of the previous rate is forgotten."""
         rate = math.inf if bytes_per_second == UNLIMITED else bytes_per_second
         if rate != self._bytes_per_second:
             self._bytes_per_second = rate

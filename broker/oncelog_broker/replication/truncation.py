@@ -5,7 +5,7 @@ The leader's Fetch response contains the last epoch that the two logs may share,
 leader's log (`diverging_epoch`). If two logs agree up to an offset, their next batches agree, too, if these have the
 same epoch, since an epoch has one leader, which assigned each offset once (KIP-101). The follower therefore truncates
 to the lower of the two end offsets of that epoch; if the follower does not have the epoch, its next fetch contains an
-older one (KIP-279).
+older epoch (KIP-279).
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import Final
 from oncelog_broker.log.leader_epochs import LeaderEpochs
 
 NO_EPOCH_IN_COMMON: Final = -1
-"""The epoch that a leader with an empty log sends, together with the offset of that empty log."""
+"""Leader epoch that a leader with an empty log sends, together with the offset of that empty log."""
 
 
 def truncation_offset(epochs: LeaderEpochs, log_end_offset: int, diverging_epoch: int, end_offset: int) -> int:
-    """Return the offset to truncate to. `epochs` and `log_end_offset` are the follower's; the other arguments are from
-    the leader's response.
+    """Return the offset to truncate to. `epochs` and `log_end_offset` belong to the follower; the other arguments are
+    from the leader's response.
     """
     if diverging_epoch == NO_EPOCH_IN_COMMON:
         return min(end_offset, log_end_offset)
     own_epoch, own_end = epochs.end_offset_for_epoch(diverging_epoch, log_end_offset)
-    if own_end < 0:  # the follower has no epochs, or only newer epochs
+    if own_end < 0:  # truncate everything, because the follower has no epochs, or only newer epochs
         return min(end_offset, log_end_offset)
     if own_epoch != diverging_epoch:
         # The follower does not have that epoch: its records after the next lower epoch are from leaders that do not

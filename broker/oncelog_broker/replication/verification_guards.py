@@ -2,8 +2,8 @@
 
 The coordinator's response to the verification may be late. A marker that is appended meanwhile ends the verified
 transaction, and a record after that marker would open a transaction that no coordinator ends (E3). The verifier
-therefore creates a guard before the verification, and presents the guard with the append; a marker of the producer, or
-a new leader epoch, invalidates the guard.
+therefore creates a guard (an object that a marker invalidates) before the verification, and presents the guard with the
+append; a marker of the producer, or a new leader epoch, invalidates the guard.
 
 With transactions V2, each transaction has its own producer epoch, and its end marker has the epoch of the next
 transaction. A marker with the guard's epoch therefore ended the previous transaction, which the coordinator may
@@ -48,16 +48,16 @@ class VerificationGuards:
         self._guards: dict[int, list[Guard]] = {}
         """Guards by producer id; a producer id rarely has guards of several epochs."""
         self.ends = 0
-        """The number of markers and new leader epochs so far. While this number is unchanged, a verification without a
-        guard remains valid.
+        """A counter of the markers and new leader epochs so far. While this number is unchanged, a verification without
+        a guard remains valid.
         """
 
     def __len__(self) -> int:
         return sum(map(len, self._guards.values()))
 
     def during(self, producer_id: int, producer_epoch: int, ask: Callable[[Guard], Answer[R]]) -> Answer[R]:
-        """Call `ask` with a new or shared guard, and return its result. The guard exists until that answer is done or
-        cancelled, or until `ask` raises.
+        """Call `ask` (which verifies the transaction) with a new or shared guard, and return the result of `ask`. The
+        guard exists until that result is complete or cancelled, or until `ask` raises.
         """
         guard = self._take(producer_id, producer_epoch)
         answer: Answer[R] | None = None

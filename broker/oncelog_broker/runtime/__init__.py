@@ -10,6 +10,6 @@ mappings. `disk_troubles` limits the log lines about a failing disk, `addresses`
 `private_files` sets file modes.
 
 For waiting and long work: `answers` has the type of a value or a future of a value, `steps` is long work as a
-generator, and `slices` runs such work in slices. `round_robin` gives waiting work its slices in turn, and `loop_budget`
-limits the work in one iteration of the event loop. `garbage` keeps full garbage collections short.
+generator, and `slices` runs such work in slices. `round_robin` gives waiting work its slices in round-robin order, and
+`loop_budget` limits the work in one iteration of the event loop. `garbage` keeps full garbage collections short.
 """

@@ -144,7 +144,7 @@ class ListeningSockets:
     async def _connect(self, accepted: socket.socket) -> None:
         try:
             accepted.setblocking(False)
-            with suppress(OSError):  # the client may have closed the connection
+            with suppress(OSError):  # skip the error, because the client may have closed the connection already
                 accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await asyncio.get_running_loop().connect_accepted_socket(self._factory, accepted)
         except OSError:

@@ -37,6 +37,6 @@ def may_be_asked_for(host_header: str) -> bool:
     """
     try:
         host = urlsplit(f"//{host_header}").hostname or ""
-    except ValueError:  # for example an unclosed bracket
+    except ValueError:  # no host, for example because of an unclosed bracket
         return False
     return host == "localhost" or plain_address(host) is not None

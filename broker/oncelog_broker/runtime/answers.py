@@ -1,4 +1,4 @@
-"""The type `Answer[R]`: a value R or a future of a value R, which is the return type of everything that may have to
+"""The type `Answer[R]`: a value R or a future of a value R, which is the return type of every function that may have to
 wait.
 
 `then` and `all_of` combine answers; if the values are present, they create neither a future nor a task. A coroutine is

@@ -41,12 +41,12 @@ class SystemClock:
 
     __slots__ = ()
 
-    monotonic = staticmethod(time.monotonic)  # read for every request, so without a Python frame
+    monotonic = staticmethod(time.monotonic)  # called for every request, so without a Python frame
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    uptime = staticmethod(partial(time.clock_gettime, _UPTIME))  # read with every append of a clustered broker
+    uptime = staticmethod(partial(time.clock_gettime, _UPTIME))  # called with every append of a clustered broker
 
     def processor(self) -> float:
         return time.thread_time()

@@ -20,7 +20,7 @@ SPARE_COUNT: Final = 32
 segment.
 """
 OTHER_DESCRIPTORS: Final = 64
-"""Number of descriptors for listeners, locks, the metadata store and the event loop."""
+"""Number of file descriptors for listeners, locks, the metadata store and the event loop."""
 MIN_FILES: Final = 16
 """The minimum number of descriptors for files, even if the limit is very low."""
 MAX_MAPPINGS: Final = 16_384
@@ -67,8 +67,8 @@ class SpareDescriptors:
         self._spares: list[int] = []
 
     def lend(self) -> bool:
-        """Close one reserved descriptor, so that the next open gets its number; returns False if none is left. Call
-        `refill` when that number is free again.
+        """Close one reserved descriptor, so that the next open gets its number; returns False if no reserved descriptor
+        is left. Call `refill` when that number is free again.
         """
         with self._guard:
             if not self._spares:

@@ -77,7 +77,7 @@ class File(Protocol):
         """Read up to `size` bytes, fewer at the end of the file. Raises OSError."""
 
     def view(self, position: int, size: int) -> memoryview | None:
-        """Like `read`, but always a slice of a mapping; returns None if no mapping can be made. Raises OSError."""
+        """Read up to `size` bytes as a slice of a mapping; returns None if no mapping can be made. Raises OSError."""
 
     def truncate(self, size: int) -> None:
         """Truncate the file to `size` bytes. Views that were returned earlier remain readable. Raises OSError."""
@@ -103,7 +103,7 @@ class Disk(Protocol):
         """Open a file for reading and appending; with `create`, a missing file is created. Raises FileNotFoundError."""
 
     def open_briefly(self, path: str, *, create: bool = False) -> File:
-        """Like `open`, for a file that is soon closed again; may use the reserve of file descriptors."""
+        """Open a file that is soon closed again; may use the reserve of file descriptors."""
 
     def list_directory(self, path: str) -> list[str]:
         """Return the names in a directory, sorted."""
@@ -127,7 +127,7 @@ class Disk(Protocol):
         """Rename a file or directory atomically, replacing `target`."""
 
     def remove(self, path: str) -> None:
-        """Remove a file; it is no error if the file does not exist."""
+        """Remove a file; a missing file is no error."""
 
     def remove_tree(self, path: str) -> None: ...
 
@@ -141,12 +141,13 @@ class Disk(Protocol):
 
         Without `is_durable`, the call does not wait for the disk. After a kill, the file then has the old content or
         the new; after a power failure it may have any content, until file and directory are synced. With `private`,
-        only its owner may read the file.
+        only the owner of the file may read the file.
         """
 
     def replace_files(self, contents: Mapping[str, bytes]) -> None:
-        """Like `replace_file`, for many files: all files are written before the first sync, so that the file system
-        commits its journal only once. If this raises, each file has either the old content or the new.
+        """Replace the contents of many files atomically: all files are written before the first sync, so that the file
+        system commits its journal only once. If this method raises, each file has either the old content or the new
+        content.
         """
 
     def lock(self, path: str) -> Lock:
@@ -178,8 +179,8 @@ class RealFile:
     def __init__(self, path: str, *, create: bool) -> None:
         self.path = path
         self._guard = threading.Lock()
-        """Locked while the descriptor is used, opened or closed, so that its number cannot refer to another file
-        meanwhile.
+        """This lock is acquired while the descriptor is used, opened or closed, so that its number cannot refer to
+        another file meanwhile.
         """
         self._map: mmap.mmap | None = None
         self._older_maps: list[weakref.ref[mmap.mmap]] = []
@@ -353,8 +354,8 @@ class RealFile:
 
 
 def _open_file(path: str, flags: int) -> int:
-    """Open a descriptor for reading and writing; if no descriptor is left, first close that of an idle file. Raises
-    OSError.
+    """Open a descriptor for reading and writing; if no descriptor is left, first close the descriptor of an idle file.
+    Raises OSError.
     """
     try:
         return os.open(path, os.O_RDWR | os.O_CLOEXEC | flags, FILE_MODE)
@@ -418,12 +419,12 @@ class RealDisk:
     def replace_file(self, path: str, data: bytes, *, is_durable: bool = True, private: bool = False) -> None:
         temporary = path + TEMPORARY_SUFFIX
         if private:
-            self.remove(temporary)  # an old temporary file may be readable by others
+            self.remove(temporary)  # remove it first, because an old temporary file may be readable by others
         try:
             mode = SECRET_MODE if private else FILE_MODE
             self._for_a_moment(lambda: _write_file(temporary, data, mode, is_durable=is_durable))
         except OSError:
-            self.remove(temporary)  # a partial file would use space that may be scarce
+            self.remove(temporary)  # remove a partial file, which would use space that may be scarce
             raise
         os.replace(temporary, path)
         if is_durable:
@@ -469,8 +470,8 @@ class RealDisk:
 
 
 def _at_any_rate(call: Callable[[], T]) -> tuple[T, bool]:
-    """Run `call`, which opens one file: with a free descriptor, or else with that of an idle file, or else with one
-    from the reserve. Returns the result, and whether a reserved descriptor was used.
+    """Run `call`, which opens one file: with a free descriptor, otherwise with the descriptor of an idle file,
+    otherwise with a reserved descriptor. Returns the result, and whether a reserved descriptor was used.
     """
     try:
         return call(), False
@@ -519,7 +520,7 @@ def _sync_file(path: str) -> None:
 
 
 class FileLock:
-    """A lock on a file by fcntl.lockf, as Kafka's FileLock uses, so that the two exclude each other.
+    """A lock on a file by fcntl.lockf, as Kafka's FileLock uses, so that this broker and Kafka exclude each other.
 
     Such locks belong to the process: a second lock by the same process would succeed, and closing any descriptor of the
     file would release the lock. The locks of this process are therefore remembered, and checked before the file is

@@ -78,8 +78,9 @@ class DiskTroubles:
             self._troubles.clear()
 
     def note_failure(self, directory: str, what: str, error: BaseException) -> bool:
-        """Note that the action `what` failed in a data directory. Returns whether the caller must log the failure: True
-        if the same failure has not happened within QUIET_SECONDS, and for every error that is not a known disk error.
+        """Record that the action `what` failed in a data directory. Returns whether the caller must log the failure:
+        True if the same failure has not happened within QUIET_SECONDS, and for every error that is not a known disk
+        error.
         """
         if not is_known_disk_error(error):
             return True

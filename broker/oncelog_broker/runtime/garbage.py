@@ -23,19 +23,19 @@ middle generation (Python's default is every tenth), and thus meets at most 15,0
 only if there are at least a quarter as many new objects as survived the last full collection.
 """
 FREEZE_AT: Final = 10_000
-"""Objects are frozen when at least this many survive a full collection. Fewer objects are visited again by the next
-collection, because most objects in use at that moment end soon, and may be part of a cycle.
+"""Objects are frozen when at least this many survive a full collection. If fewer objects survive, they are visited
+again by the next collection, because most objects in use at that moment end soon, and may be part of a cycle.
 """
 
 
 def keep_collections_short() -> Callable[[], None]:
-    """Collect and freeze all present objects, and freeze later objects as they age; to be called once when the process
-    has started. The returned function restores the collector's previous settings.
+    """Collect and freeze all present objects, and freeze later objects as they age; call this function once when the
+    process has started. The returned function restores the collector's previous settings.
     """
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.collect()  # resets the counts: frozen objects are no survivors any more
+    gc.collect()  # reset the counts, because frozen objects do not count as survivors any more
     gc.set_threshold(*THRESHOLDS)
     gc.callbacks.append(_collected)
 

@@ -31,8 +31,8 @@ class Host:
 
     @classmethod
     def of(cls, clock: Clock | None = None, disk: Disk | None = None, network: Network | None = None) -> Host:
-        """Create a host with this clock, disk and network, by default the real ones; the tasks, slices and deadlines of
-        the host use that clock.
+        """Create a host with this clock, disk and network, by default the machine's clock, disk and network; the tasks,
+        slices and deadlines of the host use that clock.
         """
         clock, tasks = clock or SystemClock(), Tasks()
         return cls(

@@ -22,7 +22,7 @@ from typing import Final
 from oncelog_broker.runtime.descriptors import MAX_MAPPINGS, is_descriptor_limit
 
 Chunk = tuple[int, int]
-"""(identity of a mapping, index of a chunk in its file)."""
+"""Type of a chunk of pages: (identity of a mapping, index of the chunk in its file)."""
 
 
 CHUNK_BITS: Final = 20
@@ -33,8 +33,8 @@ KEPT_CHUNKS: Final = 10
 PASSING_CHUNKS: Final = 2
 """The number of further chunks that are released together."""
 RENEWAL_CHUNKS: Final = 256
-"""After this many chunks were read, all kept chunks are released, so that others can be kept; chunks that are read
-often are soon kept again.
+"""After this many chunks were read, all kept chunks are released, so that other chunks can be kept; chunks that are
+read often are soon kept again.
 """
 
 
@@ -48,9 +48,9 @@ class Mappings:
         self.count = 0
         self._kept: dict[Chunk, weakref.ref[mmap.mmap]] = {}
         self._passing: dict[Chunk, weakref.ref[mmap.mmap]] = {}
-        """The chunks that will be released."""
+        """Chunks that will be released together (`_passing`)."""
         self._chunks_read = 0
-        """The number of chunks read since `_kept` was emptied."""
+        """The number of chunks read since `_kept` (the chunks that stay mapped) was emptied."""
 
     def map(self, descriptor: int, size: int) -> mmap.mmap | None:
         """Map the first `size` bytes of a file for reading; None if the limit is reached. Raises OSError."""
@@ -67,7 +67,7 @@ class Mappings:
         return mapping
 
     def note_read(self, mapping: mmap.mmap, position: int, size: int) -> None:
-        """Note that `size` bytes, at least one, starting at `position`, are about to be read."""
+        """Record that `size` bytes, at least one, starting at `position`, are about to be read."""
         for number in range(position >> CHUNK_BITS, (position + size - 1 >> CHUNK_BITS) + 1):
             chunk = id(mapping), number
             self._chunks_read += 1
@@ -91,7 +91,7 @@ class Mappings:
         for (_, number), mapping_ref in passing.items():
             mapping, begin = mapping_ref(), number << CHUNK_BITS
             if mapping is not None:
-                with suppress(ValueError):  # the mapping was closed meanwhile
+                with suppress(ValueError):  # skip the chunk, because its mapping was closed meanwhile
                     mapping.madvise(mmap.MADV_DONTNEED, begin, min(1 << CHUNK_BITS, len(mapping) - begin))
 
     def _unmapped(self) -> None:

@@ -41,14 +41,14 @@ class OpenFiles:
         return len(self._files)
 
     def add(self, file: RestingFile) -> None:
-        """Note that `file` has a descriptor."""
+        """Record that `file` has a descriptor."""
         with self._guard:
             while len(self._files) >= self.capacity and self._rest_one():
                 pass
             self._files[file] = None
 
     def remove(self, file: RestingFile) -> None:
-        """Note that `file` was closed permanently."""
+        """Record that `file` was closed permanently."""
         with self._guard:
             self._files.pop(file, None)
 

@@ -30,7 +30,7 @@ def at_end_of_input(ended: Callable[[], None], grace_seconds: float = GRACE_SECO
             while _read():
                 pass
         except OSError:
-            pass  # the input was closed at the start, or the terminal was closed
+            pass  # treat as the end: the input was closed at the start, or the terminal was closed
         ended()
         threading.Event().wait(grace_seconds)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -43,5 +43,5 @@ def _read() -> bytes:
     while True:
         try:
             return os.read(STANDARD_INPUT, READ_BYTES)
-        except BlockingIOError:  # a process that shares the input made it non-blocking
+        except BlockingIOError:  # wait for input, because a process that shares the input made it non-blocking
             select([STANDARD_INPUT], [], [])

@@ -45,12 +45,12 @@ def _make(path: str, mode: int) -> bool:
 
 
 def opened_privately(path: Path, mode: str) -> IO[Any]:
-    """Like `open`; only the owner and the group can read a file that this creates. Raises OSError."""
+    """Open a file; only the owner and the group can read a file that this call creates. Raises OSError."""
     return open(path, mode, opener=lambda name, flags: os.open(name, flags, FILE_MODE))
 
 
 def write_privately(path: Path, text: str) -> None:
-    """Write a file with the same mode as `opened_privately`. Raises OSError."""
+    """Write a file that only the owner and the group can read. Raises OSError."""
     with opened_privately(path, "w") as file:
         file.write(text)
 

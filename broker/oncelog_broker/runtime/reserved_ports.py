@@ -2,7 +2,7 @@
 
 A reserved port is bound and not listening, so it receives no connection, and no process without SO_REUSEPORT can take
 it while the listening processes are restarted. The kernel lets any process of the same user listen too, so a port that
-is in use is refused first: by a bind without SO_REUSEPORT.
+is in use is detected first, by a bind without SO_REUSEPORT.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import socket
 from typing import Final
 
 ATTEMPTS: Final = 20
-"""Attempts to find one free port number for all addresses of a host."""
+"""Maximum number of attempts to find one free port number for all addresses of a host."""
 
 
 class ReservedPort:
     """A port that is reserved until `close`."""
 
     def __init__(self, number: int, sockets: list[socket.socket]) -> None:
-        """Internal: use `reserve_port`."""
+        """The constructor is internal: use `reserve_port`."""
         self.number = number
         self._sockets = sockets
 
@@ -29,8 +29,9 @@ class ReservedPort:
 
 
 def reserve_port(host: str, port: int) -> ReservedPort:
-    """Reserve a port at all addresses of `host` ("": every interface); port 0 is any free port. OSError if it is in
-    use."""
+    """Reserve a port at all addresses of `host` ("": every interface); port 0 means any free port. Raises OSError if
+    the port is in use.
+    """
     for attempt in range(ATTEMPTS):
         sockets: list[socket.socket] = []
         try:

@@ -2,8 +2,8 @@
 
 Long work is a generator (`steps.Steps`) that yields where it may be paused, and yields a job where it must wait for the
 disk or for compression. Its first slice runs immediately, and nearly all work ends within that slice. After that, one
-slice of all long work together runs in each iteration of the event loop, in turn, so that an iteration stays short
-however much work there is.
+slice of all long work together runs in each iteration of the event loop, in round-robin order, so that an iteration
+stays short however much work there is.
 
 The state of the broker may change between two slices, as it may between two requests. The design is described in
 docs/design/fairness.md.
@@ -47,7 +47,7 @@ class Delays:
         return 0.0
 
     def after_job(self) -> float:
-        """Return the seconds to wait after a job in a thread."""
+        """Return the seconds to wait after a job (a function that ran in a thread)."""
         return 0.0
 
 
@@ -79,14 +79,14 @@ class Pauses:
         return self._monotonic() - self._began >= self._allowed
 
     async def here(self) -> None:
-        """Return immediately while the slice lasts; otherwise return when the next slice begins."""
+        """Return immediately while the present slice lasts; otherwise return when the next slice begins."""
         if self.is_due:
             await self._next_slice()
             self._began, self._allowed = self._monotonic(), self._seconds
 
 
 Pause = Callable[[], Awaitable[None]]
-"""`Pauses.here`: awaited between two steps of long work, so that other work may run."""
+"""Type of `Pauses.here`: awaited between two steps of long work, so that other work may run."""
 
 
 async def no_pause() -> None:
@@ -115,8 +115,8 @@ class Slices:
         self._waiting = RoundRobin()
 
     def run(self, steps: Steps[R], *, must_finish: bool = False, delays: Delays = NO_DELAYS) -> Answer[R]:
-        """Run steps and return an answer with their result. The answer is the result itself if the steps end within the
-        first slice.
+        """Run steps (a generator of long work) and return an answer (a value or a future) with their result. The answer
+        is the result itself if the steps end within the first slice.
 
         Cancelling the answer closes the steps, but only after a running job has ended, because that job may be writing
         to a file that closing the steps would close. With `must_finish`, the work runs to its end even if the answer is
@@ -182,7 +182,7 @@ class Slices:
                 held.release()
 
     def _permit_for(self, job: Job | None) -> asyncio.Semaphore | None:
-        """Return the semaphore to hold until the result of the job is dropped; None if the job needs none."""
+        """Return the semaphore to hold until the result of the job is dropped; None if the job needs no semaphore."""
         if job is None or job is results_dropped or isinstance(job, LightJob):
             return None
         return self._has_heavy if isinstance(job, HeavyJob) else self._has_jobs
@@ -203,7 +203,9 @@ class _Waiter:
         self._begin = begin
 
     def take_slice(self) -> bool:
-        """Wake the coroutine, which works when the event loop runs it, and joins again if it has more to do."""
+        """Wake the coroutine, which works when the event loop runs it, and joins the scheduler again if it has more to
+        do.
+        """
         if not self._begin.done():
             self._begin.set_result(None)
         return False

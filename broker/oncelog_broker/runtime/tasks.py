@@ -60,7 +60,9 @@ class Tasks:
         return task
 
     def answer(self, name: str, coroutine: Coroutine[Any, Any, T]) -> asyncio.Future[T]:
-        """Like `spawn`, for an answer: cancelling the answer does not cancel the task."""
+        """Run a coroutine as a task, and return its answer (a value or a future): cancelling the answer does not cancel
+        the task.
+        """
         return detached(name, self.spawn(name, coroutine, is_awaited=True))
 
     def every(
@@ -176,19 +178,19 @@ async def in_thread(job: Callable[[], T], threads: ThreadPoolExecutor | None = N
     """Run `job` in a worker thread of `threads`, or of the default pool. A cancellation waits for the end of the job,
     because until then the job's data belong to the job alone.
     """
-    context = contextvars.copy_context()  # as in asyncio.to_thread, which cannot use another pool
+    context = contextvars.copy_context()  # as asyncio.to_thread does, which cannot use another pool of threads
     running = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(threads, context.run, job))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
-        while not running.done():  # may be cancelled again: the client leaves, then the broker stops
+        while not running.done():  # the wait may be cancelled again: first the client leaves, then the broker stops
             with suppress(asyncio.CancelledError):
                 await asyncio.wait([running])
         if not running.cancelled():
-            running.exception()  # a cancelled caller does not receive the error
+            running.exception()  # log the error, because a cancelled caller does not receive it
         raise
     finally:
-        del running  # otherwise the traceback of the job's error, which refers to this frame, would form a cycle
+        del running  # delete the error: its traceback, which refers to this frame, would form a cycle
 
 
 class Deadlines:
@@ -208,7 +210,9 @@ class Deadlines:
         self._bucket(seconds)[next(self._numbers)] = callback
 
     def unless_done(self, answer: asyncio.Future[Any], seconds: float, callback: Callable[[], None]) -> None:
-        """Like `after`, but the timer is dropped when `answer` completes, so that nothing is retained."""
+        """Call `callback` once after `seconds`, unless `answer` completes before: then the timer is dropped, so that
+        nothing is retained.
+        """
         bucket, number = self._bucket(seconds), next(self._numbers)
         bucket[number] = callback
         answer.add_done_callback(lambda _: bucket.pop(number, None))
@@ -236,11 +240,11 @@ class Deadlines:
             for number in numbers:
                 callback = bucket.pop(number, None)
                 if callback is None:
-                    continue  # the answer of this timer has completed
+                    continue  # skip this timer, because its answer has completed
                 try:
                     callback()
                 except Exception:
-                    logger.exception("a timer failed")  # the other timers must still fire
+                    logger.exception("a timer failed")  # log the error, because the other timers must still fire
                 fired += 1
                 if fired == FIRED_PER_TURN or self._monotonic() >= end:
                     asyncio.get_running_loop().call_soon(self._fire_some)

@@ -70,7 +70,7 @@ class ListenerSecurity:
         self.tls = TlsContext(self._config, is_inter_broker=is_inter_broker) if protocol.has_tls else None
         self._rules = parse_rules(self._config[keys.SSL_PRINCIPAL_MAPPING_RULES]) if protocol.has_tls else ()
         self.jwks: list[Jwks] = []
-        """The key sets that a background task must refresh."""
+        """The sets of token keys that a background task must refresh."""
         self._unreadable: set[tuple[str, str]] = set()
         """Users whose unreadable credentials were already logged."""
         self._mechanisms: dict[str, Callable[[], Mechanism]] = {}
@@ -139,7 +139,7 @@ class ListenerSecurity:
     def _credential(self, mechanism: ScramMechanism, decoys: Decoys, user: str) -> tuple[ScramCredential, bool]:
         """Return the credential of `user` and True, or a decoy and False. Both cases take the same steps, so that the
         timing does not reveal whether the user exists: for existing users a decoy is also created and formatted, and
-        for others the decoy is parsed.
+        for unknown users the decoy is parsed.
         """
         users = self._users()
         decoy = decoys.credential(user, users)

@@ -100,6 +100,7 @@ SERVED: Final[dict[int, Served]] = {
         _served("access", ApiKey.DELETE_ACLS, 1, 3),
         _served("topics", ApiKey.DESCRIBE_CONFIGS, 1, 4),
         _served("topics", ApiKey.ALTER_CONFIGS, 0, 2),
+        _served("replicas", ApiKey.ALTER_REPLICA_LOG_DIRS, 1, 2),
         _served("replicas", ApiKey.DESCRIBE_LOG_DIRS, 1, 5),
         _served("access", ApiKey.SASL_AUTHENTICATE, 0, 2),
         _served("topics", ApiKey.CREATE_PARTITIONS, 0, 3),
@@ -123,6 +124,9 @@ SERVED: Final[dict[int, Served]] = {
         _served("transactions", ApiKey.LIST_TRANSACTIONS, 0, 2),
         _served("groups", ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
         _served("groups", ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
+        # Both are advertised while there is a subscription: see `cluster/api_versions.py`.
+        _served("cluster", ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0),
+        _served("cluster", ApiKey.PUSH_TELEMETRY, 0, 0),
         _served("topics", ApiKey.LIST_CONFIG_RESOURCES, 0, 1),
         _served("topics", ApiKey.DESCRIBE_TOPIC_PARTITIONS, 0, 0),
         # Version 0 of the share APIs was an early-access version of Kafka 4.0.
@@ -142,7 +146,7 @@ SERVED: Final[dict[int, Served]] = {
         _served("groups", ApiKey.DELETE_SHARE_GROUP_OFFSETS, 0, 0, first_level=feature_levels.SHARE_GROUPS),
     )
 }
-"""The entry of each API by its API key."""
+"""The entry of each API, by API key."""
 
 LAST_INIT_BEFORE_TWO_PHASE_COMMIT: Final = 5
 

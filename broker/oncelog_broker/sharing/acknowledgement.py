@@ -94,9 +94,9 @@ def _invalid(message: str) -> KafkaError:
 
 
 def acknowledge(partition: SharePartition, batches: Sequence[AckBatch], terms: AckTerms) -> int:
-    """Begin the transition that a member requests. Returns the number of the transition, for `SharePartition.finish`; 0
-    if nothing must be written. Raises KafkaError INVALID_REQUEST, INVALID_RECORD_STATE; after an error nothing has
-    changed."""
+    """Begin the change of state that a member's acknowledgements request. Returns the number of the transition (change
+    of state), which the caller passes to `SharePartition.finish`; 0 if nothing must be written. Raises KafkaError
+    INVALID_REQUEST, INVALID_RECORD_STATE; after an error nothing has changed."""
     runs = partition.runs
     check_batches(batches, renews=terms.renews)
     wanted = list(islice((part for batch in batches for part in _parts(batch, runs.start)), MAX_BATCHES + 1))
@@ -133,8 +133,8 @@ def acknowledge(partition: SharePartition, batches: Sequence[AckBatch], terms: A
 
 
 def _named(runs: Sequence[Run], parts: Sequence[_Part]) -> Iterator[tuple[Run, int]]:
-    """The runs that have offsets in these ascending parts, each with the type of the part. A run with offsets in
-    several parts is yielded several times."""
+    """The runs that have offsets in these ascending parts (ranges of a batch), each run with the acknowledge type of
+    its part. A run with offsets in several parts is yielded several times."""
     index = 0
     for first, last, number in parts:
         while runs[index].last < first:

@@ -2,8 +2,8 @@
 
 Records are acquired in the order of their offsets, in entire batches of the log where possible. A record that was
 delivered several times without being accepted may cause the failures itself (*poison*). So from half of the delivery
-limit on, a run is acquired separately from other runs and in halves, and at the last delivery record by record, so that
-a poison record does not use up the deliveries of its neighbours.
+limit on, a run (offsets with the same state) is acquired separately from other runs and in halves, and at the last
+delivery record by record, so that a poison record does not use up the deliveries of its neighbours.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Acquired(NamedTuple):
 
 
 class _Acquisition:
-    """One pass over batches of the log, which acquires records for one member."""
+    """One pass (one read) over batches of the log, which acquires records for one member."""
 
     __slots__ = ("_terms", "_throttle", "count", "partition", "result")
 
@@ -59,7 +59,7 @@ class _Acquisition:
         self.result: list[Acquired] = []
 
     def take(self, batch: LogBatch) -> bool:
-        """Acquire the available records of a batch. Returns whether the pass may continue with the next batch."""
+        """Acquire the available records of a batch. Returns whether the caller may continue with the next batch."""
         runs, terms = self.partition.runs, self._terms
         last = batch.last
         for run in list(runs.over(batch.first, min(last, runs.end - 1))) if batch.first < runs.end else ():

@@ -51,7 +51,7 @@ def as_told(error: KafkaError) -> KafkaError:
 
 
 class Waiting(Protocol):
-    """A fetch that waits for records. `finish` makes the fetch try again; a second call does nothing."""
+    """A waiting ShareFetch. `finish` makes the fetch try to acquire records again; a second call does nothing."""
 
     enough: asyncio.Future[None]
 
@@ -59,9 +59,9 @@ class Waiting(Protocol):
 
 
 class HostedSharePartition:
-    """A share partition with its log. `partition` is the log's partition, which this broker leads in `leader_epoch`;
-    `settings()` returns the present settings of the group. `on_fenced` is called when another broker leads the
-    partition, or the state was initialized again."""
+    """A share partition with its log. `partition` is the partition with the log, which this broker leads in
+    `leader_epoch`; `settings()` returns the present settings of the group. `on_fenced` is called when another broker
+    leads the partition, or the state was initialized again."""
 
     def __init__(
         self,
@@ -86,9 +86,9 @@ class HostedSharePartition:
         self._on_fenced = on_fenced
         self._waiting: dict[Waiting, None] = {}
         self._transitions: list[tuple[int, asyncio.Future[KafkaError | None]]] = []
-        """Numbers and futures of the acknowledgements that no write contains yet."""
+        """Acknowledgements that no write contains yet: their transition numbers and futures."""
         self._written = asyncio.Event()
-        """Cleared while a write is under way."""
+        """An event that is cleared while a write is under way."""
         self._written.set()
         self._wakes_at = NO_DEADLINE
         self.is_retired = False
@@ -129,7 +129,7 @@ class HostedSharePartition:
         self._write()
         self._wake_in_time()
         if acquired:
-            self._wake(1)  # more records may be available for the next fetch
+            self._wake(1)  # wake the next fetch, because more records may be available
         return acquired
 
     def acknowledge(self, owner: str, batches: Sequence[AckBatch], *, renews: bool) -> Answer[KafkaError | None]:
@@ -161,7 +161,7 @@ class HostedSharePartition:
     # --- waiting
 
     def wait(self, waiting: Waiting) -> None:
-        """Wake this fetch when records become available."""
+        """Register a waiting fetch, which is woken when records become available."""
         self._waiting[waiting] = None
         waiting.enough.add_done_callback(lambda _: self._waiting.pop(waiting, None))
 
@@ -171,7 +171,8 @@ class HostedSharePartition:
 
     def retire(self) -> None:
         """Stop using this state, because the group has no session left at this broker. The next session loads the state
-        again, after all writes have ended."""
+        from the share coordinator again, after all writes have ended.
+        """
         self.is_retired = True
 
     async def written(self) -> None:
@@ -206,7 +207,7 @@ class HostedSharePartition:
 
     def _on_deadline(self, at: float) -> None:
         if at != self._wakes_at or self.is_dropped:
-            # An earlier deadline was scheduled since, and its call schedules the following deadline.
+            # Do nothing if an earlier deadline was scheduled since, because that call schedules the following deadline.
             return
         self._wakes_at = NO_DEADLINE
         self._expire(self._clock.monotonic())
@@ -246,7 +247,7 @@ class HostedSharePartition:
         error: KafkaError | None = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         try:
             error = await self._calls.write(self.key, write)
-        # The transitions are finished also if the write is cancelled because the broker stops.
+        # The transitions (changes of state) are also finished if the write is cancelled because the broker stops.
         finally:
             now, limit = self._clock.monotonic(), self.settings().delivery_limit
             for transition, kept in transitions:

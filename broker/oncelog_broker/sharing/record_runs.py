@@ -46,7 +46,7 @@ class Run:
         self.deadline = deadline
         self.becomes: DeliveryState | None = None
         self.transition = 0
-        """The number of the transition that sets `becomes`; 0 if there is none."""
+        """The number of the transition (change of state) that sets `becomes`; 0 if there is no such transition."""
 
     def __len__(self) -> int:
         return self.last - self.first + 1
@@ -62,7 +62,7 @@ class Run:
 
     @property
     def is_done(self) -> bool:
-        """Whether the records are never delivered again."""
+        """Whether the run is done: its records are never delivered again."""
         return self.state.is_terminal
 
     @property
@@ -97,7 +97,9 @@ class Run:
 
 
 class RecordRuns:
-    """The runs of one share partition; see the docstring of the module."""
+    """The runs of one share partition: ranges of offsets with the same state, which cover all offsets from `start` to
+    `end`.
+    """
 
     __slots__ = ("end", "runs", "start")
 
@@ -117,7 +119,7 @@ class RecordRuns:
         self.end = run.last + 1
 
     def over(self, first: int, last: int) -> Iterator[Run]:
-        """The unchanged runs that have offsets between `first` and `last`, both included."""
+        """The runs that have offsets between `first` and `last` (both included), without dividing a run."""
         index = self._index(first)
         if index < len(self.runs) and self.runs[index].last < first:
             index += 1

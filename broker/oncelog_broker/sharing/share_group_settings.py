@@ -28,8 +28,9 @@ class ShareGroupSettings(NamedTuple):
 
     @classmethod
     def of(cls, config: BrokerConfig, overrides: Mapping[str, str]) -> ShareGroupSettings:
-        """The settings of a group with these overrides. The broker's limits may have changed; values outside of these
-        limits are limited to them."""
+        """The settings of a group with these overrides. The broker's limits may have changed; a value outside of the
+        broker's limits is replaced by the nearest limit.
+        """
 
         def bounded(name: str, of_broker: Bounded) -> int:
             value = int(overrides.get(name, config[of_broker.key]))

@@ -1,4 +1,5 @@
-"""The in-flight records of one share partition, at the leader of its partition. Pure: the time is an argument.
+"""The in-flight records of one share partition, at the leader of its partition. This module has no I/O: the time is an
+argument.
 
     AVAILABLE --acquire, deliveries + 1--> ACQUIRED --accept--> ACKNOWLEDGED
     ACQUIRED --reject, gap--> ARCHIVED
@@ -8,8 +9,8 @@
 An acknowledgement by a member is a *transition*: the run keeps its state until the share coordinator has written the
 change, and the records are not delivered meanwhile. If the write fails, the member still has the records, or they
 become available if the lock has expired. A change without an acknowledgement (an expired lock, a closed session) takes
-effect immediately, before it is written. If this write fails, the count of deliveries may be too low after a change of
-leader.
+effect immediately, before the change is written. If the write of such a change fails, the count of deliveries may be
+too low after a change of leader.
 
 `outbox` has the changes to be written, in order. Source: Kafka's SharePartition.
 """
@@ -26,8 +27,9 @@ NO_DEADLINE: Final = float("inf")
 
 
 class SharePartition:
-    """The state of one share partition. `runs` are the records in flight, `outbox` the changes that are not written to
-    the share coordinator yet."""
+    """The state of one share partition. `runs` are the records in flight, `outbox` the changes that have not been
+    written to the share coordinator yet.
+    """
 
     __slots__ = ("_transitions", "outbox", "runs", "state_epoch")
 
@@ -92,7 +94,8 @@ class SharePartition:
 
     def take_outbox(self) -> list[StateBatch]:
         """Empty `outbox`; returns the changes to be written, without offsets below `kept_start_offset`, which is
-        written with them."""
+        written together with the changes.
+        """
         start = self.kept_start_offset
         changes, self.outbox = self.outbox, []
         return [batch._replace(first=max(batch.first, start)) for batch in changes if batch.last >= start]
@@ -105,7 +108,9 @@ class SharePartition:
 
     def finish(self, transition: int, *, is_kept: bool, now: float, delivery_limit: int) -> bool:
         """Complete a transition whose write succeeded (`is_kept`), or undo a transition whose write failed. Returns
-        whether waiting fetches should try again, because records became available or fewer records are in flight."""
+        whether waiting fetches should try to acquire records again, because records became available or fewer records
+        are in flight.
+        """
         for run in self.runs.runs:
             if run.transition != transition:
                 continue
@@ -120,13 +125,16 @@ class SharePartition:
         return self._settled()
 
     def release(self, owner: str, delivery_limit: int) -> bool:
-        """Release the records of a member whose session has ended; the member's earlier acknowledgements stay. The
-        result has the same meaning as that of `finish`."""
+        """Release the records of a member whose session has ended; the member's earlier acknowledgements stay. Returns
+        whether waiting fetches should try to acquire records again.
+        """
         mine = [run for run in self.runs.runs if run.owner == owner and run.becomes is None]
         return self._give_back(mine, delivery_limit)
 
     def expire(self, now: float, delivery_limit: int) -> bool:
-        """Release the records whose locks have expired. The result has the same meaning as that of `finish`."""
+        """Release the records whose locks have expired. Returns whether waiting fetches should try to acquire records
+        again.
+        """
         over = [
             run
             for run in self.runs.runs
@@ -134,12 +142,13 @@ class SharePartition:
         ]
         for run in self.runs.runs:
             if run.becomes is not None and run.deadline <= now:
-                # The lock has expired, but the outcome of the write still decides about the run.
+                # No release: the lock has expired, but the outcome of the write still decides about the run.
                 run.deadline = 0.0
         return self._give_back(over, delivery_limit)
 
     def move_log_start(self, log_start_offset: int) -> bool:
-        """Drop records below the start of the log. The result has the same meaning as that of `finish`."""
+        """Drop records below the start of the log. Returns whether waiting fetches should try to acquire records
+        again."""
         if log_start_offset <= self.runs.start:
             return False
         self.runs.begin_at(log_start_offset)
@@ -147,8 +156,10 @@ class SharePartition:
         return True
 
     def move_log_end(self, log_end_offset: int) -> None:
-        """Drop the states of records beyond the end of the log. These records were lost, and other records will get
-        their offsets. `outbox` then has these offsets as records that were never delivered."""
+        """Drop the states of records beyond the end of the log. These records were lost, and new records will get the
+        same offsets. After that, `outbox` (the changes to be written) has these offsets as records that were never
+        delivered.
+        """
         end = self.runs.end
         if log_end_offset < end:
             self.runs.end_at(log_end_offset)

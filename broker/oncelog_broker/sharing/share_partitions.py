@@ -2,8 +2,8 @@
 
 A share partition is loaded from its share coordinator at the first read in a leader epoch; loading fences previous
 leaders. A share partition is dropped when this broker no longer leads the partition, when the state was initialized
-again, or when it was not used for some minutes. It is also dropped when the group's last session at this broker has
-ended, because then an administrator may initialize the state again.
+again, or when it was not used for some minutes. A share partition is also dropped when the group's last session at this
+broker has ended, because then an administrator may initialize the state again.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ logger = logging.getLogger(__name__)
 
 SWEEP_SECONDS: Final = 60.0
 IDLE_SECONDS: Final = 300.0
-"""Seconds without a request after which a share partition is dropped, if no member has records of it."""
+"""Seconds without a request after which a share partition is dropped, if no member has acquired records of it."""
 
 
 class _Loading:
-    """The loading of a share partition's state, for a partition in its current leader epoch. `answer` is set when
-    loading begins."""
+    """The loading of a share partition's state, for a partition in its current leader epoch. `answer` (the result, or a
+    future of it) is set when loading begins.
+    """
 
     __slots__ = ("answer", "leader_epoch", "partition")
 
@@ -133,8 +134,8 @@ class SharePartitions:
         partition, leader_epoch = loading.partition, loading.leader_epoch
         before = self._groups.get(key.group_id, {}).get(key)
         if before is not None:
-            # A pending write has the same epochs. If the write arrived after the read, the write would replace the
-            # newer state.
+            # A pending write has the same epochs. If the pending write arrived after the read of the state, the write
+            # would replace the newer state.
             await before.written()
         state = await self._calls.read(key, leader_epoch)
         if isinstance(state, KafkaError):
@@ -151,9 +152,9 @@ class SharePartitions:
         if not loading.is_for(partition):
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if state.start_offset == NOT_SET or share.outbox:
-            # The start offset and changes are written before use. Otherwise the next leader would apply
-            # share.auto.offset.reset again, and with "latest" skip the records since then. The next leader could also
-            # mistake new records for records that were lost with the end of the log.
+            # The start offset and changes are written before the share partition is used. Without this write the next
+            # leader would apply share.auto.offset.reset again, and with "latest" skip the records since then. The next
+            # leader could also mistake new records for records that were lost with the end of the log.
             start, count = share.kept_start_offset, share.kept_complete_count
             write = StateWrite(state.state_epoch, leader_epoch, start, count, share.take_outbox())
             kept = await self._calls.write(key, write)

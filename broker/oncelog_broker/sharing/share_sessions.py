@@ -94,7 +94,7 @@ class ShareSessions:
         added: Collection[SharedTopicPartition],
         forgotten: Iterable[SharedTopicPartition] = (),
     ) -> None:
-        """Add partitions to an open session, and remove others. Raises KafkaError INVALID_REQUEST or
+        """Add partitions to an open session, and remove other partitions. Raises KafkaError INVALID_REQUEST or
         SHARE_SESSION_LIMIT_REACHED for too many partitions; after an error nothing has changed."""
         partitions = session.partitions
         new = dict.fromkeys(each for each in added if each not in partitions)

@@ -1,13 +1,13 @@
-"""Locks the data directories at a start, opens the metadata store, compares directories and store, and notes the
-registration.
+"""Locks the data directories at a start, opens the metadata store, compares directories and store, and records the
+registration in the directories.
 
 `broker.py` calls the steps in this order:
 
 1. lock the directories, and read their notes;
 2. open the store, and read its id and the last registration of this broker;
-3. compare; a refused start has changed nothing in the directories and in the store;
+3. compare directories and store; a refused start has changed nothing in the directories and in the store;
 4. claim the directories, open the logs;
-5. note this process as pending in every directory, register, note the registration.
+5. record this process as pending in every directory, register, record the registration.
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ DOUBTED_STORES: Final = (Kind.NEW_STORE, Kind.ALONE, Kind.OLDER_STORE, Kind.OTHE
 
 
 class DataStart:
-    """The directories and the store of one start. Created by `lock`. Call `open_store` before all other methods."""
+    """The directories and the store of one start. The object is created by `lock`. Call `open_store` before all other
+    methods.
+    """
 
     def __init__(
         self,
@@ -70,7 +72,7 @@ class DataStart:
         directories: Sequence[DataDirectory],
         entropy: Entropy,
     ) -> None:
-        """Internal: use `lock`."""
+        """The constructor is internal: use `lock`."""
         self._config = config
         self._opening = opening
         self._disk = host.disk
@@ -81,7 +83,9 @@ class DataStart:
         """The random id (nonce) of this process."""
         self._is_locked_by_us = True
         self._noting = threading.Lock()
-        """Locked while notes are written, because the thread of a cancelled start continues during the shutdown."""
+        """This lock is acquired while notes are written, because the thread of a cancelled start continues during the
+        shutdown.
+        """
         self._taken_over: Mapping[str, bytes] = {}
         """Path -> contents of each node in the embedded store of a broker that moves to ZooKeeper."""
         self.facts: StartFacts
@@ -132,7 +136,7 @@ class DataStart:
         Raises StartRefused, MetaPropertiesError; StoreFileError, StoreUnavailable, InvalidConfig, MalformedPayload.
         """
         if self.kind is StoreKind.EMBEDDED and not os.path.exists(self.place):
-            # The verdict comes before an empty store is created.
+            # The comparison is finished before an empty store is created.
             self._judge(StoreFacts(self.kind, self.place))
             return await self._opening.open(self.home, self._clock)
         store = await self._opening.open(self.home, self._clock)
@@ -151,8 +155,8 @@ class DataStart:
         return store
 
     async def cluster_id(self, store: MetadataStore) -> str:
-        """Return the cluster id. A new cluster gets the id in the directories, or a random id if there is none. Raises
-        StoreUnavailable."""
+        """Return the cluster id. A new cluster gets the id in the directories, or a random id if the directories have
+        no id. Raises StoreUnavailable."""
         known = next((each.cluster_id for each in self.directories if each.cluster_id is not None), None)
         agree = partial(agreed_cluster_id, store, known, is_shared=self.kind.is_shared)
         return await patiently(agree, store.session_timeout, self._clock)
@@ -183,8 +187,9 @@ class DataStart:
         return past_of(facts) is Past.ALONE
 
     async def _read_store_file(self, found: StoreFacts) -> None:
-        """Compare the directories with an empty ZooKeeper, to which a broker without a cluster may move with the
-        contents of its embedded store."""
+        """Compare the directories with an empty ZooKeeper; a broker without a cluster may move to ZooKeeper with the
+        contents of its embedded store.
+        """
         path = os.path.join(self.home, METADATA_FILE)
         if not self._disk.exists(path) or past_of(self._facts(found)) is not Past.ALONE:
             self._judge(found)
@@ -204,8 +209,9 @@ class DataStart:
             await store.close()
 
     async def _judge_with(self, store: MetadataStore, found: StoreFacts) -> None:
-        """Compare the directories with a store that is not empty. If a directory is older, first look up the partitions
-        whose only in-sync replica is this broker. Raises StartRefused, StoreUnavailable."""
+        """Compare the directories with a store that is not empty. If a directory is older, first read from the store
+        the partitions whose only in-sync replica is this broker. Raises StartRefused, StoreUnavailable.
+        """
         alone: Sequence[str] = ()
         if self.kind.is_shared and compare(self._facts(found)).has_older_directories:
             ask = partial(alone_in_sync, store, self._config.node_id)
@@ -234,7 +240,7 @@ class DataStart:
     def _judge(
         self, found: StoreFacts, inside: StoreFacts | None = None, fault: str = "", alone: Sequence[str] = ()
     ) -> None:
-        """Compute the verdict and log its messages. Raises StartRefused."""
+        """Compute the verdict on the start (refused or accepted) and log its messages. Raises StartRefused."""
         self.facts = self._facts(found, inside, fault, alone)
         self.verdict = compare(self.facts, self._config[START_ACCEPT])
         if self.verdict.refusals:
@@ -293,11 +299,11 @@ class DataStart:
             paths = [each.path for each in self.directories]
             await adopt_unknown(store, found_topics(logs, paths, self._disk, needed), self._config.node_id)
 
-    # --- writing the notes
+    # --- writing the identity notes
 
     async def note_pending(self) -> None:
-        """Write this process's nonce as `pending` into all notes. Call this method before the first registration.
-        Raises OSError."""
+        """Write this process's nonce as `pending` into the identity notes of all directories. Call this method before
+        the first registration. Raises OSError."""
         nonce, keeps = self.facts.store.nonce, self.keeps_left_over
         await asyncio.to_thread(self._note, lambda note: replace(
             note,
@@ -307,8 +313,10 @@ class DataStart:
         ))  # fmt: skip
 
     async def note_registered(self, membership: Membership, zxid: int) -> None:
-        """Write a registration into all notes. Call this method after each registration. If a note cannot be written,
-        the next start finds that the directory is older than the store, and counts the broker's logs as unsure."""
+        """Write a registration into the identity notes of all directories. Call this method after each registration. If
+        a note cannot be written, the next start finds that the directory is older than the store, and assumes that the
+        broker's logs may have lost their ends.
+        """
         sisters = {each.directory_id: each.path for each in self.directories if each.directory_id is not None}
 
         def registered(note: DirectoryNote) -> DirectoryNote:
@@ -339,15 +347,18 @@ class DataStart:
                 )
 
     async def note_seen(self, zxid: int) -> None:
-        """Note the id of the store's last write. Call this method periodically, and at a controlled shutdown."""
+        """Write the id of the store's last write (zxid) into the identity notes. Call this method periodically, and at
+        a controlled shutdown.
+        """
         if any(each.note is not None and each.note.zxid < zxid for each in self.directories):
             await self._note_or_say(lambda note: replace(note, zxid=max(note.zxid, zxid)))
 
     @property
     def keeps_left_over(self) -> bool:
         """Whether to keep the logs of partitions that the metadata store assigns to other brokers, because these logs
-        may be the only copies. True if the store is new to this broker or is an older copy, or if the previous process
-        was killed before such logs were set aside."""
+        may be the only copies. The value is True if the store is new to this broker or is an older copy, or if the
+        previous process was killed before such logs were set aside.
+        """
         return (
             any(each.note is not None and each.note.keeps_left_over for each in self.directories)
             or self.facts.store.registration == NEVER
@@ -356,14 +367,15 @@ class DataStart:
         )
 
     async def strays_are_aside(self) -> None:
-        """Note that the stray logs of this start are set aside. A log that becomes a stray log later was reassigned by
-        this cluster, and may be deleted."""
+        """Record that the stray logs of this start are set aside. A log that becomes a stray log later was reassigned
+        by this cluster, and may be deleted."""
         if any(each.note is not None and each.note.keeps_left_over for each in self.directories):
             await self._note_or_say(lambda note: replace(note, keeps_left_over=False))
 
     async def forget_lost(self) -> None:
-        """Remove the lost directories from the notes, because every partition that was in a lost directory has a log in
-        another directory now."""
+        """Remove the lost directories from the identity notes, because every partition that was in a lost directory has
+        a log in another directory now.
+        """
         if self.verdict.lost:
             self.verdict = replace(self.verdict, lost={})
             await self._note_or_say(lambda note: replace(note, lost={}))
@@ -379,7 +391,7 @@ class DataStart:
             )
 
     def _note(self, change: Callable[[DirectoryNote], DirectoryNote]) -> None:
-        """Change the note in every directory. The first OSError is raised after all directories were tried."""
+        """Change the identity note in every directory. The first OSError is raised after all directories were tried."""
         failure: OSError | None = None
         with self._noting:
             for each in self.directories:

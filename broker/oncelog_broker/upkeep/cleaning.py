@@ -1,8 +1,9 @@
-"""The log cleaner of a broker: compacts one log after another in the background, the dirtiest first.
+"""The log cleaner of a broker: compacts one log after another in the background, the log with the largest dirty part
+first.
 
 Compaction runs on the event loop in slices, each followed by a pause of the same length; waits for the disk and large
-compressions or decompressions run in a worker thread. Running all of it in a thread would slow requests down more:
-after each system call, the event loop would wait for the interpreter lock, several times for each request.
+compressions or decompressions run in a worker thread. Running the entire compaction in a thread would slow requests
+down more: after each system call, the event loop would wait for the interpreter lock, several times for each request.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class LogCleaner:
         self._slices = host.slices
         self._disk = host.disk
         self._uncleanable: set[PartitionLog] = set()
-        """Corrupt logs, which are skipped until the broker restarts."""
+        """Corrupt logs, which the cleaner skips until the broker restarts."""
         self._finished = host.clock.monotonic()
         """Monotonic seconds of the startup, or of the last time when no log was due."""
 
@@ -83,8 +84,8 @@ class LogCleaner:
             self._finished = self._clock.monotonic()
 
     async def clean_due(self) -> None:
-        """Compact the dirtiest log, repeatedly, until no log is due. A log that failed is skipped until the next
-        call.
+        """Compact the log with the largest dirty part, repeatedly, until no log is due. A log that failed is skipped
+        until the next call.
         """
         failed: set[PartitionLog] = set()
         while True:
@@ -101,7 +102,7 @@ class LogCleaner:
         for partition in list(self._replicas.partitions()):
             log = partition.log
             await pauses.here()
-            if not log.config.is_compacted or not log.state.may_be_changed:
+            if not log.config.is_compacted or not log.state.may_be_changed or log.state.is_copied:
                 continue
             if log in self._uncleanable or log in without:
                 continue
@@ -122,18 +123,18 @@ class LogCleaner:
             """Return whether the log was not truncated meanwhile; otherwise the cleanable range is invalid, and newer
             records may be unsynced.
             """
-            return log.state.may_be_changed and log.trimmer.generation == generation
+            return log.state.may_be_changed and not log.state.is_copied and log.trimmer.generation == generation
 
         try:
             # The flush makes everything durable that the compaction relies on: markers that decide which records are
             # dropped, the producers' last batches, and the log start offset, below which keys are not compared. Without
-            # the flush, recovery would also treat a gap above the recovery point as lost records.
+            # the flush, recovery would also treat a gap between segments above the recovery point as lost records.
             await flush(log)
             if not is_as_it_was():
                 return False
             if log.state.cleaner_checkpoint is None:
-                # Set the cleaner checkpoint before any change: after a crash, it distinguishes emptied segments from
-                # damaged ones.
+                # Set the cleaner checkpoint before any change: after a crash, the checkpoint distinguishes emptied
+                # segments from damaged segments.
                 log.state.cleaner_checkpoint = cleanable.first_dirty
             await asyncio.to_thread(self._logs.checkpoint_before_compaction, log)
             if not is_as_it_was():
@@ -147,11 +148,11 @@ class LogCleaner:
             log.state.cleaner_checkpoint = clean_up_to
             await asyncio.to_thread(self._logs.checkpoint_after_compaction, log)
         except CorruptBatch as error:
-            if is_as_it_was():  # otherwise the segment was truncated meanwhile, or belongs to another log
+            if is_as_it_was():  # if not, the segment was truncated meanwhile, or belongs to another log
                 self._leave_alone(log, error)
             return False
         except (KafkaError, OSError) as error:
-            if not log.is_offline:  # otherwise the log was deleted or failed, which is logged
+            if not log.is_offline:  # if not, the log was deleted or failed, which is logged
                 logger.error("compaction failed", extra={"partition": log.name, "reason": error})
             return False
         stats = compaction.stats

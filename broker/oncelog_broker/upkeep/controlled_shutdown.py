@@ -1,9 +1,9 @@
-"""Controlled shutdown: before this broker stops, other brokers become leaders of the partitions that it leads
+"""Controlled shutdown: before this broker stops, other brokers become leaders of the partitions that this broker leads
 (ControlledShutdown).
 
 This broker serves requests until it stops. For a partition without another in-sync replica, this broker waits some time
-for one. A partition that this broker still leads when it stops has no leader until this broker or another in-sync
-replica is back.
+until another replica is in sync. A partition that this broker still leads when it stops has no leader until this broker
+or another in-sync replica is back.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 SHOWN_SECONDS: Final = 5.0
-"""Seconds to wait until the image shows the new leaders, so that clients are directed to them."""
+"""Seconds to wait until the cluster image shows the new leaders, so that clients are directed to them."""
 
 Ask = Callable[["ControlledShutdownRequest"], Awaitable["ControlledShutdownResponse"]]
 """Sends a ControlledShutdown request to the controller. Raises PeerUnavailable."""
@@ -113,7 +113,7 @@ def has_others(image: ClusterImage, broker_id: int) -> bool:
 
 
 def can_be_asked(image: ClusterImage, broker_id: int) -> bool:
-    """Whether there is a controller to ask, or no other broker is left."""
+    """Whether a request to the controller makes sense: a controller exists, or no other broker is left."""
     return image.controller_id != NO_CONTROLLER or not has_others(image, broker_id)
 
 
@@ -129,9 +129,10 @@ def leads_only(image: ClusterImage, broker_id: int, remaining: Collection[Place]
 def is_worth_asking(
     before: ClusterImage, broker_id: int, remaining: Collection[Place] | None, image: ClusterImage
 ) -> bool:
-    """Whether to send ControlledShutdown again. `before` is the image when the last request was sent; `remaining` are
-    the partitions in its response, None without a response. Returns True if there is a new controller, if a remaining
-    partition has another ISR of more than one replica, or if no other broker is registered.
+    """Whether to send ControlledShutdown again. `before` is the cluster image at the time when the last request was
+    sent; `remaining` are the partitions in its response, None without a response. Returns True if there is a new
+    controller, if a remaining partition has a changed ISR with more than one replica, or if no other broker is
+    registered.
     """
     if image.controller_id not in (NO_CONTROLLER, before.controller_id) or not has_others(image, broker_id):
         return True

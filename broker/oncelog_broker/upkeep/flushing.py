@@ -9,8 +9,8 @@ from oncelog_broker.runtime.tasks import in_thread
 
 
 async def flush(log: PartitionLog, up_to: int | None = None) -> None:
-    """Like `LogFlusher.flush`, with the fsync in a worker thread. Raises KAFKA_STORAGE_ERROR; the log may then be
-    offline.
+    """Sync all records below an offset and the indexes, with the fsync in a worker thread, then move the recovery
+    point. Raises KAFKA_STORAGE_ERROR; after this error the log may be offline.
 
     A cancellation waits for the fsync, and a failed fsync then takes the log offline nevertheless.
     """

@@ -84,7 +84,7 @@ class LogMaintenance:
             if not partition.log.state.may_be_changed or not partition.log.config.deletes_by_retention:
                 continue
             self._apply_retention(partition, now_ms)
-            # More segments may be deleted after a flush.
+            # After the next flush more segments may be deleted.
             if partition.log.state.may_be_changed and partition.log.flusher.is_flush_due:
                 await self._flush(partition.log, partition.log.segment_base_offsets[-1])
                 self._apply_retention(partition, now_ms)
@@ -93,7 +93,7 @@ class LogMaintenance:
         try:
             partition.log.trimmer.apply_retention(now_ms, upper_bound=partition.high_watermark)
         except KafkaError as error:
-            if not is_known_disk_error(error.__cause__):  # the log itself has logged known disk errors
+            if not is_known_disk_error(error.__cause__):  # the log has already logged known disk errors
                 logger.error("retention failed", extra={"partition": partition.log.name, "reason": error})
 
     async def purge(self) -> None:
@@ -122,7 +122,7 @@ class LogMaintenance:
         try:
             await flush(log, up_to)
         except KafkaError as error:
-            if not is_known_disk_error(error.__cause__):  # the log itself has logged known disk errors
+            if not is_known_disk_error(error.__cause__):  # the log has already logged known disk errors
                 logger.error("flush failed", extra={"partition": log.name, "reason": error})
 
     async def expire_producer_ids(self) -> None:
@@ -139,7 +139,7 @@ class LogMaintenance:
                     break
 
     def _pauses(self) -> Pauses:
-        """Return pauses for tasks over all logs: other work runs after each slice."""
+        """Return pauses for tasks that visit all logs: other work runs after each slice."""
         return Pauses(self._clock.monotonic, partial(asyncio.sleep, 0))
 
     async def checkpoint_recovery_points(self) -> None:

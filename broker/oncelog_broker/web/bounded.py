@@ -10,7 +10,7 @@ from uvicorn.config import Config
 from oncelog.http_bounds import MAX_HEAD_BYTES, BoundedConnection
 
 MAX_CONNECTIONS: Final = 16
-"""Maximum number of connections of all clients together; one more connection closes the longest idle connection."""
+"""Maximum number of connections of all clients together; a further connection closes the longest idle connection."""
 EXCHANGE_SECONDS: Final = 30.0
 """Maximum seconds from the time at which a connection becomes idle until the end of its next response."""
 REST_SECONDS: Final = 20.0
@@ -18,7 +18,7 @@ REST_SECONDS: Final = 20.0
 
 
 class BoundedHttp(BoundedConnection):
-    """A connection that is closed at its deadline, even if the client does not read a response."""
+    """A connection that is closed at its deadline, even if the client does not read its response."""
 
     def exchange_seconds(self) -> float:
         return EXCHANGE_SECONDS

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 Condition = Callable[[], str | None]
-"""Function that returns the reason why the broker is not ready, as text; None if the condition is met."""
+"""Type of a readiness condition: a function that returns the reason why the broker is not ready, as text; None if the
+condition is met.
+"""
 
 
 @dataclass(slots=True)
@@ -18,7 +20,7 @@ class Readiness:
     """
 
     doing: str | None = "the broker starts"
-    """The broker's present start-up or shutdown step; None while it serves."""
+    """The broker's present start-up or shutdown step; None while the broker serves."""
     conditions: list[Condition] = field(default_factory=list)
 
     def reasons(self) -> list[str]:

@@ -22,15 +22,15 @@ class HttpListener:
     """A listener that accepts HTTP connections."""
 
     def __init__(self, address: HttpAddress, close: Any, connections: HttpConnections) -> None:
-        """Internal: use `open`."""
+        """The constructor is internal: use `open`."""
         self.address = address
         self._close = close
         self.connections = connections
 
     @classmethod
     async def open(cls, address: HttpAddress, app: Any, network: Network) -> HttpListener:
-        """Bind and accept connections. Raises OSError with a message that says what to do."""
-        # Errors that clients cause are not logged; exceptions in the pages are logged.
+        """Bind the address and accept connections. Raises OSError with a message that says what to do."""
+        # Errors that clients cause are not logged; exceptions of the pages (metrics, health) are logged.
         logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
         config, state, connections = http_config(app), ServerState(), HttpConnections(MAX_CONNECTIONS)
         factory = cast(Any, partial(BoundedHttp, config, state, connections=connections))

@@ -26,7 +26,7 @@ async def serve_http(
     parts: Callable[[], Parts | None],
     host: Host,
 ) -> HttpListener:
-    """Listen at `address`. Raises InvalidConfig, OSError."""
+    """Start to listen for HTTP at `address`. Raises InvalidConfig, OSError."""
     where = http_address(address)
     scraper = Scraper(parts, host.slices, host.clock)
     pages = Pages(node_id, readiness, scraper, host.clock.now_ms, is_on_loopback=is_loopback(where.host))

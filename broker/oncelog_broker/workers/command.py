@@ -1,4 +1,4 @@
-"""`oncelog serve --workers N`: from the options of the command to running workers."""
+"""`oncelog serve --workers N`: turns the options of the command into running workers."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ if TYPE_CHECKING:
 REFUSALS: Final = (
     InvalidConfig, DirectoriesRefused, LockHeld, StoreFileError, MetadataError, WorkerFailed, OSError,
 )  # fmt: skip
-"""The errors of a start whose message is for people."""
+"""The exceptions of a start whose messages are shown to the user."""
 
 
 class Workers(NamedTuple):
-    """The workers that a command asks for."""
+    """The workers that a command starts."""
 
     number: int
     arguments: Sequence[str]
-    """The arguments of `oncelog serve` that each worker gets too."""
+    """The arguments of `oncelog serve` that each worker also gets."""
 
 
 async def serve_workers(config: BrokerConfig, asked: Workers, startup_options: StartupOptions) -> int:
-    """Run workers until SIGTERM or SIGINT. Returns the exit code; an error of the start is printed."""
+    """Run workers until SIGTERM or SIGINT. Returns the exit code; the error of a failed start is printed."""
     stop, stop_at_once = asyncio.Event(), asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -84,8 +84,9 @@ async def serve_workers(config: BrokerConfig, asked: Workers, startup_options: S
 
 
 def _reserve(needed: PortsNeeded, undo: ExitStack) -> PortsNeeded:
-    """Reserve all ports until `undo`, and return the addresses with their numbers. OSError, which names the
-    address."""
+    """Reserve all ports until `undo` runs, and return the addresses with their port numbers. Raises OSError, whose
+    message names the address.
+    """
 
     def reserved(listener: Listener) -> Listener:
         try:
@@ -103,7 +104,7 @@ def _reserve(needed: PortsNeeded, undo: ExitStack) -> PortsNeeded:
 
 
 def _arguments(asked: Workers, settings: Mapping[str, str]) -> list[str]:
-    """The arguments of `oncelog serve` for a worker with these settings of its own."""
+    """The arguments of `oncelog serve` for a worker with these settings."""
     arguments = [*asked.arguments]
     for key, value in settings.items():
         arguments += ["--set", f"{key}={value}"]
@@ -111,7 +112,7 @@ def _arguments(asked: Workers, settings: Mapping[str, str]) -> list[str]:
 
 
 def _announcement(config: BrokerConfig, ports: PortsNeeded, machine: str) -> Callable[[], None]:
-    """The function that prints the line which says that all workers serve."""
+    """Return the function that prints the line with which the command reports that all workers serve."""
     bound = {each.name: each.port for each in ports.shared}
     bootstrap = with_bound_ports(advertised_listeners(config, machine), bound)
     addresses = ", ".join(f"{each.host}:{each.port}" for each in bootstrap)

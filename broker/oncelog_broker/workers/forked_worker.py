@@ -18,19 +18,22 @@ from oncelog_broker.workers.template_process import MAX_MESSAGE_BYTES
 from oncelog_broker.workers.worker_role import WorkerRole
 
 COMMAND: Final = (sys.executable, "-P", "-m", "oncelog_broker.workers.template_process")
-"""-P: no file in the current directory is imported in place of a module."""
+"""Option -P of Python: no file in the current directory is imported in place of a module."""
 CODE_SECONDS: Final = 1.0
-"""How long the exit code of an ended worker may take to be reported: without the template process nobody reports it."""
+"""Seconds within which the template process must report the exit code of an ended worker; if the template process has
+died, nobody reports the exit code.
+"""
 
 logger = logging.getLogger(__name__)
 
 
 class ForkedWorker:
-    """A worker process."""
+    """A forked worker process."""
 
     def __init__(self, pid: int, handle: int, stdin: int, stdout: asyncio.StreamReader) -> None:
-        """`handle`: its pidfd. `stdin`: the other end of its standard input, whose end is the end of this process. This
-        object closes both."""
+        """`handle`: the pidfd of the process. `stdin`: the other end of the worker's standard input; closing this end
+        makes the worker process end. This object closes `handle` and `stdin`.
+        """
         self.pid = pid
         self.stdout = stdout
         self._handle = handle
@@ -38,11 +41,13 @@ class ForkedWorker:
         loop = asyncio.get_running_loop()
         self._ended: asyncio.Future[None] = loop.create_future()
         self.code: asyncio.Future[int | None] = loop.create_future()
-        """The exit code; None if it is not known."""
+        """The exit code of the worker; None if the exit code is not known."""
         loop.add_reader(handle, self._on_end)
 
     async def wait(self) -> int | None:
-        """Wait until the process has ended. Returns its exit code, minus a signal's number; None if it is not known."""
+        """Wait until the worker process has ended. Returns the exit code of the process, negative if a signal killed
+        the process; None if the exit code is not known.
+        """
         await asyncio.shield(self._ended)
         try:
             return await asyncio.wait_for(asyncio.shield(self.code), CODE_SECONDS)
@@ -50,7 +55,7 @@ class ForkedWorker:
             return None
 
     def send_signal(self, number: signal.Signals) -> None:
-        """Send a signal, unless the process has ended."""
+        """Send a signal to the worker process, unless the process has ended."""
         if not self._ended.done():
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(self._handle, number)
@@ -69,12 +74,14 @@ class Template:
         self._control: socket.socket | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._forks: deque[asyncio.Future[tuple[int, int]]] = deque()
-        """The requests without an answer: process id and pidfd."""
+        """The fork requests without a response; a response has the process id and pidfd."""
         self._codes: dict[int, asyncio.Future[int | None]] = {}
-        """By process id: the exit codes of the workers that have not ended."""
+        """Process id -> future of the exit code, for workers that have not ended."""
 
     async def fork(self, arguments: Sequence[str], role: WorkerRole, store: socket.socket | None) -> ForkedWorker:
-        """Fork a worker with these arguments of `oncelog`. `store`: its end of the connection to the store. OSError."""
+        """Fork a worker with these arguments of `oncelog`. `store`: the worker's end of the connection to the metadata
+        store. OSError.
+        """
         control = await self._started()
         loop = asyncio.get_running_loop()
         its_input, stdin = os.pipe()
@@ -101,7 +108,7 @@ class Template:
         code = self._codes.pop(pid, None)
         if code is None:
             self._codes[pid] = worker.code
-        else:  # it has ended already
+        else:  # the end of the process was reported first
             worker.code.set_result(code.result())
         return worker
 
@@ -113,7 +120,7 @@ class Template:
             await self._process.wait()
 
     async def _started(self) -> socket.socket:
-        """The connection to the template process, which is started if it does not run."""
+        """Return the connection to the template process, which is started if it is not running."""
         if self._control is None:
             ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._control = ours
@@ -125,7 +132,7 @@ class Template:
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=asyncio.subprocess.DEVNULL,
                     pass_fds=[theirs.fileno()],
-                    start_new_session=True,  # Ctrl-C in a terminal reaches the supervisor only
+                    start_new_session=True,  # Ctrl-C in a terminal must reach only the supervisor
                 )
         return self._control
 
@@ -144,7 +151,7 @@ class Template:
         fields: dict[str, Any] = json.loads(message)
         if "ended" in fields:
             code = self._codes.pop(fields["ended"], None)
-            if code is None:  # its answer is not read yet
+            if code is None:  # the response to the fork request is not read yet
                 self._codes[fields["ended"]] = code = asyncio.get_running_loop().create_future()
             if not code.done():
                 code.set_result(fields["code"])

@@ -1,8 +1,9 @@
-"""The supervisor of workers: starts them, serves their metadata store, and stops them one after the other.
+"""The supervisor of workers: starts the workers, serves their metadata store, and stops the workers one after the
+other.
 
-The order of a start: lock the data directories -> wait until the workers of an earlier supervisor have ended ->
-reserve the ports -> open the metadata store -> start all workers. The order of a stop: the workers, the last one first,
-each with a controlled shutdown -> the store -> the ports -> the directories.
+The order of a start: lock the data directories -> wait until the workers of an earlier supervisor have ended -> reserve
+the ports -> open the metadata store -> start all workers. The order of a stop: the workers, in reverse order, each with
+a controlled shutdown -> the store -> the ports -> the directories.
 """
 
 from __future__ import annotations
@@ -22,10 +23,12 @@ from oncelog_broker.workers.forked_worker import Template
 from oncelog_broker.workers.worker_process import WorkerFailed, WorkerPlan, WorkerProcess
 
 LEFT_OVER_SECONDS: Final = 15.0
-"""How long a start waits for the workers of an earlier supervisor, which kill themselves ten seconds after it ended."""
+"""Seconds for which a start waits until the workers of an earlier supervisor have ended; these workers kill themselves
+ten seconds after their supervisor ended.
+"""
 LEFT_OVER_TICK_SECONDS: Final = 0.1
 KILL_SECONDS: Final = 10.0
-"""Seconds between the second signal of a stop and SIGKILL."""
+"""Seconds between the second signal of a stop (which ends a slow stop) and SIGKILL."""
 
 logger = logging.getLogger(__name__)
 
@@ -38,11 +41,13 @@ class Supervisor:
         self._plans = plans
         self._store_file = store_file
         self._lost = asyncio.Event()
-        """Set when the metadata store can be used no more."""
+        """Set when the metadata store can no longer be used."""
 
     async def run(self, on_ready: Callable[[], None], stop: asyncio.Event, stop_at_once: asyncio.Event) -> int:
-        """Run the workers until `stop`; `stop_at_once` ends a stop that takes long. Calls `on_ready` when all serve.
-        Returns the exit code. StoreFileError, WorkerFailed, OSError: the workers that ran have ended."""
+        """Run the workers until `stop` is set; `stop_at_once` ends a stop that takes long. Calls `on_ready` when all
+        workers serve. Returns the exit code. Raises StoreFileError, WorkerFailed, OSError; all workers that ran have
+        then ended.
+        """
         async with AsyncExitStack() as undo:
             connect = None
             if self._store_file is not None:
@@ -79,8 +84,9 @@ class Supervisor:
 
 
 async def wait_for_left_over(disk: Disk, lock_files: Sequence[str]) -> None:
-    """Wait until no process of an earlier supervisor has a directory locked. Raises LockHeld if one still has after
-    LEFT_OVER_SECONDS; OSError."""
+    """Wait until no process of an earlier supervisor has locked one of the directories. Raises LockHeld if a process
+    still has a directory locked after LEFT_OVER_SECONDS; OSError.
+    """
     deadline = asyncio.get_running_loop().time() + LEFT_OVER_SECONDS
     for path in lock_files:
         while disk.exists(path):
@@ -102,7 +108,9 @@ async def _all_ready(workers: Sequence[WorkerProcess]) -> None:
 async def _stop_in_order(
     workers: Sequence[WorkerProcess], running: Sequence[asyncio.Task[None]], at_once: asyncio.Event
 ) -> None:
-    """Stop the workers, the last one first, each when the one before it has ended; `at_once`: all of them now."""
+    """Stop the workers in reverse order, each after the previous worker has ended; with `at_once`, stop all workers
+    immediately.
+    """
     hurried = asyncio.create_task(at_once.wait())
     try:
         for worker, task in zip(reversed(workers), reversed(running), strict=True):

@@ -1,17 +1,17 @@
-"""The template process: imports the broker once, and forks the workers that the supervisor asks for.
+"""The template process: imports the broker once, and forks the workers that the supervisor requests.
 
-Most of the start of a broker is imports. A forked worker begins when they are done, so that a killed worker is back
-sooner, and the workers share the memory of the modules.
+Most of the start time of a broker is spent on imports. A forked worker begins with all modules imported, so that a
+killed worker is restarted sooner, and the workers share the memory of the modules.
 
     supervisor   {"arguments", "role"}   fork a worker with these arguments of `oncelog`, its role (`WorkerRole`), and
                                          attached: standard input, standard output, and the connection to the store if
                                          there is one
-    template     {"pid"}                 its answer, with a pidfd of the worker attached
-                 {"error"}               or why it cannot fork now
-                 {"ended", "code"}       a worker has ended, with this exit code (minus a signal's number)
+    template     {"pid"}                 the response, with a pidfd of the worker attached
+                 {"error"}               or the reason why the template process cannot fork now
+                 {"ended", "code"}       a worker has ended, with this exit code (negative: killed by a signal)
 
 Invariants: the process has no threads and no event loop. It ignores signals, and ends when the supervisor closes the
-connection, at the latest with the supervisor; the workers that it has forked are not affected.
+connection, at the latest when the supervisor ends; the workers that the template process has forked are not affected.
 """
 
 from __future__ import annotations
@@ -37,17 +37,19 @@ MODULES: Final = (
     "oncelog_broker.config.load",
     "oncelog_broker.metadata.stores.supervised.supervised_store",
 )
-"""The modules that a worker imports before it serves."""
+"""The modules that the template process imports, because a worker needs them before it serves."""
 MAX_MESSAGE_BYTES: Final = 128 * 1024
-"""Bytes of one message: the arguments of a worker, at most."""
+"""Maximum bytes of one message, which contains the arguments of a worker."""
 STREAMS: Final = 2
-"""Standard input and output, the first two of the attached file descriptors."""
+"""Standard input and standard output: the first two of the file descriptors attached to a request."""
 IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that reach all processes of a terminal or of a service: the supervisor decides when this process ends."""
+"""Signals that reach all processes of a terminal or of a service; the template process ignores them, because the
+supervisor decides when this process ends.
+"""
 
 
 class Wanted(NamedTuple):
-    """The worker to fork."""
+    """The request to fork a worker."""
 
     arguments: list[str]
     role: WorkerRole
@@ -55,17 +57,20 @@ class Wanted(NamedTuple):
 
 
 class TemplateProcess:
-    """Forks for the supervisor at the other end of `control`, a socket that keeps messages apart (SOCK_SEQPACKET)."""
+    """Forks workers for the supervisor at the other end of `control`, a socket that keeps messages apart
+    (SOCK_SEQPACKET).
+    """
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
         self._workers: dict[int, int] = {}
-        """pidfd -> process id of the workers that have not ended."""
+        """Pidfd -> process id, for the workers that have not ended."""
         self._poll = select.poll()
 
     def serve(self) -> Wanted | None:
-        """Fork workers. Returns in each worker, with what it is to run; in this process None, when the supervisor
-        ends."""
+        """Fork workers. Run until the supervisor ends; then return None. In each forked worker, this method returns
+        what the worker must run.
+        """
         self._poll.register(self._control, select.POLLIN)
         while True:
             for descriptor, _ in self._poll.poll():
@@ -79,7 +84,7 @@ class TemplateProcess:
                     return _wanted(message, descriptors)
 
     def _fork(self, descriptors: list[int]) -> bool:
-        """Fork a worker. Returns True in the worker."""
+        """Fork a worker. Returns True in the worker, False in the template process."""
         try:
             pid = os.fork()
         except OSError as error:
@@ -111,7 +116,7 @@ def _wanted(message: bytes, descriptors: list[int]) -> Wanted:
 
 
 def become(wanted: Wanted) -> None:
-    """Make this forked process the worker: its streams, its name, its arguments."""
+    """Turn this forked process into the worker: set its streams, its name and its arguments."""
     for each in IGNORED:
         signal.signal(each, signal.default_int_handler if each is signal.SIGINT else signal.SIG_DFL)
     for number, stream in enumerate(wanted.descriptors[:STREAMS]):
@@ -120,7 +125,8 @@ def become(wanted: Wanted) -> None:
     role = wanted.role
     if len(wanted.descriptors) > STREAMS:
         role = role._replace(store_descriptor=wanted.descriptors[STREAMS])
-    Path("/proc/self/comm").write_text(f"oncelog-{role.number}")  # in ps and top, all have the same command line
+    # a name, because in ps and top all workers have the same command line
+    Path("/proc/self/comm").write_text(f"oncelog-{role.number}")
     sys.argv = ["oncelog", *wanted.arguments, "--worker", role.text]
 
 
@@ -131,7 +137,7 @@ def main(descriptor: int) -> None:
     for module in MODULES:
         importlib.import_module(module)
     gc.collect()
-    gc.freeze()  # otherwise the first full collection of each worker would copy all pages
+    gc.freeze()  # freeze the objects, because otherwise the first full collection of each worker would copy all pages
     with socket.socket(fileno=descriptor) as control:
         wanted = TemplateProcess(control).serve()
     if wanted is not None:

@@ -1,12 +1,12 @@
-"""The data directories of workers, and the move of a single broker's data into that of worker 1.
+"""The data directories of workers, and the move of a single broker's data into the data directory of worker 1.
 
-    data/oncelog.workers     says that the directory is divided: written before anything is moved
-    data/metadata.db         the metadata store, where a single broker has it
+    data/oncelog.workers     marks the directory as divided; written before anything is moved
+    data/metadata.db         the metadata store, at the same path as for a single broker
     data/worker1/            the data directory of worker 1, and so on
 
 The name has no hyphen: `worker-1` is the directory of partition 1 of a topic named `worker`. The move renames each file
-and directory of the broker, `meta.properties` last: as long as that is in the data directory itself, the move is
-unfinished, and the next start continues it.
+and directory of the broker, `meta.properties` last: as long as `meta.properties` is in the data directory itself, the
+move is unfinished, and the next start continues it.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from oncelog_broker.runtime.disk import Disk, Lock
 WORKERS_FILE: Final = "oncelog.workers"
 FORMAT_VERSION: Final = 1
 LOST_AND_FOUND: Final = "lost+found"
-"""A directory of the file system, which nobody may rename."""
+"""A directory of the file system itself (ext4), which cannot be renamed."""
 SHOWN: Final = 5
-"""Directories that one message names."""
+"""Maximum number of directories that one message names."""
 _NAME: Final = re.compile(r"worker([1-9][0-9]{0,3})")
 
 
@@ -36,7 +36,7 @@ class DirectoriesRefused(Exception):
 
 
 def worker_directory(directory: str, number: int) -> str:
-    """The data directory of a worker in a data directory of the command."""
+    """The data directory of a worker, inside a data directory of the command."""
     return os.path.join(directory, f"worker{number}")
 
 
@@ -46,7 +46,9 @@ def has_workers(disk: Disk, directories: Sequence[str]) -> bool:
 
 
 def refuse_single_broker(disk: Disk, directories: Sequence[str]) -> None:
-    """Refuse to open data directories of workers as those of a single broker. Raises DirectoriesRefused, OSError."""
+    """Refuse to start a single broker with data directories that are divided among workers. Raises DirectoriesRefused,
+    OSError.
+    """
     if has_workers(disk, directories):
         count = max(_found(disk, directories), default=1)
         raise DirectoriesRefused(
@@ -56,10 +58,10 @@ def refuse_single_broker(disk: Disk, directories: Sequence[str]) -> None:
 
 
 class WorkerDirectories:
-    """The locked data directories of a supervisor. Made by `open`; `divide` them before a worker is started."""
+    """The locked data directories of a supervisor. Created by `open`; call `divide` before a worker is started."""
 
     def __init__(self, disk: Disk, directories: Sequence[str], workers: int, locks: Sequence[Lock]) -> None:
-        """Internal: use `open`."""
+        """The constructor is internal: use `open`."""
         self._disk = disk
         self._directories = directories
         self._workers = workers
@@ -67,8 +69,9 @@ class WorkerDirectories:
 
     @classmethod
     def open(cls, disk: Disk, directories: Sequence[str], workers: int) -> WorkerDirectories:
-        """Lock the directories, and check that they can be divided among so many workers. LockHeld,
-        DirectoriesRefused, OSError."""
+        """Lock the directories, and check that they can be divided among this number of workers. Raises LockHeld,
+        DirectoriesRefused, OSError.
+        """
         directories = [os.path.abspath(each) for each in directories]
         locks: list[Lock] = []
         try:
@@ -84,22 +87,24 @@ class WorkerDirectories:
         return cls(disk, directories, workers, locks)
 
     def divide(self) -> None:
-        """Divide the directories: a single broker's data becomes that of worker 1. OSError; the next start continues
-        what an error or a crash has cut short."""
+        """Divide the directories: a single broker's data becomes the data of worker 1. Raises OSError; the next start
+        continues a division that an error or a crash has interrupted.
+        """
         for each in self._directories:
             _divide(self._disk, each)
 
     def of(self, number: int) -> list[str]:
-        """The data directories of a worker, one in each data directory."""
+        """Return the data directories of a worker, one in each data directory of the command."""
         return [worker_directory(each, number) for each in self._directories]
 
     def lock_files(self) -> list[str]:
-        """The lock files of all workers, existing or not."""
+        """The lock files of all workers, whether or not the files exist."""
         return [os.path.join(each, LOCK_FILE) for number in range(1, self._workers + 1) for each in self.of(number)]
 
     def store_file(self) -> str:
-        """The path of the metadata store: in the first data directory unless it lies in another one.
-        DirectoriesRefused if several have one."""
+        """The path of the metadata store: in the first data directory unless another data directory already has the
+        store. Raises DirectoriesRefused if several directories have a store.
+        """
         found = [each for each in self._directories if self._disk.exists(os.path.join(each, METADATA_FILE))]
         if len(found) > 1:
             raise DirectoriesRefused(
@@ -122,7 +127,7 @@ def _found(disk: Disk, directories: Sequence[str]) -> list[int]:
 
 
 def _refuse_left_over(disk: Disk, directories: Sequence[str], workers: int) -> None:
-    """Refuse fewer workers than have logs of partitions."""
+    """Refuse to start fewer workers than those that have logs of partitions."""
     left_over = []
     for number in _found(disk, directories):
         theirs = [worker_directory(each, number) for each in directories]
@@ -140,7 +145,7 @@ def _refuse_left_over(disk: Disk, directories: Sequence[str], workers: int) -> N
 
 
 def _refuse_two_owners(disk: Disk, directories: Sequence[str]) -> None:
-    """Refuse a directory with the data of a single broker beside that of a worker 1."""
+    """Refuse a directory that has the data of a single broker and also the data of a worker 1."""
     for each in directories:
         first = worker_directory(each, 1)
         if _has_broker(disk, each) and disk.exists(os.path.join(first, META_PROPERTIES_FILE)):
@@ -151,7 +156,7 @@ def _refuse_two_owners(disk: Disk, directories: Sequence[str]) -> None:
 
 
 def _divide(disk: Disk, directory: str) -> None:
-    """Note that the directory is divided, and move a single broker's data into the directory of worker 1."""
+    """Record that the directory is divided, and move a single broker's data into the directory of worker 1."""
     note = os.path.join(directory, WORKERS_FILE)
     if not disk.exists(note):
         disk.replace_file(note, json.dumps({"version": FORMAT_VERSION}).encode() + b"\n")
@@ -175,7 +180,7 @@ def _has_logs(disk: Disk, directory: str) -> bool:
 
 
 def _has_broker(disk: Disk, directory: str) -> bool:
-    """Whether the directory itself has the data of a broker."""
+    """Whether the directory itself, not a worker's subdirectory, has the data of a broker."""
     return disk.exists(os.path.join(directory, META_PROPERTIES_FILE)) or _has_logs(disk, directory)
 
 

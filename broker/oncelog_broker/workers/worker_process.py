@@ -1,4 +1,4 @@
-"""One worker: a process that is started again whenever it ends, until it is told to stop."""
+"""One worker: a process that is restarted whenever it ends, until `stop` is called."""
 
 from __future__ import annotations
 
@@ -13,37 +13,37 @@ from oncelog_broker.workers.forked_worker import ForkedWorker, Template
 from oncelog_broker.workers.worker_role import WorkerRole
 
 READY: Final = b" ready on "
-"""Part of the line with which a broker says that it serves."""
+"""Part of the line with which a broker reports that it serves."""
 STEADY_SECONDS: Final = 10.0
-"""A worker that has run for so long is started again at once, whatever happened before."""
+"""Seconds after which a worker that ends is restarted immediately, however often it has ended before."""
 FIRST_DELAY_SECONDS: Final = 0.5
 MAX_DELAY_SECONDS: Final = 10.0
-"""Longest time between the end of a worker and its next start."""
+"""Maximum seconds between the end of a worker and its restart."""
 
 logger = logging.getLogger(__name__)
 
 
 class WorkerFailed(Exception):
-    """A worker ended before it had served for the first time. Its own output says why."""
+    """A worker ended before it had served for the first time. The worker's own output has the reason."""
 
 
 class WorkerPlan(NamedTuple):
-    """How to start one worker."""
+    """The arguments, role and connection with which one worker is started."""
 
     node_id: int
     arguments: Sequence[str]
-    """The arguments of `oncelog serve`, without `--worker`."""
+    """The arguments of `oncelog serve`, without the option `--worker`."""
     role: WorkerRole
-    """Without the descriptor."""
+    """The role of the worker, without the descriptor of the store connection."""
 
 
 class WorkerProcess:
-    """One worker. `run` keeps it running; `stop` ends it."""
+    """One worker. `run` keeps the worker running; `stop` ends it."""
 
     def __init__(
         self, plan: WorkerPlan, template: Template, connect: Callable[[], Awaitable[socket.socket]] | None
     ) -> None:
-        """`connect` makes the worker's end of a connection to the supervisor's store; None with ZooKeeper."""
+        """`connect` creates the worker's end of a connection to the supervisor's store; None with ZooKeeper."""
         self.plan = plan
         self._template = template
         self._connect = connect
@@ -53,8 +53,9 @@ class WorkerProcess:
         """Set when the worker has served for the first time."""
 
     async def run(self) -> None:
-        """Start the process, and start it again whenever it ends, until `stop`. WorkerFailed, OSError: only before it
-        has served for the first time."""
+        """Start the process, and restart it whenever it ends, until `stop` is called. Raises WorkerFailed, OSError, but
+        only before the worker has served for the first time.
+        """
         loop, deaths = asyncio.get_running_loop(), 0
         while not self._stopping.is_set():
             started = loop.time()
@@ -75,10 +76,10 @@ class WorkerProcess:
                 pass
 
     async def _run_once(self) -> str:
-        """Start a process and wait for its end. Returns how it ended, in words."""
+        """Start a process and wait for its end. Returns a description of the end, such as "was killed by SIGKILL"."""
         try:
             process = self._process = await self._start()
-        except OSError as error:  # no process or no descriptor is left, perhaps for a moment
+        except OSError as error:  # retry later: no process or no descriptor is available, perhaps only for a moment
             if not self.ready.is_set():
                 raise
             return f"could not be started: {error}"
@@ -88,7 +89,7 @@ class WorkerProcess:
         return described_end(code)
 
     def stop(self) -> None:
-        """Have the process stop in an orderly way, and start no other one. A second call stops it at once."""
+        """Stop the process in an orderly way, and do not restart it. A second call stops the process immediately."""
         self._stopping.set()
         self._signal(signal.SIGTERM)
 
@@ -114,20 +115,21 @@ class WorkerProcess:
         return process
 
     async def _read_output(self, process: ForkedWorker) -> None:
-        """Read its standard output to the end, for the line that says that it serves."""
+        """Read the worker's standard output to the end, to find the line that reports that the worker serves."""
         async for line in process.stdout:
             if READY in line:
                 self.ready.set()
 
 
 def restart_delay(deaths: int) -> float:
-    """Seconds until a worker is started again that has ended so many times in short succession: none after the first
-    end, then twice as many each time, up to MAX_DELAY_SECONDS."""
+    """Seconds until a worker is restarted that has ended this many times in short succession: 0 after the first end,
+    FIRST_DELAY_SECONDS after the second end, then doubling each time, up to MAX_DELAY_SECONDS.
+    """
     return 0.0 if deaths <= 1 else min(FIRST_DELAY_SECONDS * 2.0 ** min(deaths - 2, 10), MAX_DELAY_SECONDS)
 
 
 def described_end(code: int | None) -> str:
-    """Describe the end of a process: "was killed by SIGKILL", "ended with exit code 1"."""
+    """Describe the end of a process, for example "was killed by SIGKILL" or "ended with exit code 1"."""
     if code is None:
         return "ended"
     if code >= 0:

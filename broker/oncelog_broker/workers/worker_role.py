@@ -1,4 +1,6 @@
-"""What a supervisor tells a worker on its command line, besides settings: the value of the hidden option `--worker`."""
+"""The values that a supervisor passes to a worker on its command line, in addition to settings: the value of the hidden
+option `--worker`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ class WorkerRole(NamedTuple):
     number: int
     """From 1."""
     shared_listeners: tuple[str, ...]
-    """The addresses on which all workers listen."""
+    """The addresses on which all workers of the supervisor listen."""
     store_place: str = ""
     """The path of the supervisor's metadata store; "" if the workers use ZooKeeper."""
     store_descriptor: int = -1
@@ -25,22 +27,22 @@ class WorkerRole(NamedTuple):
 
     @property
     def text(self) -> str:
-        """The value of the option."""
+        """Return the value of the option `--worker` for this role."""
         return json.dumps(self._asdict())
 
     @classmethod
     def parse(cls, text: str) -> WorkerRole:
-        """The role in the value of the option, as `text` wrote it."""
+        """Return the role that the value of the option `--worker` (created by `text`) describes."""
         fields = json.loads(text)
         shared = tuple(fields["shared_listeners"])
         return cls(fields["number"], shared, fields["store_place"], fields["store_descriptor"])
 
     def listeners(self, config: BrokerConfig) -> tuple[Listener, ...]:
-        """The addresses on which all workers listen. InvalidConfig."""
+        """The addresses on which all workers listen, as shared listeners of the broker. Raises InvalidConfig."""
         return parsed_listeners(config, self.shared_listeners)
 
     def opening(self, on_gone: Callable[[], None]) -> StoreOpening | None:
-        """The opening of the supervisor's store; None if the workers use ZooKeeper. `on_gone`: called when the
+        """The object that opens the supervisor's store; None if the workers use ZooKeeper. `on_gone`: called when the
         supervisor has ended."""
         if not self.store_place:
             return None

@@ -1,4 +1,4 @@
-"""The settings of each worker, as they follow from the given settings of all. Pure."""
+"""Derives the settings of each worker from the settings that are given for all workers. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oncelog_broker.config.listeners import Listener, advertised_listeners, list
 from oncelog_broker.config.zookeeper_keys import ZOOKEEPER_CONNECT
 
 MAX_WORKERS: Final = 256
-"""Workers of one machine."""
+"""Maximum number of workers of one machine."""
 OF_ONE_DISK: Final[Sequence[ConfigKey[int]]] = (
     keys.OFFSETS_TOPIC_REPLICATION_FACTOR,
     keys.TRANSACTION_STATE_LOG_REPLICATION_FACTOR,
@@ -22,16 +22,18 @@ OF_ONE_DISK: Final[Sequence[ConfigKey[int]]] = (
     share_keys.SHARE_STATE_TOPIC_REPLICATION_FACTOR,
     share_keys.SHARE_STATE_TOPIC_MIN_ISR,
 )
-"""Settings that are 1 without ZooKeeper unless they are given: several replicas on one machine are on one disk."""
+"""Settings whose value without ZooKeeper is 1 unless they are given, because several replicas on one machine are on one
+disk.
+"""
 
 
 class PortsNeeded(NamedTuple):
-    """The addresses that a supervisor reserves; port 0 is any free port."""
+    """The addresses that a supervisor reserves; port 0 means any free port."""
 
     shared: tuple[Listener, ...]
-    """The configured listeners: every worker listens on each."""
+    """The configured listeners; every worker listens on each of these listeners."""
     own: tuple[tuple[Listener, ...], ...]
-    """By worker: a listener of its own for each configured one."""
+    """Worker number -> a listener of the worker's own for each configured listener."""
 
 
 def worker_count(text: str, cores: int) -> int:
@@ -45,8 +47,9 @@ def worker_count(text: str, cores: int) -> int:
 
 
 def ports_needed(config: BrokerConfig, workers: int) -> PortsNeeded:
-    """The port of worker k is the configured one plus k times the number of listeners. InvalidConfig if two are the
-    same, or one is too high."""
+    """The port of worker k is the configured port plus k times the number of listeners. Raises InvalidConfig if two
+    ports are the same, or a port number is too high.
+    """
     shared = listeners(config)
     own = tuple(tuple(_moved(each, number * len(shared)) for each in shared) for number in range(1, workers + 1))
     taken: dict[tuple[str, int], Listener] = {}
@@ -64,10 +67,10 @@ def ports_needed(config: BrokerConfig, workers: int) -> PortsNeeded:
 def worker_settings(
     config: BrokerConfig, number: int, directories: Sequence[str], own: Sequence[Listener], machine: str
 ) -> dict[str, str]:
-    """The settings of one worker that differ from the given ones, which they replace.
+    """The settings of one worker that replace the given settings.
 
-    `number`: from 1. `directories`: its data directories. `own`: its listeners, with real ports. `machine`: the name of
-    this machine. InvalidConfig.
+    `number`: the number of the worker, counted from 1. `directories`: the data directories of the worker. `own`: the
+    worker's own listeners, with actual port numbers. `machine`: the name of this machine. InvalidConfig.
     """
     settings = {
         keys.NODE_ID.name: str(config.node_id + number - 1),
@@ -95,7 +98,7 @@ def worker_settings(
 
 
 def _moved(listener: Listener, by: int) -> Listener:
-    """The listener at a port so much higher; port 0 stays."""
+    """Return the listener with its port increased by this number; port 0 stays unchanged."""
     if not listener.port:
         return listener
     return listener._replace(port=_checked(listener.port + by, keys.LISTENERS.name))

@@ -341,6 +341,15 @@ class Admin(Lifecycle):
         """
         return await of_log_dirs.describe_log_dirs(self._calls, broker_ids)
 
+    async def alter_replica_log_dirs(self, broker_id: int, directories: Mapping[TopicPartition, str]) -> None:
+        """Begin to move replicas of one broker to other data directories of that broker, given by absolute path.
+
+        A replica stays in use while it is moved; `describe_log_dirs` shows the copy as a future replica until the copy
+        replaces the replica. The path of its present directory ends the move of a replica. Raises KafkaError, among
+        them LOG_DIR_NOT_FOUND and REPLICA_NOT_AVAILABLE; PartialFailure.
+        """
+        await of_log_dirs.alter_replica_log_dirs(self._calls, broker_id, directories)
+
     async def read_log(
         self,
         offsets: Mapping[TopicPartition, int],

@@ -1,4 +1,4 @@
-"""The data directories of brokers (KIP-113, KIP-827)."""
+"""The data directories of brokers, and moves of replicas between them (KIP-113, KIP-827)."""
 
 from __future__ import annotations
 
@@ -63,6 +63,39 @@ async def describe_log_dirs(
         return sorted_out(answers)
 
     return await calls.each(broker_ids, ask)
+
+
+async def alter_replica_log_dirs(calls: Calls, broker_id: int, directories: Mapping[TopicPartition, str]) -> None:
+    """See `Admin.alter_replica_log_dirs`."""
+    from oncelog_protocol.messages.alter_replica_log_dirs import AlterReplicaLogDirsRequest
+
+    directory = AlterReplicaLogDirsRequest.AlterReplicaLogDir
+    wanted = dict(directories)
+
+    async def ask(partitions: list[TopicPartition]) -> Outcomes[TopicPartition, None]:
+        named: dict[str, dict[str, list[int]]] = {}
+        for partition in partitions:
+            named.setdefault(wanted[partition], {}).setdefault(partition.topic, []).append(partition.partition)
+        request = AlterReplicaLogDirsRequest(
+            dirs=[
+                directory(
+                    path=path,
+                    topics=[
+                        directory.AlterReplicaLogDirTopic(name=topic, partitions=indexes)
+                        for topic, indexes in topics.items()
+                    ],
+                )
+                for path, topics in named.items()
+            ]
+        )
+        response = await calls.send_to(broker_id, request)
+        return sorted_out(
+            (TopicPartition(topic.topic_name, each.partition_index), each.error_code, None, None)
+            for topic in response.results
+            for each in topic.partitions
+        )
+
+    await calls.each(wanted, ask)
 
 
 def _read(result: Any) -> LogDirectory | KafkaError:

@@ -1,7 +1,7 @@
 """The `oncelog` command: its own commands are here; serve and dump are entry points of the broker.
 
 `main` finds commands by name and imports only the one that runs: `topics`, `leaders`, `produce`, `consume`, `groups`,
-`shares`, `txns`, `log_dirs`, `reassign` (with `reassignment_throttle` and `move_progress`), `brokers` (with
+`shares`, `txns`, `log_dirs`, `move_dir`, `reassign` (with `reassignment_throttle` and `move_progress`), `brokers` (with
 `cluster_state`), `doctor` (with `broker_http`), `support` (with `support_archive`), `explain`, `users`, `acls`,
 `quotas`, `configs`, `ping`, `profile` (with `profiles`), `top` (with `top_snapshot`), `deletions` (of records and
 offsets), `bench` (with `bench_loads` and `bench_report`), `completion`. Shared: `running` turns errors into messages

@@ -1,4 +1,6 @@
-"""`oncelog topics`: create, list, describe, alter, delete; delete-records is in deletions.py."""
+"""`oncelog topics`: create, list, describe, alter, delete; delete-records is in deletions.py, move-dir in
+move_dir.py.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ import click
 
 from oncelog.cli.command_config import connection_settings
 from oncelog.cli.deletions import delete_records
+from oncelog.cli.move_dir import move_dir
 from oncelog.cli.options import KEY_VALUE, bootstrap_option, output_option
 from oncelog.cli.output import chosen_format, confirmed, show_document, show_plain, show_table, tell
 from oncelog.cli.running import Failure, run
@@ -33,6 +36,7 @@ def topics() -> None:
 
 
 topics.add_command(delete_records)
+topics.add_command(move_dir)
 
 
 @topics.command()

@@ -15,8 +15,10 @@ from oncelog_pipeline.spark.connections import connections
 from oncelog_pipeline.spark.garbage import freeze_modules
 from oncelog_pipeline.spark.source_columns import BatchBuilder
 
-BATCHES_AT_ONCE: Final = 4
-"""How many Arrow batches are passed to Spark's thread together, since a switch of threads costs as much as a batch."""
+BATCHES_AT_ONCE: Final = 2
+"""How many Arrow batches are passed to Spark's thread together, since each switch of threads costs CPU. A task holds at
+most twice as many batches: those that Spark's thread is reading, and the next ones.
+"""
 
 
 class RangePartition(InputPartition):

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from oncelog import ColumnBatch, UndecodedBatch
 from oncelog.errors import CorruptRecords, ErrorCode
+from oncelog_pipeline.options.source_options import PARTITION_FETCH_BYTES
 from oncelog_pipeline.spark.record_arrays import RecordArrays, arrow_array, record_arrays, repeated_text
 from oncelog_protocol.records.batch import CorruptBatch
 
@@ -19,10 +20,9 @@ SCHEMA: Final = (
 HEADERS: Final = "headers array<struct<key: string, value: binary>>"
 
 MAX_ROWS: Final = 20_000
-MAX_BYTES: Final = 1 << 20
-"""Maximum size of one Arrow batch in bytes: the maximum that a fetch response has for a partition
-(max.partition.fetch.bytes), so that an Arrow batch is created from one response without a copy. Batches of four times
-this size needed the same CPU time in the entire process tree.
+MAX_BYTES: Final = PARTITION_FETCH_BYTES
+"""Maximum size of one Arrow batch in bytes: the maximum that a fetch response has for a partition, so that an Arrow
+batch is created from one response without a copy.
 """
 
 MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000

@@ -18,7 +18,7 @@ DEFECTS: Final = (
         "a checkpoint of which a power cut has left a part is taken for a whole one",
         "oncelog_broker.log.checkpoints",
         """        if data and not data.endswith(b"\\n"):
-            raise ValueError("the line is not whole")
+            raise ValueError("the line is incomplete")
         number = 0
         if len(lines) < 2:
             raise ValueError("the version or the number of entries is missing")

@@ -6,7 +6,8 @@ from typing import Final
 
 from oncelog_simulation.defects.defect import Defect
 
-SHARES: Final = ("writer-1", "writer-2", "sharer-1", "sharer-2")
+SHARES: Final = ("writer-1", "writer-2", "sharer-1", "sharer-2", "sharer-3")
+"""More members than partitions: otherwise each partition has one member."""
 
 FAULTS: Final = ("kill", "pause", "stop", "session ends", "kill a client", "slow links")
 """The faults that make these defects visible, unless a defect names its own."""
@@ -51,16 +52,6 @@ DEFECTS: Final = (
         SHARES,
         40,
         ("pause", "slow links"),
-    ),
-    Defect(
-        "accepted-for-another",
-        "a member may acknowledge the records of another one",
-        "oncelog_broker.sharing.acknowledgement",
-        "        if run.owner != terms.owner:\n",
-        "        if False:\n",
-        SHARES,
-        60,
-        ("pause", "slow links", "kill a client"),
     ),
     Defect(
         "share-state-not-read",

@@ -17,8 +17,10 @@ FAULTS: Final[dict[str, Fault]] = {}
 """The faults of this module, by name."""
 
 
-def is_whole(world: World) -> bool:
-    """Return whether all brokers serve, all replicas are in sync, and every broker knows it."""
+def is_whole(world: World, *, without: int | None = None) -> bool:
+    """Return whether all brokers serve, all replicas are in sync, and every broker knows it. `without`: the id of a
+    broker whose replicas do not matter, if other replicas exist.
+    """
     if not all(machine.is_serving for machine in world.brokers.values()):
         return False
     for machine in world.brokers.values():
@@ -26,7 +28,8 @@ def is_whole(world: World) -> bool:
         image = machine.broker.parts.membership.metadata.image
         for topic in image.topics.values():
             for state in topic.partitions.values():
-                if set(state.isr) != set(state.replicas) or state.leader < 0:
+                needed = set(state.replicas) - {without}
+                if not needed or not needed <= set(state.isr) or state.leader < 0:
                     return False
     return True
 

@@ -13,6 +13,8 @@ whose log was truncated, so that it notices an error that lasts a millisecond. T
 
 A power cut may destroy records that no other replica has. After a power cut, each partition without another running
 in-sync replica is *excused*: its log may be shorter now, and the responses that its clients got are not judged.
+Partitions with group commit (`flush.messages=1` on all brokers, without a break since the start) are never excused:
+their replicas report and acknowledge only records that are on their disks.
 """
 
 from __future__ import annotations
@@ -34,6 +36,10 @@ if TYPE_CHECKING:
     from oncelog_simulation.machine import BrokerMachine
     from oncelog_simulation.world import World
 
+FLUSH_SETTING: Final = "log.flush.interval.messages"
+FLUSH_OVERRIDE: Final = "flush.messages"
+GROUP_COMMIT: Final = "1"
+"""The value of both settings with which records are acknowledged only when they are on the disk."""
 READ_BYTES: Final = 1 << 20
 """Limit in bytes on one read of a log."""
 
@@ -114,6 +120,12 @@ class Committed:
         self._power_cuts: dict[int, int] = {}
         """The number of handled power cuts, by broker id."""
         self._power_cuts_seen = 0
+        self._always_synced = True
+        """Whether all brokers have had group commit as the default of all topics since the start."""
+        self._overridden: set[str] = set()
+        """Topics that were without group commit at some time."""
+        self._configs: object = None
+        """The topic settings that were checked last; images that share settings have the same object."""
         self.excused: set[Place] = set()
 
     # --- methods that the world calls
@@ -122,12 +134,28 @@ class Committed:
         """Handle power cuts immediately, while it is known which other brokers were running; and check the partitions
         whose ISR has changed.
         """
+        if self._always_synced:
+            self._look_for_unsynced(machine)
         if world.power_cuts != self._power_cuts_seen:
             self._notice_power_cuts(world)
         changed = set(self._truth.update(world)) if world.store.zxid != self._truth.zxid else set[Key]()
         if machine.broker is not None:
             changed |= self._moved(machine.broker.parts.replication.replicas.partitions())
         return self._look_at(world, changed) if changed else ()
+
+    def _look_for_unsynced(self, machine: BrokerMachine) -> None:
+        """Note settings without group commit."""
+        if machine.settings.get(FLUSH_SETTING) != GROUP_COMMIT:
+            self._always_synced = False
+        elif machine.broker is not None:
+            configs = machine.broker.parts.membership.metadata.image.topic_configs
+            if configs is not self._configs:
+                self._configs = configs
+                self._overridden.update(
+                    topic
+                    for topic, overrides in configs.items()
+                    if overrides.get(FLUSH_OVERRIDE, GROUP_COMMIT) != GROUP_COMMIT
+                )
 
     def _moved(self, hosted: Iterable[Partition]) -> set[Key]:
         """Return the partitions whose high watermark has moved, or whose log was truncated, since they were last
@@ -213,7 +241,8 @@ class Committed:
         brokers = running(world)
         for key, state in self._truth.states.items():
             place = Place(state.topic, key[1])
-            if state.topic in self._notes.careless:
+            is_synced = self._always_synced and state.topic not in self._overridden
+            if is_synced or state.topic in self._notes.careless:
                 continue
             if number in state.isr and place not in self.excused and not self._has_other(brokers, key, number):
                 world.note("judge", "excuses a partition: a power cut hit all in-sync replicas", partition=str(place))

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from oncelog import KafkaError
+from oncelog.errors import CorruptRecords
 from oncelog_simulation.judges.committed import Committed
 from oncelog_simulation.judges.content import Content, content
 from oncelog_simulation.workloads.notes import Notes
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 SETTLE_SECONDS: Final = 90.0
 """Virtual seconds in which the last member must have accepted all remaining records."""
+RETRY_SECONDS: Final = 1.0
+"""Virtual seconds until the last member reads again after a damaged batch."""
 WORKLOAD: Final = "sharer"
 """Prefix of a workload's name; plans with such a workload are judged."""
 
@@ -49,8 +52,13 @@ class Shared:
         found: Content = {}
 
         async def read() -> None:
-            await self._accept_the_rest(world)
-            found.update(await content(world, {LINES: PARTITIONS}))
+            while True:
+                try:
+                    await self._accept_the_rest(world)
+                    found.update(await content(world, {LINES: PARTITIONS}))
+                    return
+                except CorruptRecords:  # the operator exchanges a disk with bit rot, but not immediately
+                    await asyncio.sleep(RETRY_SECONDS)
 
         try:
             async with asyncio.timeout(SETTLE_SECONDS):

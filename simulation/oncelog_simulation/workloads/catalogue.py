@@ -43,6 +43,7 @@ WORKLOADS: Final[Mapping[str, Callable[[Notes, str], ClientWorkload]]] = {
     "mixed-member-2": lambda notes, name: GroupMember(notes, name, None),
     "sharer-1": Sharer,
     "sharer-2": Sharer,
+    "sharer-3": Sharer,
     "ghost-1": Ghost,
     "ghost-2": Ghost,
     "two-phase-1": TwoPhaseWriter,

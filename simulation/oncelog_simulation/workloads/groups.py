@@ -64,7 +64,7 @@ class GroupMember(ClientWorkload):
         while True:
             is_calm = world.calm.is_set()
             instance = f"static-{self.name}" if rng.random() < 0.3 else None
-            protocol = self._protocol or rng.choice(PROTOCOLS)
+            protocol: GroupProtocol = rng.choice(PROTOCOLS) if self._protocol is None else self._protocol
             stay = asyncio.create_task(self._stay(world, instance, protocol))
             if is_calm:
                 await stay
@@ -125,9 +125,12 @@ class GroupMember(ClientWorkload):
 
     def owns(self, places: Collection[Place], epoch: int, teller: str) -> None:
         """Note that the member got partitions. A late response may bring partitions that another member got since, in a
-        higher epoch.
+        higher epoch. The epochs of a group with both protocols are not compared: they restart when the group has become
+        empty and the next member has the other protocol.
         """
         self.readings.clear()
+        if self._protocol is None:
+            return
         for place in places:
             known = self.notes.owners.get((self._group, place))
             if known is None or known.epoch <= epoch:

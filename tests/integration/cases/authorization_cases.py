@@ -391,6 +391,7 @@ CASES = (
     _refused(rules.ALTER_CONFIGS_OF_CLUSTER, extra={**OF_BROKER, "configs": []}),
     _refused(rules.CHANGE_CONFIGS_OF_TOPIC, extra={**OF_TOPIC, "configs": []}),
     _refused(rules.CHANGE_CONFIGS_OF_CLUSTER, extra={**OF_BROKER, "configs": []}),
+    _refused(rules.ALTER_REPLICA_LOG_DIRS),
     Case(rules.DESCRIBE_LOG_DIRS, _nothing_in("results"), high=2),
     _refused(rules.DESCRIBE_LOG_DIRS, low=3),
     _refused(rules.CREATE_PARTITIONS, extra={"count": 2, "assignments": None}),

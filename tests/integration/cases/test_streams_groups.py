@@ -6,13 +6,11 @@ The member is made by hand; `tests/interop/test_streams_groups.py` has Kafka Str
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 from broker_process import BrokerFactory, BrokerProcess
-from foreign_clients import eventually
 from raw_client import RawClient
-from tests.support.streams_groups import Topology, internal, subtopology, tasks_in, topology
+from streams_members import QUICK, StreamsMember, commit, word_count
 
 from oncelog import Admin
 from oncelog import errors as oncelog_errors
@@ -20,16 +18,9 @@ from oncelog.admin import AlterConfig, ConfigResource, NewTopic, ResourceType
 from oncelog_protocol.api import ApiKey
 from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.find_coordinator import FindCoordinatorRequest
-from oncelog_protocol.messages.offset_commit import OffsetCommitRequest
-from oncelog_protocol.messages.streams_group_heartbeat import StatusCode, StreamsGroupHeartbeatRequest
+from oncelog_protocol.messages.streams_group_heartbeat import StatusCode
 
 PARTITIONS = 3
-QUICK = {
-    "group.streams.initial.rebalance.delay.ms": "0",
-    "group.streams.assignment.interval.ms": "0",
-    "group.streams.min.heartbeat.interval.ms": "100",
-    "group.streams.heartbeat.interval.ms": "100",
-}
 
 
 @pytest.fixture(scope="module")
@@ -38,64 +29,6 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerProcess]:
     with process:
         yield process
     assert "Traceback" not in process.log.read_text()
-
-
-def word_count(source: str, application: str) -> Topology:
-    repartition = internal(f"{application}-repartition", cleanup_policy="delete")
-    changelog = internal(f"{application}-changelog", cleanup_policy="compact")
-    return topology(
-        subtopology("0", source, sinks=[repartition.name]),
-        subtopology("1", repartition=[repartition], changelogs=[changelog]),
-    )
-
-
-class Member:
-    """One member, which sends heartbeats as Kafka Streams does."""
-
-    def __init__(self, client: RawClient, group: str, name: str, asked: Topology) -> None:
-        self.client = client
-        self.group = group
-        self.name = name
-        self.topology = asked
-        self.epoch = 0
-        self.active: set[tuple[str, int]] = set()
-
-    def beat(self, **said: Any) -> Any:
-        request = StreamsGroupHeartbeatRequest(
-            group_id=self.group,
-            member_id=self.name,
-            member_epoch=self.epoch,
-            endpoint_information_epoch=-1,
-            **said,
-        )
-        answer = self.client.call(request, ApiKey.STREAMS_GROUP_HEARTBEAT, 0)
-        assert answer.error_code == ErrorCode.NONE, answer
-        self.epoch = answer.member_epoch
-        if answer.active_tasks is not None:
-            self.active = set(tasks_in(answer.active_tasks))
-        return answer
-
-    def join(self) -> Any:
-        return self.beat(
-            rebalance_timeout_ms=30_000,
-            topology=self.topology,
-            process_id=self.name,
-            client_tags=[],
-            active_tasks=[],
-            standby_tasks=[],
-            warmup_tasks=[],
-        )
-
-    def until_it_has(self, count: int) -> None:
-        """Send heartbeats until the member has `count` active tasks; the broker may first have to create internal
-        topics.
-        """
-
-        def has_them() -> bool:
-            self.beat()
-            return len(self.active) == count
-
-        eventually(has_them, f"{self.name} has {count} tasks")
 
 
 @pytest.fixture
@@ -110,7 +43,7 @@ async def test_a_member_gets_its_internal_topics_and_tasks(
 ) -> None:
     async with Admin(broker.address) as admin:
         await admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
-        member = Member(client, group, "m1", word_count(topic, group))
+        member = StreamsMember(client, group, "m1", word_count(topic, group))
         answer = member.join()
         assert {status.status_code for status in answer.status} == {StatusCode.MISSING_INTERNAL_TOPICS}
         member.until_it_has(2 * PARTITIONS)
@@ -157,7 +90,7 @@ async def test_a_group_has_settings_of_its_own(
             AlterConfig("streams.heartbeat.interval.ms", "6000"),
         ]
         await admin.incremental_alter_configs({resource: changes})
-        members = [Member(client, group, name, word_count(topic, group)) for name in ("m1", "m2")]
+        members = [StreamsMember(client, group, name, word_count(topic, group)) for name in ("m1", "m2")]
         for member in members:
             member.join()
         for member in members:
@@ -176,7 +109,7 @@ async def test_a_group_survives_the_death_of_its_broker(broker_factory: BrokerFa
         await admin.create_topics([NewTopic(topic, PARTITIONS, 1)])
     with RawClient(broker.port) as client:
         client.call(FindCoordinatorRequest(coordinator_keys=[group]), ApiKey.FIND_COORDINATOR, 6)
-        member = Member(client, group, "m1", word_count(topic, group))
+        member = StreamsMember(client, group, "m1", word_count(topic, group))
         member.join()
         member.until_it_has(2 * PARTITIONS)
         commit(member, topic, 5)
@@ -195,18 +128,3 @@ async def test_a_group_survives_the_death_of_its_broker(broker_factory: BrokerFa
     assert described.state == "Stable"
     assert len(described.members[0].active_tasks or ()) == len(had)
     assert {where.topic: offset.offset for where, offset in offsets.items()} == {topic: 6}
-
-
-def commit(member: Member, topic: str, offset: int) -> None:
-    topic_type = OffsetCommitRequest.OffsetCommitRequestTopic
-    partition = topic_type.OffsetCommitRequestPartition(
-        partition_index=0, committed_offset=offset, committed_metadata=""
-    )
-    request = OffsetCommitRequest(
-        group_id=member.group,
-        generation_id_or_member_epoch=member.epoch,
-        member_id=member.name,
-        topics=[topic_type(name=topic, partitions=[partition])],
-    )
-    answer = member.client.call(request, ApiKey.OFFSET_COMMIT, 9)
-    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE

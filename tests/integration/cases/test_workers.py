@@ -21,6 +21,7 @@ from worker_processes import WorkerProcesses, ended
 
 import oncelog.admin
 from oncelog.admin import NewTopic
+from oncelog_broker.local_cluster.ports import own_ports
 from oncelog_testing.application import ApplicationHistory
 from oncelog_testing.history.events import Place
 
@@ -336,11 +337,10 @@ def refusal(*arguments: str) -> str:
 def test_a_port_in_use_is_refused_before_anything_is_moved(tmp_path: Path) -> None:
     with BrokerProcess(tmp_path / "data"):
         pass
+    ports = own_ports(4)
     with socket.socket() as other:
-        other.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        other.bind(("127.0.0.1", 0))
+        other.bind(("127.0.0.1", port := ports[1].number))
         other.listen()
-        port = other.getsockname()[1]
         for first in (port, port - 1):  # both the port that all workers share and the port of the first worker
             listeners = f"listeners=PLAINTEXT://127.0.0.1:{first}"
             refused = refusal("--data", str(tmp_path / "data"), "--workers", "2", "--set", listeners)

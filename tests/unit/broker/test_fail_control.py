@@ -280,6 +280,18 @@ def test_fail_points_are_not_armed_unless_asked_for() -> None:
     startup_options.end()
 
 
+def test_an_end_of_input_after_the_broker_has_stopped_does_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parent of a worker ends, and the worker by the loss of its metadata store, before it reads the end."""
+    ended: list[Any] = []
+    monkeypatch.setattr("oncelog_broker.runtime.parent.at_end_of_input", ended.append)
+
+    async def begin() -> None:
+        StartupOptions(stops_at_eof=True, fail_control=None).begin(asyncio.Event())
+
+    asyncio.run(begin())
+    ended[0]()
+
+
 HOUR_MS = 3_600_000
 HOUR = Action(Kind.DELAY, delay_ms=HOUR_MS)
 

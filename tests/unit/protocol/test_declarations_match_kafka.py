@@ -33,7 +33,9 @@ WITHOUT_ZOOKEEPER = {ApiKey.CONTROLLED_SHUTDOWN}
 """Messages that Kafka 4 removed together with ZooKeeper; they are declared as in Kafka 3.9."""
 AMONG_BROKERS = {ApiKey.ENVELOPE}
 """Messages that the table lacks; tests/unit/protocol/test_envelope.py checks their bytes."""
-ELSEWHERE = WITHOUT_ZOOKEEPER | AMONG_BROKERS
+TELEMETRY = {ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY}
+"""Messages that the table lacks; tests/unit/protocol/test_telemetry_messages.py checks their bytes."""
+ELSEWHERE = WITHOUT_ZOOKEEPER | AMONG_BROKERS | TELEMETRY
 NEWER = {"next_producer_epoch"}
 """Fields of Kafka that are newer than the table: tag 3 of TransactionLogValue (KIP-939)."""
 DECLARED_KEYS = [key for key in ApiKey if key.name.lower() in MESSAGE_MODULES and key not in ELSEWHERE]

@@ -151,6 +151,30 @@ def test_complaints_are_told_once_and_not_after_a_power_cut_that_took_records() 
     assert list(judge.look_closely(world)) == []  # type: ignore[arg-type]
 
 
+def test_s124_a_power_cut_excuses_no_partition_that_always_had_group_commit() -> None:
+    def machine(flush_messages: str, **overrides: str) -> Any:
+        configs = {topic: {"flush.messages": value} for topic, value in overrides.items()}
+        image = SimpleNamespace(topic_configs=configs)
+        parts = SimpleNamespace(membership=SimpleNamespace(metadata=SimpleNamespace(image=image)))
+        return SimpleNamespace(
+            settings={"log.flush.interval.messages": flush_messages}, broker=SimpleNamespace(parts=parts)
+        )
+
+    def excused(*machines: Any) -> set[str]:
+        judge = Committed(Notes())
+        for each in machines:
+            judge._look_for_unsynced(each)
+        states = {(bytes([n]), 0): SimpleNamespace(topic=topic, isr=(1,)) for n, topic in enumerate(("lines", "other"))}
+        judge._truth.states = states  # type: ignore[assignment]
+        world: Any = SimpleNamespace(brokers={}, note=lambda *_, **__: None)
+        judge._on_power_cut(world, 1)
+        return {place.topic for place in judge.excused}
+
+    assert excused(machine("1"), machine("1", lines="1")) == set()
+    assert excused(machine("1", lines="9"), machine("1")) == {"lines"}, "records of that time may not be synced"
+    assert excused(machine("1"), machine("2")) == {"lines", "other"}, "one broker was without it"
+
+
 def test_a_record_that_a_share_group_passes_over_or_accepts_twice_is_a_violation() -> None:
     notes = Notes()
     notes.acceptances = {(LINES, b"one"), (LINES, b"two")}

@@ -2,8 +2,8 @@
 
 A group has two kinds of state. The durable state is the last logged GroupMetadataValue: members with their assignments,
 generation, protocol, leader. Only `replay` changes the durable state. The soft state is the rebalance in progress:
-which members have joined, which requests wait. A restart loses the soft state, and the members start again from the
-last logged generation.
+which members have joined, which JoinGroup and SyncGroup requests wait. A restart loses the soft state, and the members
+start again from the last logged generation.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ Protocols = Sequence[tuple[str, bytes]]
 
 
 class Member:
-    """A member of a group. `is_new`: the member has not been part of a generation yet, so the member does not know its
-    own id."""
+    """A member of a group of the classic protocol. `is_new`: the member has not been part of a generation yet, so the
+    member does not know its own id."""
 
     __slots__ = (
         "assignment",
@@ -71,7 +71,7 @@ class Member:
         return self.instance_id is not None
 
     def metadata(self, protocol: str | None) -> bytes:
-        """The member's metadata for `protocol`; empty if the member does not support it."""
+        """The member's metadata for `protocol`; empty if the member does not support `protocol`."""
         return next((metadata for name, metadata in self.protocols if name == protocol), b"")
 
     def vote(self, candidates: frozenset[str]) -> str:
@@ -109,9 +109,10 @@ class Member:
 
 class ClassicGroup:
     """A group of the classic protocol. Invariants: the leader is a member, unless the group is empty. Each static
-    member is listed in `static_members`. Each waiter in `joining` or `syncing` belongs to a member. `syncing` is empty
-    outside the state CompletingRebalance. `metadata_bytes` is the sum over the members, and is counted in `held` until
-    `let_go` is called."""
+    member is listed in `static_members`. Each waiter (waiting request) in `joining` or `syncing` belongs to a member.
+    `syncing` is empty outside the state CompletingRebalance. `metadata_bytes` is the sum over the members, and is
+    counted in `held` (the broker's total for all groups) until `let_go` is called.
+    """
 
     __slots__ = (
         "generation",
@@ -151,10 +152,10 @@ class ClassicGroup:
         self.leader_id: str | None = None
         self.members: dict[str, Member] = {}
         self.static_members: dict[str, str] = {}
-        """Instance id -> member id."""
+        """Instance id (group.instance.id) of a static member -> member id."""
         self.supported: Counter[str] = Counter()
         """Protocol name -> number of members that support the protocol."""
-        # --- soft state: the rebalance in progress
+        # --- soft state, which is not logged: the rebalance in progress
         self.pending_members: set[str] = set()
         """Member ids that were sent with MEMBER_ID_REQUIRED and have not joined yet."""
         self.joining: dict[str, Waiter] = {}
@@ -194,8 +195,8 @@ class ClassicGroup:
     # --- members
 
     def add(self, member: Member) -> None:
-        """Add a member. The first member becomes leader; the caller sets the group's protocol type to that of this
-        member."""
+        """Add a member to the group. The first member becomes leader; the caller sets the group's protocol type to that
+        of this member."""
         assert member.member_id not in self.members, member.member_id
         self.members[member.member_id] = member
         if member.instance_id is not None:
@@ -206,7 +207,9 @@ class ClassicGroup:
         self._hold(member.metadata_bytes)
 
     def let_go(self) -> None:
-        """Subtract the metadata of all members from `held`, because the group is being deleted."""
+        """Subtract the metadata of all members from `held` (the broker's total for all groups), because the group is
+        being deleted.
+        """
         self._hold(-self.metadata_bytes)
 
     def _hold(self, more: int) -> None:
@@ -226,8 +229,9 @@ class ClassicGroup:
             self.leader_id = next(iter(self.members), None)
 
     def replace(self, old_id: str, member: Member) -> None:
-        """Replace the member id of a static member that returned with a new id. The new id gets the assignment and the
-        leadership."""
+        """Replace the member id of a static member that returned with a new id. The new id gets the assignment, and if
+        the old id was the leader the leadership.
+        """
         was_leader = self.leader_id == old_id
         member.assignment = self.members[old_id].assignment
         self.remove(old_id)
@@ -255,7 +259,7 @@ class ClassicGroup:
         return bool(self.joining)
 
     def check_member(self, member_id: str, instance_id: str | None) -> Member:
-        """The member with this id. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (KIP-345)."""
+        """The group member with this id. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID (KIP-345)."""
         if instance_id is not None:
             current = self.static_members.get(instance_id)
             if current is None:
@@ -282,8 +286,8 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     def select_protocol(self, replaced: str | None = None, by: Member | None = None) -> str:
-        """The protocol that all members support and most members prefer. `replaced`, `by`: count the vote of `by`
-        instead of the member with the id `replaced`.
+        """The protocol that all members support and most members prefer. `replaced`, `by` (members): count the vote of
+        `by` instead of the member with the id `replaced`.
 
         Among protocols with equal votes the alphabetically first is chosen, so that every broker chooses the same
         protocol.
@@ -309,7 +313,7 @@ class ClassicGroup:
             read |= topics
         return frozenset(read)
 
-    # --- records in the log
+    # --- records of the group in the log
 
     def value(self, now_ms: int, assignments: Mapping[str, bytes]) -> GroupMetadataValue:
         """The value to log when the leader sends `assignments`; members without an assignment get an empty
@@ -344,7 +348,8 @@ class ClassicGroup:
     def replay(self, value: GroupMetadataValue) -> None:
         """Replace the durable state by the logged value. Known members keep the state that the log does not contain.
 
-        Requests that wait for this generation get their replies by the step that logged the value.
+        Requests that wait for this generation get their replies from the step (call of the state machine) that logged
+        the value.
         """
         known, self.members = self.members, {}
         self.let_go()

@@ -36,8 +36,9 @@ class Commit(NamedTuple):
     expire_timestamp: int = NO_EXPIRY
 
     def add(self, effects: Effects, topic: str, partition: Partition) -> ErrorCode:
-        """Add the record with the offset of one partition to `effects`, or return an error. An error concerns only this
-        partition."""
+        """Add the record with the committed offset of one partition to `effects` (the records to log), or return an
+        error code. An error code concerns only this partition; other partitions of the request are still committed.
+        """
         metadata = partition.committed_metadata or ""
         if not self.exists(topic, partition.partition_index):
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
@@ -54,7 +55,7 @@ class Commit(NamedTuple):
         return ErrorCode.NONE
 
     def add_topic(self, effects: Effects, topic: OffsetCommitRequest.OffsetCommitRequestTopic) -> CommitTopic:
-        """Log the offsets of a topic's partitions. Returns the answer."""
+        """Log the committed offsets of a topic's partitions. Returns the part of the response for this topic."""
         return CommitTopic(
             name=topic.name,
             topic_id=topic.topic_id,

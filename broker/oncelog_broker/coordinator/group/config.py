@@ -21,7 +21,9 @@ class ConsumerGroupSettings(NamedTuple):
     assignment_interval_ms: int = 1_000
 
     def with_own(self, overrides: Mapping[str, str]) -> ConsumerGroupSettings:
-        """These settings with the overrides of one group. Overrides with other keys are ignored."""
+        """The settings of a consumer group: these settings with the overrides of the group. Overrides with other keys
+        are ignored.
+        """
         return self._replace(**_own(overrides, "consumer.", self._fields))
 
 
@@ -34,12 +36,14 @@ class ShareGroupSettings(NamedTuple):
     assignment_interval_ms: int = 1_000
 
     def with_own(self, overrides: Mapping[str, str]) -> ShareGroupSettings:
-        """These settings with the overrides of one group."""
+        """The settings of a share group: these settings with the overrides of the group."""
         return self._replace(**_own(overrides, "share.", self._fields))
 
 
 class StreamsGroupSettings(NamedTuple):
-    """The settings that a single streams group may override; names without "streams.", times in ms."""
+    """The settings that a single streams group may override; the field names are the keys without "streams.", and times
+    are in ms.
+    """
 
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
@@ -48,7 +52,7 @@ class StreamsGroupSettings(NamedTuple):
     initial_rebalance_delay_ms: int = 3_000
 
     def with_own(self, overrides: Mapping[str, str]) -> StreamsGroupSettings:
-        """These settings, overridden by the group's own."""
+        """The settings of a streams group: these settings with the overrides of the group."""
         return self._replace(**_own(overrides, "streams.", self._fields))
 
 

@@ -57,7 +57,8 @@ class TargetEpochRecord(NamedTuple):
 
 class TargetRecord(NamedTuple):
     """The record with the target assignment of a member; a value of None is a tombstone. `encoded`: the bytes of the
-    record, if they were encoded before the step that logs the record."""
+    record, if they were encoded before the state machine logs the record.
+    """
 
     group_id: str
     member_id: str

@@ -41,8 +41,8 @@ FORGET_MAX_RETRY_SECONDS: Final = 10.0
 
 
 class _Before(NamedTuple):
-    """The position of a `__consumer_offsets` log when topics were deleted. Offsets that were committed below this
-    position belong to the deleted topics."""
+    """The position of a `__consumer_offsets` log at the time when topics were deleted. Offsets that were committed
+    below this position belong to the deleted topics."""
 
     log: PartitionLog
     generation: int
@@ -91,8 +91,9 @@ class GroupCoordinator:
         self.runtime.on_image(new)
         gone = frozenset(topic.name for topic in new.topic_changes_since(old).removed)
         if gone:
-            # The deletion is reported only once, perhaps in an image that is applied before this broker may coordinate
-            # again. So all shards are noted here, whether or not they can run steps now.
+            # The deletion of a topic is reported only once, perhaps in an image that is applied before this broker may
+            # coordinate again. So all shards (partitions of `__consumer_offsets` with their state machines) are noted
+            # in this method, whether or not they can process requests now.
             logs = [shard.partition.log for shard in self.runtime.all_shards()]
             left = [_Before(log, log.trimmer.generation, log.log_end_offset) for log in logs]
             self._tasks.supervise("offsets of deleted topics", partial(self._forget_topics, gone, left))
@@ -140,12 +141,13 @@ class GroupCoordinator:
                     return
                 await asyncio.sleep(0)
         except StepFailed:
-            pass  # the error is logged, and a retry would fail again
+            pass  # the error of this group is logged, and a retry would fail again
 
     def _shard_of(self, before: _Before) -> Shard[GroupMachine] | None:
-        """The present shard of the log in `before`, which may have been loaded again since. None if this broker no
-        longer coordinates the shard. Also None if the end of the log was truncated, which happens only after another
-        broker has led the partition."""
+        """The present shard (state machine with its log) for the log in `before`; this log may have been loaded again
+        since. The result is None if this broker no longer coordinates the shard. The result is also None if the end of
+        the log was truncated, which happens only after another broker has led the partition.
+        """
         for shard in self.runtime.all_shards():
             if shard.partition.log is before.log and before.log.trimmer.generation == before.generation:
                 return shard

@@ -1,5 +1,5 @@
-"""Handles JoinGroup: members join a group, and the group forms generations. Pure; only replayed records change durable
-state.
+"""Handles JoinGroup: members join a group, and the group forms generations. This module has no I/O; only replayed
+records change durable state.
 
 A rebalance of the classic protocol begins in the state PreparingRebalance: all members are requested to join again, and
 each JoinGroup waits. When all members have joined, or the rebalance timeout has passed, the next generation is formed.
@@ -173,8 +173,8 @@ def _rejoin(step: Step, asked: Join, member: Member) -> None:
 
 def _missed_our_answer(group: ClassicGroup, member: Member, protocols: Protocols) -> bool:
     """Whether the member has not received the response to its previous JoinGroup: its protocols have not changed, so
-    the response is the present generation. False for the leader of a stable group, which rejoins to request a rebalance
-    because the input of its assignment has changed."""
+    the response repeats the present generation. False for the leader of a stable group, which rejoins to request a
+    rebalance because the input of its assignment has changed."""
     if list(member.protocols) != list(protocols):
         return False
     if group.state is GroupState.STABLE:
@@ -187,7 +187,7 @@ def _update(step: Step, asked: Join, member: Member) -> None:
     group, newest = step.group, asked.member(member.member_id)
     member.rebalance_timeout_ms, member.session_timeout_ms = newest.rebalance_timeout_ms, newest.session_timeout_ms
     earlier = group.joining.get(member.member_id)
-    if earlier is not None:  # the client has given up the earlier request
+    if earlier is not None:  # the client has given up its earlier JoinGroup request
         step.effects.reply(earlier, KafkaError(ErrorCode.REBALANCE_IN_PROGRESS))
     group.joining[member.member_id] = asked.waiter
 
@@ -245,7 +245,7 @@ def _replace_in_stable_group(step: Step, asked: Join, old_id: str, member: Membe
     )
 
 
-# --- forming a generation
+# --- forming a new generation of the group
 
 
 def rebalance(step: Step) -> None:

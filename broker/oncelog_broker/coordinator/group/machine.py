@@ -1,8 +1,7 @@
 """The state machine of one partition of `__consumer_offsets`: all groups and committed offsets of the partition. Pure.
 
-A group of a consumer that assigns partitions manually has only offsets and no ClassicGroup. The methods for requests
-raise KafkaError to refuse; otherwise the response is among the returned effects.
-"""
+A group of a consumer that assigns partitions manually has only offsets and no `ClassicGroup` object. The methods for
+requests raise KafkaError to refuse; otherwise the response is among the returned effects."""
 
 from __future__ import annotations
 
@@ -60,16 +59,17 @@ from oncelog_protocol.messages.sync_group import SyncGroupRequest
 from oncelog_protocol.messages.txn_offset_commit import TxnOffsetCommitRequest
 
 MAX_EXPIRED_PER_STEP: Final = 500
-"""Maximum number of offset tombstones that one step logs, which takes a few milliseconds."""
+"""Maximum number of offset tombstones that one step (call of the state machine) logs, which takes a few milliseconds.
+"""
 
 Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 NO_TOPICS: Final = TopicView(ClusterImage(""))
 
 
 class GroupMachine:
-    """See `shard.Machine`. `now_ms` returns wall time; `new_id` creates the unique part of a member id; `held` counts
-    the metadata bytes of all groups of the broker; `topics()` returns the present topics of the cluster, and
-    `overrides_of(group)` the settings of a single group."""
+    """See `shard.Machine`. `now_ms` returns wall time; `new_id` creates the unique part of a member id; `held`
+    (HeldBytes) counts the metadata bytes of all groups of the broker; `topics()` returns the present topics of the
+    cluster, and `overrides_of(group)` the settings of a single group."""
 
     def __init__(
         self,
@@ -91,12 +91,12 @@ class GroupMachine:
         self.share = ShareGroups(
             self.groups, self._remove, self.offsets.has, config, now_ms, self._held, topics, overrides_of
         )
-        """The share groups among `groups`."""
+        """The groups among `groups` that are share groups."""
         self.streams = StreamsGroups(self.groups, self._remove, config, now_ms, self._held, topics, overrides_of)
-        """The streams groups among `groups`."""
+        """The groups among `groups` that are streams groups."""
         self._others: dict[type, OtherGroups] = {ShareGroup: self.share, StreamsGroup: self.streams}
 
-    # --- methods for the runtime
+    # --- methods that the coordinator runtime calls
 
     records_replace_older: Final = True
     """See `Machine`."""
@@ -179,7 +179,8 @@ class GroupMachine:
         if timer.kind == TimerKind.SESSION:
             membership.on_session_timer(step, timer.member_id)
         elif timer.member_id:
-            # This is a timer of the consumer protocol, and the group has become a classic group since.
+            # This timer belongs to the consumer protocol, and the group has become a classic group since; so the timer
+            # is ignored.
             return effects
         elif timer.kind == TimerKind.JOIN:
             joining.on_join_timer(step)
@@ -191,7 +192,8 @@ class GroupMachine:
         return effects
 
     def on_job(self, key: str, result: object) -> Effects:
-        """Handle a computed assignment, or the topics that regular expressions match."""
+        """Handle the result of a background job: a computed assignment, or the topics that regular expressions
+        match."""
         effects = Effects()
         group = self.groups.get(key)
         if group is None or isinstance(group, ClassicGroup):
@@ -261,7 +263,7 @@ class GroupMachine:
         if isinstance(group, ShareGroup) or (isinstance(group, StreamsGroup) and group.members):
             what = f"Group {request.group_id} is a {group.kind} group."
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, what)
-        if isinstance(group, ConsumerGroup | StreamsGroup):  # no members: a classic group replaces it, the offsets stay
+        if isinstance(group, ConsumerGroup | StreamsGroup):  # empty: a classic group replaces the group
             effects.records += group.tombstones()
             effects.afterwards = partial(self.join, asked)
             return effects
@@ -295,11 +297,11 @@ class GroupMachine:
         return effects
 
     def _consumer_group(self, group_id: str, effects: Effects, *, joins: bool) -> ConsumerGroup:
-        """The group for a heartbeat; if the member `joins`, the group after the effects' records have been replayed.
+        """The group for a heartbeat; if the member `joins`, the group as it will be after the records in `effects` have
+        been replayed.
 
         A classic group without members is replaced by a group of the consumer protocol, and the offsets stay. A classic
-        group with members is upgraded. Raises KafkaError GROUP_ID_NOT_FOUND.
-        """
+        group with members is upgraded. Raises KafkaError GROUP_ID_NOT_FOUND."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             return group
@@ -368,30 +370,32 @@ class GroupMachine:
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} not found.")
 
     def find_classic(self, group_id: str) -> ClassicGroup:
-        """Like `find`, but only for groups of the classic protocol or without a protocol."""
+        """The classic group with this id, which the caller must not change; groups that have committed offsets and no
+        protocol are included. Raises KafkaError GROUP_ID_NOT_FOUND."""
         group = self.find(group_id)
         if not isinstance(group, ClassicGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a classic group.")
         return group
 
     def find_consumer(self, group_id: str) -> ConsumerGroup:
-        """Like `find`, but only for groups of the consumer protocol."""
+        """The consumer group with this id, which the caller must not change. Raises KafkaError GROUP_ID_NOT_FOUND."""
         group = self.find(group_id)
         if not isinstance(group, ConsumerGroup):
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} is not a consumer group.")
         return group
 
     def find_share(self, group_id: str) -> ShareGroup:
-        """Like `find`, but only for share groups."""
+        """The share group with this id, which the caller must not change. Raises KafkaError GROUP_ID_NOT_FOUND."""
         return find_share_group(self.groups.get(group_id), group_id)
 
     def find_streams(self, group_id: str) -> StreamsGroup:
-        """Like `find`, but only for streams groups."""
+        """The streams group with this id, which the caller must not change. Raises KafkaError GROUP_ID_NOT_FOUND."""
         return find_streams_group(self.groups.get(group_id), group_id)
 
     def delete(self, group_id: str) -> Effects:
         """Delete a group without members, with its offsets. Pending offsets of open transactions are deleted, too, so
-        that the end of a transaction does not create the group again. The caller adds the reply."""
+        that the end of a transaction does not create the group again. The caller adds the reply to the returned
+        effects."""
         group = self.find(group_id)
         is_empty = group.state is GroupState.EMPTY if isinstance(group, ClassicGroup) else not group.members
         if not is_empty:
@@ -404,7 +408,7 @@ class GroupMachine:
         return effects
 
     def _bury(self, group: Group, effects: Effects) -> None:
-        """Remove a group without members."""
+        """Log the removal of a group without members."""
         if not isinstance(group, ClassicGroup):
             effects.records += group.tombstones()
         elif group.is_logged:
@@ -445,8 +449,9 @@ class GroupMachine:
 
     def _check_commit(self, request: OffsetCommitRequest, effects: Effects, version: int) -> CheckPartition | None:
         """Check that this member of this generation may commit. A request without member and generation is allowed only
-        if the group is empty. The returned function checks each partition. Raises KafkaError like `check_generation` or
-        `check_commit`, and REBALANCE_IN_PROGRESS."""
+        if the group is empty. The returned function checks each partition of the commit. Raises KafkaError
+        UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION,
+        REBALANCE_IN_PROGRESS."""
         generation = request.generation_id_or_member_epoch
         group = self.groups.get(request.group_id)
         if isinstance(group, ShareGroup):
@@ -473,7 +478,8 @@ class GroupMachine:
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> None:
         """Check that a member of a group of the consumer or streams protocol may fetch offsets in this epoch. Groups of
-        other protocols, and unknown groups, are not checked. Raises KafkaError like `epochs.check_fetch`."""
+        other protocols, and unknown groups, are not checked. Raises KafkaError UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH,
+        ILLEGAL_GENERATION."""
         group = self.groups.get(group_id)
         if isinstance(group, ConsumerGroup):
             check_fetch(group, member_id, epoch)
@@ -481,7 +487,7 @@ class GroupMachine:
             streams_epochs.check_fetch(group, member_id, epoch)
 
     def commit_in_transaction(self, request: TxnOffsetCommitRequest, exists: Exists, waiter: Waiter) -> Effects:
-        """Handle a TxnOffsetCommit. Raises KafkaError like `transactional_offsets.check_member`."""
+        """Handle a TxnOffsetCommit. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION."""
         group_id = request.group_id
         group = self.groups.get(group_id)
         if isinstance(group, ShareGroup):
@@ -525,15 +531,14 @@ class GroupMachine:
         same name would start at these offsets.
 
         Only offsets that were logged below the log offset `before` are deleted, since later offsets belong to the new
-        topic. One step deletes at most MAX_EXPIRED_PER_STEP offsets.
-        """
+        topic. One step (call of the state machine) deletes at most MAX_EXPIRED_PER_STEP offsets."""
         effects = Effects()
         effects.may_be_divided = True
         for topic, partition in islice(self.offsets.of_topics(group_id, topics, before), MAX_EXPIRED_PER_STEP):
             effects.append(offset_record(group_id, topic, partition, None))
         return effects
 
-    # --- private helpers
+    # --- private helpers of the state machine
 
     def _consumer_step(self, group: ConsumerGroup, effects: Effects) -> ConsumerStep:
         own = self._overrides_of(group.group_id)

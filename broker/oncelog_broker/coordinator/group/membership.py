@@ -54,7 +54,7 @@ def sync(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
     else:
         _has_synced(step, member.member_id)
         earlier = group.syncing.get(member.member_id)
-        if earlier is not None:  # the client has given up the earlier request
+        if earlier is not None:  # the client has given up its earlier SyncGroup request
             step.effects.reply(earlier, KafkaError(ErrorCode.REBALANCE_IN_PROGRESS))
         group.syncing[member.member_id] = waiter
 
@@ -63,8 +63,8 @@ def _hand_out(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
     """Log the assignments. When the record is logged, the group becomes stable and all waiting members get their
     assignments."""
     group = step.group
-    # The callback gets new Effects, because effects that refer to themselves would stay in memory until the next
-    # garbage collection.
+    # The callback gets a new `Effects` object, because effects that refer to themselves would stay in memory until the
+    # next garbage collection.
     step.effects.if_not_logged = partial(_not_handed_out, step._replace(effects=Effects()))
     value = group.value(step.now_ms, {given.member_id: given.assignment for given in request.assignments})
     step.effects.append(group_record(group.group_id, value))
@@ -120,7 +120,8 @@ def on_sync_timer(step: Step) -> None:
 
 def heartbeat(step: Step, request: HeartbeatRequest) -> ErrorCode:
     """Restart the member's session. The result REBALANCE_IN_PROGRESS requests the member to rejoin. Raises KafkaError
-    like `check_generation`."""
+    UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+    """
     group = step.group
     member = check_generation(group, request.member_id, request.group_instance_id, request.generation_id)
     step.start_session(member)
@@ -130,7 +131,8 @@ def heartbeat(step: Step, request: HeartbeatRequest) -> ErrorCode:
 
 def on_session_timer(step: Step, member_id: str) -> None:
     """Remove a member whose session has timed out. A member that waits for a response need not send heartbeats and
-    stays, unless the member is new: see NEW_MEMBER_JOIN_TIMEOUT_MS."""
+    stays; a new member that waits is removed after NEW_MEMBER_JOIN_TIMEOUT_MS.
+    """
     group = step.group
     if member_id in group.pending_members:
         group.pending_members.discard(member_id)

@@ -49,7 +49,7 @@ def delete_offsets(
 def expired_offsets(
     group_id: str, group: Group | None, offsets: CommittedOffsets, *, now_ms: int, retention_ms: int
 ) -> list[tuple[str, int]]:
-    """(topic, partition) of each offset whose retention has passed. Offsets of topics that members read never
+    """The (topic, partition) pairs of the offsets whose retention has passed. Offsets of topics that members read never
     expire."""
     empty_since_ms, keep_topics = None, frozenset[str]()
     if isinstance(group, ClassicGroup):

@@ -38,8 +38,9 @@ class PartitionOfGroup(NamedTuple):
 
 
 class CommittedOffsets:
-    """The committed offsets of all groups of one shard: group -> topic -> partition -> offset. Empty mappings are
-    removed."""
+    """The committed offsets of all groups of one shard (partition of `__consumer_offsets`): group -> topic -> partition
+    -> offset. Mappings that become empty are removed.
+    """
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[str, dict[int, CommittedOffset]]] = {}
@@ -48,7 +49,7 @@ class CommittedOffsets:
         """Group -> (topic, partition) -> ids of the producers whose open transactions commit an offset of this
         partition."""
 
-    # --- replay of records
+    # --- replay of records from the log
 
     def replay(
         self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int, producer_id: int
@@ -139,7 +140,7 @@ class CommittedOffsets:
         return self.get(group_id, topic, partition) is not None or self.is_pending(group_id, topic, partition)
 
     def partitions_of(self, group_id: str) -> Iterator[tuple[str, int]]:
-        """(topic, partition) of each committed or pending offset of the group."""
+        """The (topic, partition) pairs of the group's committed and pending offsets."""
         of_group = self.of_group(group_id)
         for topic, partitions in of_group.items():
             for partition in partitions:

@@ -1,4 +1,4 @@
-"""The functions that share groups and streams groups offer to a machine. Pure."""
+"""The functions that share groups and streams groups offer to the state machine of all groups. Pure."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from oncelog_broker.coordinator.group.step import GroupTimer
 
 
 class OtherGroups(Protocol):
-    """All groups of one protocol in one machine. Each function gets one of these groups, or one record of this
-    protocol."""
+    """All groups of one protocol in one state machine (partition of `__consumer_offsets`). Each function has a group of
+    this protocol, or a record of this protocol, as argument.
+    """
 
     def has(self, record: object) -> bool:
-        """Whether the record belongs to this protocol."""
+        """Whether the record is one of this group protocol."""
 
     def replay(self, record: Any) -> None:
-        """Apply a logged record."""
+        """Apply a logged record to the groups of this protocol."""
 
     def on_loaded(self, group: Any, effects: Effects) -> None:
         """Start the timers of a group that was loaded from the log."""
@@ -25,7 +26,7 @@ class OtherGroups(Protocol):
         """Handle an expired timer of the group."""
 
     def on_job(self, group: Any, result: object) -> Effects:
-        """Handle the result of a job of the group."""
+        """Handle the result of a background job of the group."""
 
     def on_failed(self, group: Any, effects: Effects) -> None:
-        """Reset the soft state of the group after the records of a step could not be appended."""
+        """Reset the soft state of the group after an append of the group's records has failed."""

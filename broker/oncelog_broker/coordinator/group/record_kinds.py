@@ -16,14 +16,15 @@ VALUE_VERSION: Final = 0
 
 
 def value_itself(record: Any) -> Any:
-    """Returns the value message of a record that stores this message unchanged."""
+    """Returns the value message of a record whose value is stored unchanged."""
     return record.value
 
 
 class Kind(NamedTuple):
     """One kind of record: `number` is the version of the key, `key` and `value` are the messages, `record` the type of
-    the record in memory. `made(key, value)` creates the record from the two messages; `key_of` and `value_of` create
-    the messages from a record. A value of None is a tombstone."""
+    the record in memory. `made(key, value)` creates the record from the key message and the value message; `key_of` and
+    `value_of` create the messages from a record. A record value of None is a tombstone.
+    """
 
     number: int
     record: type[Any]
@@ -82,7 +83,9 @@ class Kinds:
         return type(record) in self._by_type
 
     def encode(self, record: Any) -> Encoded:
-        """The bytes of a record. Raises UnencodableMessage for values that the record's schema cannot represent."""
+        """The bytes (key and value) of a record. Raises UnencodableMessage for values that the record's schema cannot
+        represent.
+        """
         kind = self._by_type[type(record)]
         value = kind.value_of(record)
         return Encoded(

@@ -50,7 +50,9 @@ def group_record(group_id: str, value: GroupMetadataValue | None) -> GroupRecord
 
 
 def encode(record: CoordinatorRecord) -> Encoded:
-    """The bytes of a record. Raises UnencodableMessage for values that the record's schema cannot represent."""
+    """The bytes (key and value) of a record. Raises UnencodableMessage for values that the record's schema cannot
+    represent.
+    """
     if share_records.KINDS.has(record):
         return share_records.KINDS.encode(record)
     if streams_records.KINDS.has(record):
@@ -72,8 +74,8 @@ def _value_version(value: OffsetCommitValue | GroupMetadataValue) -> int:
 
 
 def decode(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
-    """Decode a record; returns None for an unknown kind of a later protocol, which is ignored as in Kafka. Raises
-    MalformedMessage."""
+    """Decode a record; returns None for a kind of record that only a later release knows, which is ignored as in Kafka.
+    Raises MalformedMessage."""
     kind = read_version(key)
     if kind in schema.OFFSET_COMMIT_KEY_VERSIONS:
         return OffsetRecord(_offset_key(key), None if value is None else decode_versioned(OffsetCommitValue, value))

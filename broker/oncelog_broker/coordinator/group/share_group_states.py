@@ -34,8 +34,9 @@ R = TypeVar("R")
 
 
 class ShareGroupStates:
-    """Changes and reads the state of the share partitions of share groups. `runtime` runs the machines of the groups,
-    `calls` sends requests to the share coordinators."""
+    """Changes and reads the state of the share partitions of share groups. `runtime` runs the state machines of groups,
+    `calls` sends requests to the share coordinators.
+    """
 
     def __init__(self, runtime: CoordinatorRuntime[GroupMachine], calls: ShareStateCalls, tasks: Tasks) -> None:
         self._runtime = runtime
@@ -149,8 +150,9 @@ class ShareGroupStates:
         )
 
     async def _write(self, group_id: str, operation: Callable[[GroupMachine], tuple[Effects, R]]) -> KafkaError | R:
-        """Run an operation on the group. Returns the second result of the operation, after the effects are
-        committed."""
+        """Run an operation on the group. Returns the second result of the operation, after the effects (the first
+        result) are committed.
+        """
         return await settled(self._runtime.write(group_id, partial(_operate, operation), KafkaError.as_value))
 
 
@@ -163,7 +165,7 @@ def _operate(
 
 
 def _stays(key: ShareKey, error: KafkaError, had: Target) -> bool:
-    """Whether a share partition that had state before still has this state after the error."""
+    """Whether a share partition that had state before the request still has this state after this error."""
     return key.partition in had.get(key.topic_id, ()) and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

@@ -1,10 +1,9 @@
 """The states of a group of the classic protocol, and the table of legal transitions.
 
-    Empty                no members; the group may have committed offsets
-    PreparingRebalance   members are requested to join (again); JoinGroup requests wait
-    CompletingRebalance  the generation is formed; the leader computes the assignment, SyncGroup requests wait
-    Stable               the assignment is logged and sent to the members
-    Dead                 the group is removed; code with this object must look the group up again
+    Empty: no members; the group may have committed offsets PreparingRebalance: members are requested to join (again);
+    JoinGroup requests wait CompletingRebalance: the generation is formed; the leader computes the assignment, SyncGroup
+    requests wait Stable: the assignment is logged and sent to the members Dead: the group is removed; code that has
+    this object must find the group again by its id
 
 Only the states Empty and Stable are logged. Rebalances between two logged records are not logged, so replaying a record
 changes the state to Empty or Stable from every state except Dead. Kafka passes through PreparingRebalance before Empty,
@@ -37,11 +36,11 @@ LEGAL_PREVIOUS: Final[Mapping[GroupState, frozenset[GroupState]]] = {
     GroupState.STABLE: _LIVING,
     GroupState.DEAD: frozenset(GroupState),
 }
-"""State -> the legal previous states."""
+"""State of a group -> the states from which a group may change to this state."""
 
 
 class IllegalTransition(AssertionError):
-    """The machine attempted a transition that is not in the table, which is a bug."""
+    """The state machine attempted a transition that is not in the table of legal transitions, which is a bug."""
 
 
 def check_transition(group_id: str, before: GroupState, after: GroupState) -> None:

@@ -1,4 +1,4 @@
-"""One step of a group's state machine: the group, its context, and the effects so far. Pure."""
+"""One step (call of the state machine) of a classic group: the group, its context, and the effects so far. Pure."""
 
 from __future__ import annotations
 
@@ -20,15 +20,18 @@ class TimerKind:
     """The kinds of a group's timers."""
 
     SESSION: Final = "session"
-    """Expires when a member has sent no heartbeat, or has not joined with the member id that it got."""
+    """Session timer: expires when a member has sent no heartbeat, or has not joined with the member id that it got."""
     JOIN: Final = "join"
-    """Expires when the time in which members may rejoin is over."""
+    """Join timer: expires when the time in which members may rejoin is over."""
     SYNC: Final = "sync"
-    """Expires when the time in which members may request their assignment is over."""
+    """Sync timer: expires when the time in which members may request their assignment is over."""
     REBALANCE: Final = "rebalance"
-    """Expires when the time in which a member of the consumer protocol must revoke partitions is over."""
+    """Rebalance timer: expires when the time in which a member of the consumer protocol must revoke partitions is over.
+    """
     INITIAL_DELAY: Final = "initial delay"
-    """Expires when the first members of a streams group had their time to join; then tasks are assigned."""
+    """Initial rebalance delay: expires when the first members of a streams group had their time to join; then tasks are
+    assigned.
+    """
     REJOIN: Final = "rejoin"
     """Expires immediately after the group has become a classic group, whose members must then join again."""
 
@@ -43,8 +46,8 @@ class GroupTimer(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The context of one step: the classic group, the settings, and the effects so far. `new_id()` creates the unique
-    part of a member id; `now_ms` is wall time."""
+    """The context of one step (call of the state machine): the classic group, the settings, and the effects so far.
+    `new_id()` creates the unique part of a member id; `now_ms` is wall time."""
 
     group: ClassicGroup
     effects: Effects
@@ -53,8 +56,9 @@ class Step(NamedTuple):
     new_id: Callable[[], str]
 
     def start_session(self, member: Member, timeout_ms: int | None = None) -> None:
-        """Start the session timer of a member, which expires after `timeout_ms`, or with None after the member's
-        session timeout."""
+        """Start the session timer of a member, which expires after `timeout_ms`, or if `timeout_ms` is None after the
+        member's session timeout.
+        """
         key = GroupTimer(TimerKind.SESSION, self.group.group_id, member.member_id)
         self.effects.start_timer(key, (member.session_timeout_ms if timeout_ms is None else timeout_ms) / 1000)
 
@@ -87,7 +91,8 @@ class Step(NamedTuple):
                 self.effects.reply(waiter, KafkaError(code))
 
     def become_empty(self) -> None:
-        """Log that the last members leave. Only effects are added here; the group changes when the record is
-        replayed."""
+        """Log that the last members of the group leave. This function only adds records to the effects; the group
+        changes when the record is replayed.
+        """
         self.cancel_timers()
         self.effects.append(group_record(self.group.group_id, self.group.empty_value(self.now_ms)))

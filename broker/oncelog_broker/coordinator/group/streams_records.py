@@ -1,4 +1,4 @@
-"""The records of streams groups (KIP-1071): values in memory, versioned bytes in the log. Pure."""
+"""The records of streams groups (KIP-1071): their values in memory, and their versioned bytes in the log. Pure."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ TargetTasks = StreamsGroupTargetAssignmentMemberValue.TaskIds
 
 
 class StreamsGroupEpochRecord(NamedTuple):
-    """The epoch of a streams group; None is the tombstone of the group."""
+    """The record with the epoch of a streams group; a value of None is the tombstone of the group."""
 
     group_id: str
     value: StreamsGroupMetadataValue | None
 
 
 class StreamsMemberRecord(NamedTuple):
-    """The metadata of a member; None is the tombstone of the member."""
+    """The record with the metadata of a member; a value of None is the tombstone of the member."""
 
     group_id: str
     member_id: str
@@ -42,15 +42,16 @@ class StreamsMemberRecord(NamedTuple):
 
 
 class StreamsTargetEpochRecord(NamedTuple):
-    """The group epoch for which the targets were computed, or None."""
+    """The record with the group epoch for which the targets were computed; a value of None is a tombstone."""
 
     group_id: str
     value: StreamsGroupTargetAssignmentMetadataValue | None
 
 
 class StreamsTargetRecord(NamedTuple):
-    """The target assignment of a member, or None. `encoded` has the bytes of the record if they were computed before
-    the step that logs the record."""
+    """The record with the target assignment of a member; a value of None is a tombstone. `encoded` has the bytes of the
+    record if they were computed before the state machine logs the record.
+    """
 
     group_id: str
     member_id: str
@@ -59,7 +60,7 @@ class StreamsTargetRecord(NamedTuple):
 
 
 class StreamsCurrentRecord(NamedTuple):
-    """The current assignment of a member with its epoch, or None."""
+    """The record with the current assignment and the epoch of a member; a value of None is a tombstone."""
 
     group_id: str
     member_id: str
@@ -67,7 +68,7 @@ class StreamsCurrentRecord(NamedTuple):
 
 
 class StreamsTopologyRecord(NamedTuple):
-    """The topology of a group, or None."""
+    """The record with the topology of a group; a value of None is a tombstone."""
 
     group_id: str
     value: StreamsGroupTopologyValue | None
@@ -138,7 +139,9 @@ KINDS: Final = Kinds(
 
 
 def encode(record: StreamsGroupRecord) -> Encoded:
-    """Return the bytes of a record. Raises UnencodableMessage for values that do not fit."""
+    """Return the bytes (key and value) of a record. Raises UnencodableMessage for values that the record's schema
+    cannot represent.
+    """
     if isinstance(record, StreamsTargetRecord) and record.encoded is not None:
         return record.encoded
     return KINDS.encode(record)

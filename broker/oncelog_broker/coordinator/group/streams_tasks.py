@@ -1,4 +1,4 @@
-"""Tasks of streams groups: values, and their forms on the wire and in the log. Pure.
+"""Tasks of streams groups: values in memory, and their forms in messages and in log records. Pure.
 
 A task is a pair of subtopology and partition number. A member has tasks in three roles: an *active* task processes
 records, a *standby* task keeps a copy of the state of an active task, and a *warm-up* task builds such a copy for a
@@ -12,9 +12,9 @@ from types import MappingProxyType
 from typing import Final, NamedTuple, Protocol, TypeVar
 
 Tasks = Mapping[str, frozenset[int]]
-"""Subtopology id -> partitions."""
+"""Tasks without epochs: subtopology id -> partition numbers."""
 EpochTasks = Mapping[str, Mapping[int, int]]
-"""Subtopology id -> partition -> the epoch in which the member was given the task (KIP-1251)."""
+"""Tasks with epochs: subtopology id -> partition -> the epoch in which the member was given the task (KIP-1251)."""
 Task = tuple[str, int]
 
 NO_TASKS: Final[Tasks] = MappingProxyType({})
@@ -50,7 +50,7 @@ class CurrentTasks(NamedTuple):
 
     @property
     def tasks(self) -> TaskSet:
-        """The same tasks without epochs."""
+        """The tasks of this value without their epochs."""
         return TaskSet(without_epochs(self.active), self.standby, self.warmup)
 
 
@@ -59,14 +59,14 @@ NOTHING: Final = CurrentTasks()
 
 
 class TaskIdsMessage(Protocol):
-    """Tasks of one subtopology, in any message."""
+    """Type of the tasks of one subtopology, in any protocol message."""
 
     subtopology_id: str
     partitions: list[int]
 
 
 class CurrentTaskIdsMessage(TaskIdsMessage, Protocol):
-    """Tasks of one subtopology in the record of a current assignment."""
+    """Type of the tasks of one subtopology in the record of a current assignment."""
 
     assignment_epochs: list[int] | None
 
@@ -80,12 +80,12 @@ def without_epochs(tasks: EpochTasks) -> Tasks:
 
 
 def tasks_of(listed: Iterable[TaskIdsMessage]) -> Tasks:
-    """Return the tasks of a message."""
+    """Return the tasks that a message contains."""
     return {ids.subtopology_id: frozenset(ids.partitions) for ids in listed if ids.partitions}
 
 
 def epoch_tasks_of(listed: Iterable[CurrentTaskIdsMessage], member_epoch: int) -> EpochTasks:
-    """Return the active tasks of a record. For tasks without an epoch of their own, `member_epoch` is their epoch."""
+    """Return the active tasks that a record contains. A task without an epoch in the record gets `member_epoch`."""
     return {
         ids.subtopology_id: dict(
             zip(ids.partitions, ids.assignment_epochs, strict=False)
@@ -114,7 +114,9 @@ def owned_of(
 
 
 def owns_any(owned: TaskSet | None, tasks: CurrentTasks) -> bool:
-    """Whether the member may still own any of these tasks in the same role. True without a claim."""
+    """Whether the member may still own any of these tasks in the same role. Returns True if the heartbeat does not list
+    the owned tasks.
+    """
     if owned is None:
         return True
     return any(

@@ -1,6 +1,6 @@
 """Parses the topics in the subscription of a consumer group member (ConsumerProtocolSubscription).
 
-    int16 version, array of topic names, nullable bytes of user data, then fields of later versions
+    Layout: int16 version, array of topic names, nullable bytes of user data, then fields of later versions.
 
 Clients write the subscription, so its bytes may be malformed; the topics are then unknown. Pure.
 """

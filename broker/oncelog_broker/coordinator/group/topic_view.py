@@ -16,8 +16,8 @@ HASH_BYTES: Final = 8
 
 
 class TopicView:
-    """The topics on which assignments depend. Successive views share the same `names_of_topics` object until a topic is
-    created or deleted."""
+    """The topics of the cluster with the properties on which assignments depend. Successive views share the same
+    `names_of_topics` object until a topic is created or deleted."""
 
     __slots__ = ("_hashes", "_image", "_racks", "names_of_topics")
 
@@ -40,7 +40,7 @@ class TopicView:
         changes = image.topic_changes_since(self._image)
         if changes.removed or any(map(self._differs, changes.changed)):
             return TopicView(image, self)
-        self._image = image  # all results of this view stay the same
+        self._image = image  # nothing has changed, so all cached results of this view are still correct
         return self
 
     def _differs(self, topic: Topic) -> bool:

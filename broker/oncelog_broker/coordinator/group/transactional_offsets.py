@@ -39,9 +39,10 @@ def check_member(group: ClassicGroup | None, request: TxnOffsetCommitRequest, *,
 
 
 def check_epoch(group: ConsumerGroup | StreamsGroup, request: TxnOffsetCommitRequest, topics: TopicView) -> None:
-    """Like `check_member`, for a group whose members have epochs. The check accepts the epoch of the member, or an
-    older epoch for partitions that the member had in that epoch (KIP-1251). The error for a stale epoch is
-    ILLEGAL_GENERATION."""
+    """Check that a member of a group with member epochs (consumer or streams protocol) still owns the partitions whose
+    offsets it commits. The check accepts the epoch of the member, or an older epoch for partitions that the member had
+    in that epoch (KIP-1251). Raises KafkaError UNKNOWN_MEMBER_ID, and for a stale epoch ILLEGAL_GENERATION.
+    """
     epoch, member_id = request.generation_id, request.member_id
     says_nothing = epoch == NO_GENERATION and not member_id and request.group_instance_id is None
     if says_nothing or (epoch < 0 and not group.members):
@@ -63,7 +64,8 @@ def check_epoch(group: ConsumerGroup | StreamsGroup, request: TxnOffsetCommitReq
 
 def commit_in_transaction(request: TxnOffsetCommitRequest, commit: Commit) -> tuple[Effects, TxnOffsetCommitResponse]:
     """The effects with the records, which belong to the transaction of the request's producer, and the response. The
-    caller adds the reply."""
+    caller adds the reply to the effects.
+    """
     effects = Effects()
     effects.too_large = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
     effects.producer = (request.producer_id, request.producer_epoch)

@@ -5,6 +5,6 @@ share partition in memory, and writes the durable part of this state to the shar
 
 `share_key` identifies a share partition, `state_batches` merges the delivery states of its records, `share_state` is
 the state of one share partition, and `share_state_records` has the logged records. `share_state_machine` is the state
-machine of one partition of the topic. `share_coordinator` runs the machines and deletes old records.
+machine of one partition of the topic. `share_coordinator` runs the state machines and deletes old records.
 `share_state_calls` sends requests to the share coordinators of all brokers.
 """

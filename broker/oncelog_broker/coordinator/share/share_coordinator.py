@@ -1,5 +1,5 @@
-"""Runs the machines of the partitions of `__share_group_state` that this broker leads: provides the clock, responds to
-requests, and deletes the records that newer snapshots have replaced.
+"""Runs the state machines of the partitions of `__share_group_state` that this broker leads: provides the clock,
+responds to requests, and deletes the records that newer snapshots have replaced.
 
 The topic is not compacted, because a logged change does not replace older changes. Instead, all records are deleted
 that are older than the newest snapshot of every share partition. Share partitions that have not been written for a long
@@ -33,7 +33,7 @@ logger = logging.getLogger(__name__)
 FORGET_RETRY_SECONDS: Final = 1.0
 """Seconds until the removal of share partitions of deleted topics is retried."""
 KEYS_PER_STEP: Final = 100
-"""Number of share partitions whose snapshots one step writes, before other work runs."""
+"""Number of share partitions whose snapshots are written together, before other work runs."""
 R = TypeVar("R")
 
 
@@ -98,7 +98,7 @@ class ShareCoordinator:
         topic = self._image.topic_by_id(topic_id)
         return topic is not None and partition in topic.partitions
 
-    # --- deletion of old records
+    # --- deletion of log records that newer snapshots replace
 
     async def prune(self) -> None:
         """Write new snapshots of share partitions whose snapshots are old, and delete the records that are no longer
@@ -123,9 +123,9 @@ class ShareCoordinator:
             await pauses.here()
 
     async def _delete_old(self, shard: Shard[ShareStateMachine]) -> None:
-        """Delete the records before the oldest needed snapshot, after all snapshots are committed. Before that, another
-        leader may need the records that an uncommitted snapshot replaces. If the commit takes too long, the records
-        stay until the next pruning."""
+        """Delete the records before the oldest needed snapshot, after all snapshots are committed. Earlier deletion is
+        not safe, because another leader may need the records that an uncommitted snapshot replaces. If the commit takes
+        too long, the records stay until the next pruning."""
         partition = shard.partition
         oldest, end = shard.machine.oldest_snapshot_offset(), partition.log.log_end_offset
         committed = no_longer_than(self._commit_seconds, partition.committed(end), self._deadlines)
@@ -147,14 +147,14 @@ class ShareCoordinator:
                 await asyncio.sleep(FORGET_RETRY_SECONDS)
 
     async def _forgets(self, shard: Shard[ShareStateMachine], topic_ids: frozenset[bytes]) -> bool:
-        """Log tombstones for the share partitions of these topics. Returns whether this log needs no retry."""
+        """Log tombstones for the share partitions of these topics. Returns True if this log needs no retry."""
         try:
             while self.runtime.may_step(shard):
                 if not self.runtime.step(shard, lambda machine: machine.forget_topics(topic_ids)):
                     return True
                 await asyncio.sleep(0)
         except StepFailed:
-            return True  # the error is logged, and a retry would fail again
+            return True  # the error of this log is written to the broker's log, and a retry would fail again
         except KafkaError as error:
             logger.error("share partitions of deleted topics could not be removed", extra={"reason": error})
         return False

@@ -17,8 +17,9 @@ from oncelog_broker.coordinator.share.state_batches import DeliveryState, StateB
 from oncelog_protocol.coordinator_records.share_group_state import ShareSnapshotValue, ShareUpdateValue
 
 NOT_SET: Final = -1
-"""Value of a start offset that the group's share.auto.offset.reset decides, of an epoch that is not checked, and of an
-unknown count."""
+"""Number that stands for a start offset that the group's share.auto.offset.reset decides, for an epoch that is not
+checked, and for an unknown count.
+"""
 
 
 class ShareState(NamedTuple):
@@ -37,7 +38,7 @@ class ShareState(NamedTuple):
     snapshot_offset: int = 0
     updates: int = 0
 
-    # --- records in the log
+    # --- conversions to and from records in the log
 
     def snapshot(self, now_ms: int) -> ShareSnapshotValue:
         """The value of a snapshot record of this state."""
@@ -54,7 +55,7 @@ class ShareState(NamedTuple):
 
     @classmethod
     def of_snapshot(cls, value: ShareSnapshotValue, offset: int) -> ShareState:
-        """The state in a snapshot record that was logged at `offset`."""
+        """The state in a snapshot record that was logged at the offset `offset`."""
         return cls(
             state_epoch=value.state_epoch,
             leader_epoch=value.leader_epoch,
@@ -68,7 +69,7 @@ class ShareState(NamedTuple):
         )
 
     def updated(self, value: ShareUpdateValue) -> ShareState:
-        """The state after a logged change."""
+        """The state after a logged change has been applied."""
         start, count, batches = self.start_offset, self.complete_count, batches_of(value.state_batches)
         if value.start_offset > start or _lowers(batches, value.start_offset, start):
             start, count = value.start_offset, value.delivery_complete_count
@@ -85,8 +86,9 @@ class ShareState(NamedTuple):
 
 def _lowers(batches: Iterable[StateBatch], start: int, before: int) -> bool:
     """Whether the leader's write states that the records from `start` to the start offset `before` were never
-    delivered, so that the start offset decreases. Released records differ from these records: they have been delivered
-    at least once."""
+    delivered, in which case the start offset decreases. Released records differ from never delivered records: released
+    records have been delivered at least once.
+    """
     return start >= 0 and any(
         batch.first == start and batch.last >= before - 1 and batch[2:] == (DeliveryState.AVAILABLE, 0)
         for batch in batches

@@ -1,8 +1,8 @@
 """Sends requests about the state of share partitions to the share coordinators, on this broker and on other brokers.
 
-A call concerns share partitions of one group. All share partitions with the same coordinator are sent in one request.
-If a coordinator is not found or not ready, the request is retried for some seconds. Any request may be sent twice,
-because a repeated change has no further effect.
+A call of this module concerns share partitions of one group. All share partitions with the same coordinator are sent in
+one request. If a coordinator is not found or not ready, the request is retried for some seconds. Any request may be
+sent twice, because a repeated change has no further effect.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class ShareStateCalls:
         self._peers = peers
 
     async def read(self, key: ShareKey, leader_epoch: int) -> ShareState | KafkaError:
-        """The state of a share partition, for the leader of its partition in this leader epoch."""
+        """Read the state of a share partition, for the leader of the partition in this leader epoch."""
         return (await self._ask(_READ, {key: leader_epoch}))[key]
 
     async def write(self, key: ShareKey, write: StateWrite) -> KafkaError | None:
@@ -78,7 +78,9 @@ class ShareStateCalls:
         return await self._ask(_DELETE, dict.fromkeys(keys, None))
 
     async def summaries(self, keys: Collection[ShareKey]) -> Results[ShareState]:
-        """The state of share partitions without batches. For a share partition without state the start offset is -1."""
+        """Read the states of share partitions, without the delivery states of records. For a share partition without
+        state the start offset is -1.
+        """
         return await self._ask(_SUMMARY, dict.fromkeys(keys, NOT_SET))
 
     async def _ask(self, api: _Api[P, R], payloads: Mapping[ShareKey, P]) -> Results[R]:

@@ -21,7 +21,7 @@ from oncelog_protocol.coordinator_records.share_group_state import ShareUpdateVa
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_GONE_PER_STEP: Final = 100
-"""Maximum number of tombstones that one step logs for share partitions of deleted topics."""
+"""Maximum number of tombstones that are logged at once for share partitions of deleted topics."""
 
 
 class StateWrite(NamedTuple):
@@ -47,7 +47,7 @@ class ShareStateMachine:
         self._updates_per_snapshot = updates_per_snapshot
         self.states: dict[ShareKey, ShareState] = {}
 
-    # --- methods for the runtime
+    # --- methods that the coordinator runtime calls
 
     records_replace_older: Final = False
     """False, because a logged change does not replace older changes."""
@@ -104,7 +104,7 @@ class ShareStateMachine:
         if before is not None and state_epoch < before.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         if before is not None and state_epoch == before.state_epoch:
-            # This is a retry after a lost response; later writes must stay.
+            # This request is a retry after a lost response; state that was written since the first request must stay.
             return effects
         now = self._now_ms()
         state = ShareState(
@@ -118,8 +118,8 @@ class ShareStateMachine:
         return effects
 
     def read(self, key: ShareKey, leader_epoch: int, waiter: Waiter) -> Effects:
-        """Reply with the ShareState. A newer leader epoch is logged, which fences older leaders. Raises KafkaError
-        FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST."""
+        """Reply with the state of the share partition (ShareState). A newer leader epoch is logged, which fences older
+        leaders. Raises KafkaError FENCED_LEADER_EPOCH, UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST."""
         state = self._known(key)
         _check_leader_epoch(state, leader_epoch)
         effects = Effects()
@@ -135,15 +135,15 @@ class ShareStateMachine:
         return effects
 
     def summary(self, key: ShareKey, leader_epoch: int) -> ShareState | None:
-        """The state of a share partition, or None; the leader epoch is checked but not logged. Raises KafkaError
-        FENCED_LEADER_EPOCH."""
+        """Return the state of a share partition, or None if there is no state; the leader epoch is checked but not
+        logged. Raises KafkaError FENCED_LEADER_EPOCH."""
         state = self.states.get(key)
         if state is not None and leader_epoch != NOT_SET:
             _check_leader_epoch(state, leader_epoch)
         return state
 
     def write(self, key: ShareKey, write: StateWrite, waiter: Waiter) -> Effects:
-        """Log a change of the state. Raises KafkaError FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH,
+        """Log a change of a share partition's state. Raises KafkaError FENCED_LEADER_EPOCH, FENCED_STATE_EPOCH,
         UNKNOWN_TOPIC_OR_PARTITION, INVALID_REQUEST."""
         state = self._known(key)
         _check_leader_epoch(state, write.leader_epoch)
@@ -177,7 +177,7 @@ class ShareStateMachine:
         effects.reply(waiter, None)
         return effects
 
-    # --- deletion of old records
+    # --- deletion of log records that newer snapshots replace
 
     def oldest_snapshot_offset(self) -> int | None:
         """The log offset before which no record is needed; None if no record of the log is needed."""
@@ -188,9 +188,9 @@ class ShareStateMachine:
         return [key for key, state in self.states.items() if state.written_ms < written_before_ms]
 
     def write_again(self, keys: Iterable[ShareKey]) -> Effects:
-        """Log snapshots of these share partitions, so that older records are no longer needed. A share partition whose
-        topic no longer exists gets a tombstone instead, because no coordinator removed it when the topic was
-        deleted."""
+        """Log snapshots of these share partitions, so that older records of these share partitions are no longer
+        needed. A share partition whose topic no longer exists gets a tombstone instead, because no coordinator removed
+        it when the topic was deleted."""
         effects = Effects()
         effects.may_be_divided = True
         for key in keys:
@@ -201,7 +201,7 @@ class ShareStateMachine:
         return effects
 
     def forget_topics(self, topic_ids: frozenset[bytes]) -> Effects:
-        """Log tombstones for share partitions of deleted topics, at most MAX_GONE_PER_STEP in one step."""
+        """Log tombstones for share partitions of deleted topics, at most MAX_GONE_PER_STEP in one call."""
         effects = Effects()
         effects.may_be_divided = True
         for key in self.states:
@@ -211,7 +211,7 @@ class ShareStateMachine:
                     break
         return effects
 
-    # --- private helpers
+    # --- private helpers of the state machine
 
     def _snapshot(self, key: ShareKey, state: ShareState) -> SnapshotRecord:
         return SnapshotRecord(key, state._replace(snapshot_epoch=state.snapshot_epoch + 1).snapshot(self._now_ms()))

@@ -57,7 +57,7 @@ def batches_of(messages: Iterable[BatchMessage]) -> list[StateBatch]:
 
 
 def messages_of(cls: type[Any], batches: Iterable[StateBatch]) -> list[Any]:
-    """The batches as messages of type `cls`."""
+    """The batches as protocol messages or log records of the type `cls`."""
     return [
         cls(first_offset=first, last_offset=last, delivery_state=state, delivery_count=deliveries)
         for first, last, state, deliveries in batches

@@ -37,8 +37,9 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 logger = logging.getLogger(__name__)
 
 COMPLETE_RETRY_SECONDS: Final = 0.1
-"""Seconds before the first retry of logging a completion; each further pause is twice as long, up to
-COMPLETE_MAX_RETRY_SECONDS."""
+"""Seconds before the first retry of logging that a transaction is complete; each further pause is twice as long, up to
+COMPLETE_MAX_RETRY_SECONDS.
+"""
 COMPLETE_MAX_RETRY_SECONDS: Final = 10.0
 ProducerAnswer = Answer[ProducerIdAndEpoch | KafkaError]
 T = TypeVar("T")
@@ -58,7 +59,9 @@ class TransactionCoordinator:
     ) -> None:
         settings = TransactionConfig.of(config)
         self.verifies: bool = config[keys.TRANSACTION_PARTITION_VERIFICATION_ENABLE]
-        """Whether a partition must be part of the transaction before records are appended to the partition."""
+        """Settings field: whether a partition must be part of the transaction before records are appended to the
+        partition.
+        """
         self._abort_seconds = config[keys.TRANSACTION_ABORT_TIMED_OUT_CLEANUP_INTERVAL_MS] / 1000
         self._expiry_seconds = config[keys.TRANSACTION_REMOVE_EXPIRED_CLEANUP_INTERVAL_MS] / 1000
         self.last_clients = LastClients()
@@ -116,8 +119,7 @@ class TransactionCoordinator:
         two_phase: bool = False,
         keeps_open: bool = False,
     ) -> Answer[Granted | KafkaError]:
-        """Returns the producer id and epoch that the producer must use, or the error (S34, S120): see
-        `TransactionMachine.init_producer_id`."""
+        """Returns the producer id and epoch that the producer must use, or the error (S34, S120)."""
         return self._with_producer_id(
             lambda spare: self.runtime.write(
                 transactional_id,
@@ -179,9 +181,9 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, asking: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
     ) -> Answer[dict[TopicPartition, ErrorCode]]:
-        """Returns for each of `partitions` the code of `TransactionMachine.verify`: whether the partition is in the
-        open transaction of `asking`. The result waits until the last state is committed (E4), because the next
-        coordinator must know every transaction whose records a log has accepted."""
+        """Returns for each of `partitions` NONE or an error code: whether the partition is in the open transaction of
+        `asking`. The result waits until the last state is committed (E4), because the next coordinator must know every
+        transaction whose records a log has accepted."""
         return self.runtime.read(
             transactional_id,
             lambda machine: machine.verify(transactional_id, asking, partitions),
@@ -191,7 +193,9 @@ class TransactionCoordinator:
     # --- ending transactions
 
     def _write_markers(self, shard: Shard[TransactionMachine], end: TransactionEnd, epoch: int) -> None:
-        """Get the markers of `end` written with the coordinator epoch `epoch`, then log the completion."""
+        """Get the markers of the decided transaction `end` written with the coordinator epoch `epoch`, then log the
+        completion.
+        """
         is_current = partial(self.runtime.is_current, shard)
         decision = Decision(end, epoch, is_current, partial(self._markers_ended, shard))
         if end.partitions:
@@ -205,7 +209,7 @@ class TransactionCoordinator:
             if not self._try_to_complete(shard, end):
                 self._tasks.supervise(f"end of {end.transactional_id}", partial(self._complete, shard, end))
         elif self.runtime.is_current(shard) and epoch > decision.coordinator_epoch:
-            # This broker has been elected coordinator again since the decision.
+            # This broker has lost and regained the role of coordinator since the decision.
             decision.coordinator_epoch = epoch
         elif not decision.was_fenced:
             decision.was_fenced = True
@@ -224,8 +228,8 @@ class TransactionCoordinator:
 
     @fail_point("complete-logged", dropped=lambda: True)
     def _try_to_complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> bool:
-        """Log that all markers of `end` are written. Returns True if the completion is logged, or if this broker no
-        longer coordinates the transaction."""
+        """Log that all markers of the decided transaction `end` are written. Returns True if the completion is logged,
+        or if this broker no longer coordinates the transaction."""
         if not self.runtime.is_current(shard):
             return True
         try:
@@ -249,8 +253,9 @@ class TransactionCoordinator:
                 await asyncio.sleep(0)
 
     async def _abort(self, shard: Shard[TransactionMachine], transactional_id: str) -> None:
-        """Abort one transaction. If the abort fails, the next sweep retries it, and the other transactions do not
-        wait."""
+        """Abort one transaction. If the abort fails, the next periodic check aborts the transaction again, and the
+        other transactions do not wait.
+        """
         logger.info("transaction timed out", extra={"transactional_id": transactional_id})
         try:
             try:

@@ -45,7 +45,7 @@ def initialise(
     if metadata.state is TransactionState.ONGOING:
         return metadata.fenced(now_ms, spare_producer_id, last_epoch=shown_epoch)
     if shown is not None and shown_epoch != metadata.producer_epoch:
-        return metadata  # the request repeats the previous request
+        return metadata  # this request repeats the producer's previous request, so it gets the same result
     return metadata.reinitialised(timeout_ms, now_ms, spare_producer_id, last_epoch=shown_epoch)
 
 

@@ -1,12 +1,14 @@
-"""The state machine of one partition of `__transaction_state`: all its transactional ids. Pure.
+"""The state machine of one partition of `__transaction_state`: the states of all transactional ids of the partition.
+Pure.
 
-Each request is one step: the step computes the next state of the transactional id (`initialising`, `ending`,
-`metadata`), logs the state, and replies when the record is committed. A step is logged and replayed immediately, so
-there are no pending transitions as in Kafka. Where Kafka responds CONCURRENT_TRANSACTIONS because of a pending
-transition, here the state is Prepare*, or the response waits.
+Each request is one step (call of the state machine): the step computes the next state of the transactional id
+(`initialising`, `ending`, `metadata`), logs the state, and replies when the record is committed. A step is logged and
+replayed immediately, so, unlike in Kafka, there are no pending transitions. Where Kafka responds
+CONCURRENT_TRANSACTIONS because of a pending transition, here the state is PrepareCommit or PrepareAbort, or the
+response waits.
 
-The end of a transaction is a separate effect (`Effects.ends`): after the decision is committed, `coordinator` gets the
-markers written, and then calls `complete`.
+The end of a transaction is a separate action for the runtime (`Effects.ends`): after the decision is committed,
+`coordinator` gets the markers written, and then calls `complete`.
 """
 
 from __future__ import annotations
@@ -28,7 +30,7 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.batch import NO_PRODUCER_ID
 
 MAX_EXPIRED_PER_STEP: Final = 500
-"""Maximum number of tombstones that one step logs for expired ids, which takes a few milliseconds."""
+"""Maximum number of tombstones that are logged at once for expired ids, which takes a few milliseconds."""
 
 
 class Granted(NamedTuple):
@@ -41,8 +43,8 @@ class Granted(NamedTuple):
 
 
 class TransactionEnd(NamedTuple):
-    """A decided transaction. `producer` is the producer id and epoch in its markers, which must be written to all of
-    `partitions` (S39)."""
+    """A decided transaction (commit or abort), whose markers must be written. `producer` is the producer id and epoch
+    in its markers, which must be written to all of `partitions` (S39)."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
@@ -78,7 +80,7 @@ class TransactionMachine:
 
     @property
     def open_transactions(self) -> int:
-        """Number of open transactions: begun and not decided."""
+        """Number of open transactions, which have begun and are not decided yet."""
         return len(self._begun)
 
     @property
@@ -90,7 +92,7 @@ class TransactionMachine:
         """The age of the oldest open transaction in seconds; 0 if none is open."""
         return max(0.0, self._monotonic() - min(self._begun.values())) if self._begun else 0.0
 
-    # --- methods for the runtime
+    # --- methods that the coordinator runtime calls
 
     records_replace_older: Final = True
     """See `Machine`."""
@@ -144,7 +146,7 @@ class TransactionMachine:
         raise AssertionError("the transaction coordinator starts no jobs")
 
     def on_failed(self, key: str) -> Effects:
-        """Does nothing, because a step changes the state only by its record."""
+        """Does nothing, because the state changes only when a record is replayed, so there is nothing to drop."""
         return Effects()
 
     def on_unloaded(self, error: KafkaError) -> Effects:
@@ -245,7 +247,7 @@ class TransactionMachine:
         """Handle EndTxn; replies with the owner's next producer id and epoch when the decision is logged (S38). Raises
         the errors of `end_v1` and `end_v2`.
 
-        Before V2 an earlier decision is logged again, because the epoch does not identify the transaction. A former
+        Before V2 an earlier decision is logged once more, because the epoch does not identify the transaction. A former
         coordinator that does not know its successor yet may have outdated metadata, and must not confirm a decision
         that it cannot log.
         """
@@ -263,7 +265,7 @@ class TransactionMachine:
         return effects
 
     def complete(self, end: TransactionEnd) -> Effects:
-        """Log that all markers of `end` are written. A repeated call does nothing (E8)."""
+        """Log that all markers of the decided transaction `end` are written. A repeated call does nothing (E8)."""
         effects = Effects()
         metadata = self._transactions.get(end.transactional_id)
         if metadata is not None and metadata.state.is_prepared and metadata.producer == end.producer:
@@ -311,7 +313,7 @@ class TransactionMachine:
                     break
         return effects
 
-    # --- private helpers
+    # --- private helpers of the state machine
 
     def _known(self, transactional_id: str) -> TransactionMetadata:
         metadata = self._transactions.get(transactional_id)

@@ -29,8 +29,8 @@ MAX_DOUBLINGS: Final = 10
 NEEDS_NO_MARKER: Final = frozenset(
     {
         ErrorCode.NONE,
-        # The log has a later epoch, so a marker has already ended this transaction, and this marker is a repetition
-        # after a restart (S39).
+        # INVALID_PRODUCER_EPOCH: the log has a later producer epoch, so a marker has already ended this transaction,
+        # and this marker is a repetition after a restart (S39).
         ErrorCode.INVALID_PRODUCER_EPOCH,
     }
 )
@@ -50,7 +50,8 @@ class Decision:
         on_answer: Callable[[Decision, Outcome], None],
     ) -> None:
         """`is_current` returns whether this broker still coordinates the transaction. `on_answer` is called with each
-        outcome except MORE_TO_COME, and only once with COMPLETE."""
+        outcome of a marker except MORE_TO_COME, and with COMPLETE only once.
+        """
         self.end = end
         self.on_answer = on_answer
         self.coordinator_epoch = coordinator_epoch
@@ -72,7 +73,8 @@ class Decision:
 
     def mark_written(self, where: TopicPartition) -> bool:
         """Note that the partition `where` has its marker. Returns True if `where` was the last partition of the
-        decision, which happens only once (E8)."""
+        decision, which is the case only once per decision (E8).
+        """
         if where not in self._left:
             return False
         self._left.remove(where)
@@ -91,7 +93,7 @@ class WaitingMarker:
 
 
 class Outcome(Enum):
-    """The meaning of a response for the decision."""
+    """The meaning of a response to a marker for the decision (commit or abort)."""
 
     MORE_TO_COME = "other partitions, or this one again"
     COMPLETE = "every partition has its marker"
@@ -111,14 +113,16 @@ class MarkerQueue:
         self._numbers = count()
 
     def __len__(self) -> int:
-        """The number of queued markers. Markers that were taken, or whose partitions `add` returned, are not
-        counted."""
+        """The number of queued markers. Markers that were taken for sending, or whose partitions `add` returned, are
+        not counted.
+        """
         return sum(map(len, self._queues.values())) + len(self._leaderless) + len(self._unknown) + len(self._later)
 
     def add(self, decision: Decision, broker_id: int) -> list[TopicPartition]:
         """Queue the markers of a decision for the leaders of the partitions. Returns the partitions that `broker_id`
-        leads, in order. Markers of these partitions are not queued; the caller writes them, and passes a marker that
-        cannot be written to `answered` or `again`."""
+        leads, in order. Markers of these partitions are not queued; the caller writes them, and must pass a marker that
+        cannot be written to `answered` or `again`.
+        """
         image = self._metadata.image
         led: list[TopicPartition] = []
         others: list[WaitingMarker] = []
@@ -171,15 +175,18 @@ class MarkerQueue:
         return taken
 
     def answered(self, marker: WaitingMarker, code: ErrorCode, now: float) -> Outcome:
-        """Handle the result of a marker that was taken. A marker that was not written is queued to be sent again."""
+        """Handle the result of a marker that was taken for sending. A marker that was not written is queued to be sent
+        again.
+        """
         decision = marker.decision
         if code in NEEDS_NO_MARKER:
             return self.gone(marker)
         if not decision.is_live:
             return Outcome.MORE_TO_COME
         if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            # If a later coordinator exists, this broker will learn this from the image and drop the decision. If the
-            # log has a wrong epoch instead, the other partitions must still get their markers.
+            # If a later coordinator exists, this broker will learn of the new coordinator from the cluster image and
+            # drop the decision. If the log has a wrong epoch instead, the other partitions must still get their
+            # markers.
             self.again(marker, now)
             return Outcome.FENCED
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -190,12 +197,13 @@ class MarkerQueue:
 
     @property
     def has_unknown(self) -> bool:
-        """Whether `take_unknown` has any markers to return."""
+        """Whether `take_unknown` has any markers (of partitions without a known leader) to return."""
         return bool(self._unknown)
 
     def take_unknown(self) -> list[WaitingMarker]:
-        """Remove and return the markers of partitions that the image or the leader does not know. The image may be
-        outdated, so for each marker the caller checks the metadata store and calls `gone` or `again`."""
+        """Remove and return the markers of partitions that the cluster image or the leader does not know. The cluster
+        image may be outdated, so for each marker the caller checks the metadata store and calls `gone` or `again`.
+        """
         unknown, self._unknown = self._unknown, []
         return [marker for marker in unknown if marker.decision.is_live]
 
@@ -205,7 +213,7 @@ class MarkerQueue:
         return Outcome.COMPLETE if complete and marker.decision.is_live else Outcome.MORE_TO_COME
 
     def again(self, marker: WaitingMarker, now: float) -> None:
-        """Send the marker again after a pause."""
+        """Send the marker again after a pause, which grows with each attempt."""
         pause = min(RETRY_SECONDS * 2**marker.attempts, MAX_RETRY_SECONDS)
         marker.attempts = min(marker.attempts + 1, MAX_DOUBLINGS)
         heappush(self._later, (now + pause, next(self._numbers), marker))

@@ -38,7 +38,9 @@ ANSWER_SECONDS: Final = 30.0
 """Seconds until a marker without a response is sent again, which does no harm if the marker was written (S39)."""
 FIRST_MARKERS_SECONDS: Final = 0.008
 """Length of the first slice of appending markers, before other work runs: enough for some 200 markers, or for 15
-markers that each roll a segment. So nearly every transaction is complete before the next request of its producer."""
+markers that each roll a segment. Because of this length, nearly every transaction is complete before the next request
+of its producer.
+"""
 MARKERS_SECONDS: Final = SLICE_SECONDS
 """Length of each later slice, so that a transaction with thousands of partitions does not delay other clients."""
 
@@ -147,8 +149,9 @@ class MarkerSender:
                 self._queue.again(waiting, self._clock.monotonic())
 
     async def _walk(self, decision: Decision, left: deque[TopicPartition], pauses: Pauses) -> None:
-        """Append the markers of a decision to the partitions in `left`, which this broker leads, with pauses as in
-        `_append`."""
+        """Append the markers of a decision to the partitions in `left`, which this broker leads, in slices between
+        which other work runs.
+        """
         try:
             marker = None
             while left:
@@ -172,7 +175,9 @@ class MarkerSender:
 
     async def _append(self, markers: deque[WaitingMarker], pauses: Pauses) -> None:
         """Append the markers of partitions that this broker leads. Other work runs after each slice of time, because a
-        marker may roll a segment, which opens files and takes long. Does not wait for late acknowledgements."""
+        marker may roll a segment, which opens files and takes long. Does not wait for markers whose append is
+        acknowledged later.
+        """
         while markers:
             await pauses.here()
             waiting = markers[0]
@@ -184,7 +189,9 @@ class MarkerSender:
             self._take_in(waiting, answer)
 
     def _take_in(self, waiting: WaitingMarker, answer: Answer[ErrorCode]) -> None:
-        """Handle the result of an append on this broker; the result may be a future."""
+        """Handle the result of an append on this broker; a result that is a future is handled when the future
+        completes.
+        """
         if isinstance(answer, asyncio.Future):
             no_longer_than(ANSWER_SECONDS, answer, self._deadlines)
             answer.add_done_callback(partial(self._came, waiting))
@@ -211,7 +218,7 @@ class MarkerSender:
             key = waiting.decision.end.producer.producer_id, waiting.where
             self._answered(waiting, codes.get(key, ErrorCode.REQUEST_TIMED_OUT))
 
-    # --- results of markers
+    # --- results of sent and appended markers
 
     def _answered(self, waiting: WaitingMarker, code: ErrorCode) -> None:
         self._settle(waiting, _acknowledged(code))
@@ -259,7 +266,7 @@ def _acknowledged(code: ErrorCode) -> ErrorCode:
 
 
 def request_of(markers: Iterable[WaitingMarker]) -> WriteTxnMarkersRequest:
-    """The WriteTxnMarkers request, with the markers grouped by decision and topic."""
+    """Create the WriteTxnMarkers request, with the markers grouped by decision and topic."""
     by_decision: dict[Decision, dict[str, list[int]]] = {}
     for waiting in markers:
         topics = by_decision.setdefault(waiting.decision, {})
@@ -283,8 +290,8 @@ def request_of(markers: Iterable[WaitingMarker]) -> WriteTxnMarkersRequest:
 
 
 def codes_of(response: WriteTxnMarkersResponse) -> dict[Key, ErrorCode]:
-    """The error code of each marker in the response. An unknown code becomes UNKNOWN_SERVER_ERROR, after which the
-    marker is sent again."""
+    """Return the error code of each marker in the response. An unknown code becomes UNKNOWN_SERVER_ERROR, after which
+    the marker is sent again."""
     return {
         (result.producer_id, TopicPartition(topic.name, partition.partition_index)): ErrorCode.of(partition.error_code)
         for result in response.markers

@@ -2,13 +2,13 @@
 and for WriteTxnMarkers requests of other coordinators.
 
 A response after which the coordinator forgets the partition is sent only when the marker, or the later epoch that makes
-the marker unnecessary, is on all in-sync replicas. Otherwise the end of a transaction could be lost together with a
-leader.
+the marker unnecessary, has been replicated to all in-sync replicas. Otherwise the end of a transaction could be lost
+together with a leader.
 
-A log refuses markers with a coordinator epoch older than that of the last marker (S40). So a marker with an epoch that
-no coordinator has had would block all correct markers permanently. Such a marker is refused by the leader epochs of
-`__transaction_state` in the image. If the image does not contain a new coordinator yet, the coordinator sends its
-markers again.
+A log refuses markers with a coordinator epoch older than that of the last marker (S40). Therefore a marker with an
+epoch that no coordinator has had would block all correct markers permanently. Such a marker is refused, because this
+broker compares its epoch with the leader epochs of `__transaction_state` in the cluster image. If the cluster image
+does not contain a new coordinator yet, the coordinator sends its markers again.
 """
 
 from __future__ import annotations
@@ -53,16 +53,18 @@ class MarkerAppender:
         self._image: ClusterImage | None = None
         self._log_of_transactions: Topic | None = None
         self._newest_epoch = 0
-        """The largest leader epoch of the partitions of `__transaction_state` in `_image`; no coordinator in this image
-        has a larger epoch."""
+        """The largest leader epoch of the partitions of `__transaction_state` in the cluster image `_image`; no
+        coordinator in this image has a larger epoch.
+        """
         self._last = Marker(ProducerIdAndEpoch(-1, -1), False, -1, 0), EndTransactionMarker(ControlType.ABORT, -1)
         """The last appended marker, with its encoded batch, since the same marker is appended to several logs."""
 
     @fail_point("marker-sent", dropped=lambda: ErrorCode.REQUEST_TIMED_OUT)
     def append(self, marker: Marker, where: TopicPartition) -> Answer[ErrorCode]:
         """Append a marker. Returns NONE when the marker is on all in-sync replicas, otherwise the error code.
-        INVALID_PRODUCER_EPOCH means that a later epoch of this producer is on all in-sync replicas, so the log needs no
-        marker."""
+        INVALID_PRODUCER_EPOCH means that a later epoch of this producer is on all in-sync replicas, so the log does not
+        need this marker.
+        """
         if where.topic == TRANSACTION_STATE:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # no transaction can write to this topic, so no marker is valid
         if marker is not self._last[0]:
@@ -86,7 +88,7 @@ class MarkerAppender:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 logger.warning("marker not written", extra={"partition": "-".join(map(str, where)), "reason": error})
             return error.code
-        except Exception:  # the other partitions must get their markers; the sender retries this one
+        except Exception:  # other partitions must still get their markers; the sender retries this marker
             logger.exception("marker not written", extra={"partition": "-".join(map(str, where))})
             return ErrorCode.UNKNOWN_SERVER_ERROR
         if where.topic == CONSUMER_OFFSETS:
@@ -114,6 +116,7 @@ class MarkerAppender:
 
 
 def _unless_lost(code: ErrorCode) -> ErrorCode:
-    """INVALID_PRODUCER_EPOCH if `code` is NONE, that is, if the later epoch in the log is on all in-sync replicas;
-    otherwise `code`."""
+    """Return INVALID_PRODUCER_EPOCH if `code` is NONE, that is, if the later epoch in the log is on all in-sync
+    replicas; otherwise `code`.
+    """
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.NONE else code

@@ -1,7 +1,8 @@
 """The state of one transactional id at its coordinator, and the possible transitions. Pure.
 
 A TransactionMetadata is immutable. Each transition returns new metadata, which is logged; `replay` then replaces the
-previous metadata. So a failed append changes nothing, and does not raise an epoch twice (E12).
+previous metadata. So a failed append changes nothing in memory, and a retried transition does not raise an epoch twice
+(E12).
 
 While a transaction is open there are two pairs of producer id and epoch (KIP-939, S120):
 
@@ -36,8 +37,9 @@ class TopicPartition(NamedTuple):
 
 
 class NeedsProducerId(Interruption):
-    """Raised by a step that needs a new producer id, whose allocation takes time. The caller must run the step again
-    with a new producer id."""
+    """Raised by a step (call of the state machine) that needs a new producer id, whose allocation takes time. The
+    caller must allocate a producer id and run the step again.
+    """
 
 
 def is_exhausted(epoch: int) -> bool:
@@ -114,7 +116,7 @@ class TransactionMetadata(NamedTuple):
     def client(self) -> ProducerIdAndEpoch:
         """The owner's producer id and epoch. Only the owner may end the transaction, or begin a transaction if none is
         open."""
-        if self.next_producer_epoch != NO_EPOCH:  # same as `is_taken_over`, but faster: used by every request
+        if self.next_producer_epoch != NO_EPOCH:  # the test of `is_taken_over`, without a call
             return ProducerIdAndEpoch(self.next_producer_id, self.next_producer_epoch)
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
@@ -189,7 +191,7 @@ class TransactionMetadata(NamedTuple):
             next_timeout_ms=timeout_ms,
         )
 
-    # --- transitions of a transaction
+    # --- transitions that begin and end a transaction
 
     def with_partitions(
         self, added: frozenset[TopicPartition], now_ms: int, client_transaction_version: int
@@ -208,8 +210,9 @@ class TransactionMetadata(NamedTuple):
     def prepared(
         self, commits: bool, now_ms: int, client_transaction_version: int, spare_producer_id: int | None = None
     ) -> TransactionMetadata:
-        """Decide the outcome of the transaction. Under V2 the epoch is raised, so that the markers fence late requests
-        of this transaction (S39). Raises NeedsProducerId."""
+        """Decide the outcome of the transaction. Under transactions V2 the producer epoch is raised, so that the
+        markers fence late requests of this transaction (S39). Raises NeedsProducerId.
+        """
         changes: dict[str, Any] = {}
         if client_transaction_version >= TRANSACTIONS_V2:
             changes = {**self._raised(spare_producer_id), "last_epoch": self.client.epoch}
@@ -247,8 +250,8 @@ class TransactionMetadata(NamedTuple):
             "next_producer_epoch": after.epoch if self.is_taken_over else NO_EPOCH,
         }
         if self.producer_epoch == FENCING_EPOCH:
-            # A transaction can be open at this epoch only if Kafka logged it. The markers of this transaction cannot
-            # have a higher epoch, which partitions require under transactions V2.
+            # A transaction can be open with the highest producer epoch only if Kafka logged it. The markers of this
+            # transaction cannot have a higher epoch, which partitions require under transactions V2.
             changes["client_transaction_version"] = TRANSACTIONS_V1
         return changes
 

@@ -20,14 +20,16 @@ PartitionsSchema = TransactionLogValue.PartitionsSchema
 
 
 class TransactionRecord(NamedTuple):
-    """The record with the new state of a transactional id; metadata of None is a tombstone."""
+    """The record with the new state of a transactional id; a `metadata` of None is a tombstone."""
 
     transactional_id: str
     metadata: TransactionMetadata | None
 
 
 def encode(record: TransactionRecord) -> Encoded:
-    """The bytes of a record. Raises UnencodableMessage for values that the record's schema cannot represent."""
+    """The bytes (key and value) of a record. Raises UnencodableMessage for values that the record's schema cannot
+    represent.
+    """
     key = _key_of(record.transactional_id)
     if record.metadata is None:
         return Encoded(key, None)

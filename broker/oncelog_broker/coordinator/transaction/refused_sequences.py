@@ -29,7 +29,7 @@ class RefusedSequences:
 
     def __init__(self) -> None:
         self.lowest: OrderedDict[tuple[TopicPartition, int], tuple[int, int]] = OrderedDict()
-        """Nearly always empty, so callers check first whether this mapping is empty."""
+        """The mapping is nearly always empty, so callers check this first."""
 
     def note(self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int) -> None:
         """Remember that verification has refused a batch of `producer` that begins with `sequence`."""
@@ -42,7 +42,7 @@ class RefusedSequences:
             self.lowest.popitem(last=False)
 
     def check(self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int) -> None:
-        """Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that follows a refused one."""
+        """Raises KafkaError OUT_OF_ORDER_SEQUENCE_NUMBER for a batch that follows a refused batch."""
         epoch, lowest = self.lowest.get((where, producer.producer_id), (-1, -1))
         if epoch == producer.epoch and sequence > lowest:
             raise KafkaError(
@@ -53,8 +53,9 @@ class RefusedSequences:
     def after_verification(
         self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int, refused: KafkaError | None
     ) -> KafkaError | None:
-        """Returns `refused`, the error of the verification, if it is not None. Otherwise returns an error if another
-        batch must be sent first, or None."""
+        """Returns `refused` (the error of the verification) unless `refused` is None. If `refused` is None, returns an
+        error if another batch must be sent first, otherwise None.
+        """
         if refused is not None:
             self.note(where, producer, sequence)
             return refused
@@ -65,5 +66,5 @@ class RefusedSequences:
         return None
 
     def forget(self, where: TopicPartition, producer_id: int) -> None:
-        """Remove the entry after a batch was appended, because the log now knows the next sequence."""
+        """Remove the entry of a producer after its batch was appended, because the log now knows the next sequence."""
         self.lowest.pop((where, producer_id), None)

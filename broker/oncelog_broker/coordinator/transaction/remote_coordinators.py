@@ -1,9 +1,9 @@
 """Asks coordinators on other brokers whether partitions are in a transaction, or to add partitions to a transaction
 (KIP-890).
 
-At most one AddPartitionsToTxn request is in flight to each broker. Later questions are sent with the next request, and
-callers that ask about the same producer share one question. A caller never joins a question that is in flight, because
-a marker may have been written since, so that the answer is outdated (E3).
+At most one AddPartitionsToTxn request is in flight to each broker. Later verification questions are sent with the next
+request, and callers that ask about the same producer share one question. A caller never shares a question that has
+already been sent, because a marker may have been written since, so that the answer is outdated (E3).
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 
 class Subject(NamedTuple):
-    """The key of a question; callers with equal subjects share one question."""
+    """The key of a verification question; callers with equal keys share one question."""
 
     transactional_id: str
     producer: ProducerIdAndEpoch
     registers: bool
-    """Whether the coordinator adds the partitions to the transaction; otherwise it only checks them."""
+    """Whether the coordinator adds the partitions to the transaction; if False, the coordinator only checks whether the
+    partitions are in the transaction.
+    """
 
 
 class Question:
@@ -65,8 +67,8 @@ class Question:
         return answer
 
     def answer(self, codes: Codes) -> None:
-        """Give each caller one error among the caller's partitions, or NONE. A partition without a code counts as
-        COORDINATOR_NOT_AVAILABLE."""
+        """Complete the future of each caller with one error among the caller's partitions, or with NONE. A partition
+        without a code counts as COORDINATOR_NOT_AVAILABLE."""
         for partitions, answer in self._askers:
             if not answer.done():
                 answer.set_result(_first_error(partitions, codes))
@@ -75,7 +77,7 @@ class Question:
 def _first_error(partitions: Collection[TopicPartition], codes: Codes) -> ErrorCode:
     found = {codes.get(partition, ErrorCode.COORDINATOR_NOT_AVAILABLE) for partition in partitions}
     found.discard(ErrorCode.NONE)
-    # Another partition in the request has failed, perhaps a partition of another caller.
+    # This code only means that another partition of the request has failed, perhaps a partition of another caller.
     if ErrorCode.OPERATION_NOT_ATTEMPTED in found:
         found.discard(ErrorCode.OPERATION_NOT_ATTEMPTED)
         found = found or {ErrorCode.COORDINATOR_NOT_AVAILABLE}
@@ -128,7 +130,7 @@ class RemoteCoordinators:
                         logger.error("coordinator refuses to answer", extra={"broker": broker_id, "reason": reason})
                 except PeerUnavailable as error:
                     logger.warning("coordinator not asked", extra={"broker": broker_id, "reason": error})
-                except Exception:  # the callers must get an answer after any exception (S85)
+                except Exception:  # the waiting callers must get a result after any exception (S85)
                     logger.exception("coordinator not asked", extra={"broker": broker_id})
                 for question in questions:
                     question.answer(codes.get(question.subject.transactional_id, {}))
@@ -136,8 +138,9 @@ class RemoteCoordinators:
             self._at_work.discard(broker_id)
 
     def _take(self, broker_id: int) -> list[Question]:
-        """Remove the questions of the next request from the waiting questions. The request has each transactional id
-        only once, because the response identifies answers by transactional id."""
+        """Remove the questions of the next request from the queue of waiting questions. The request has each
+        transactional id only once, because the response identifies its entries by transactional id.
+        """
         waiting = self._waiting.pop(broker_id, {})
         taken: dict[str, Question] = {}
         room = MAX_PARTITIONS
@@ -171,7 +174,7 @@ def _transaction(question: Question) -> Asked:
 
 
 def codes_of(response: AddPartitionsToTxnResponse) -> dict[str, dict[TopicPartition, ErrorCode]]:
-    """Returns the error codes of the partitions by transactional id."""
+    """Returns transactional id -> error code of each partition."""
     return {
         result.transactional_id: {
             TopicPartition(topic.name, partition.partition_index): ErrorCode.of(partition.partition_error_code)

@@ -53,7 +53,7 @@ class TransactionState(IntEnum):
 
     @property
     def is_prepared(self) -> bool:
-        """Whether the outcome is decided and some markers may not be written yet."""
+        """Whether the commit or abort is decided and some markers may not be written yet."""
         return self in (TransactionState.PREPARE_COMMIT, TransactionState.PREPARE_ABORT)
 
 
@@ -71,11 +71,11 @@ LEGAL_PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = 
     _S.DEAD: IDLE,
     _S.PREPARE_EPOCH_FENCE: frozenset({_S.ONGOING}),
 }
-"""State -> the legal previous states."""
+"""State of a transactional id -> the states from which it may change to this state."""
 
 
 class IllegalTransition(AssertionError):
-    """A step attempted a transition that is not in the table, which is a bug."""
+    """The state machine attempted a transition that is not in the table of legal transitions, which is a bug."""
 
 
 def check_transition(transactional_id: str, before: TransactionState, after: TransactionState) -> None:

@@ -2,13 +2,13 @@
 (KIP-890).
 
 A record that arrives after the end of its transaction (a late Produce, E2) would open a transaction that no coordinator
-ends, and the last stable offset would never advance again. So before the first batch of a transaction in a partition,
-the coordinator is asked whether the partition is in the transaction; for producers of transactions V2 the coordinator
-adds the partition (T7).
+ends, and the last stable offset would never advance again. Therefore, before the first batch of a transaction in a
+partition, the coordinator is asked whether the partition is in the transaction; for producers of transactions V2 the
+coordinator adds the partition (T7).
 
 The coordinator may be another broker, and its answer may be late. Before the coordinator is asked, the append gets a
-guard (`replication/verification_guards.py`). A marker that is written between the question and the append invalidates
-the guard, and the append fails (E3).
+guard, an object that any later marker invalidates (`replication/verification_guards.py`). A marker that is written
+between the question and the append invalidates this guard, and the append fails (E3).
 
 If the image of this broker is outdated, the asked broker may be a former coordinator, which may report a transaction as
 open that the new coordinator has ended. If the marker of the new coordinator is in the log, the log has a later
@@ -33,7 +33,7 @@ from oncelog_protocol.features import TRANSACTIONS_V2
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 ANSWER_SECONDS: Final = 10.0
-"""Seconds to wait for an answer of the coordinator; after that the producer must send the batch again."""
+"""Maximum seconds to wait for the coordinator's response; after that the producer must send the batch again."""
 
 
 def check_in_transaction(
@@ -48,7 +48,7 @@ def check_in_transaction(
     """Returns None if `producer` may append to all of `partitions` in its open transaction; with `registers` the
     partitions are added to the transaction.
 
-    Otherwise returns the error: TRANSACTION_ABORTABLE (not in the transaction), INVALID_PRODUCER_EPOCH,
+    Otherwise returns an error: TRANSACTION_ABORTABLE (not in the transaction), INVALID_PRODUCER_EPOCH,
     INVALID_PRODUCER_ID_MAPPING, INVALID_TXN_STATE (the transaction was taken over, S120); CONCURRENT_TRANSACTIONS or
     NOT_ENOUGH_REPLICAS if the producer should send the batch again.
     """
@@ -72,9 +72,10 @@ def check_each_in_transaction(
     partitions: Iterable[Partition],
     deadlines: Deadlines,
 ) -> Answer[Mapping[Partition, KafkaError | None]]:
-    """Like `check_in_transaction` without `registers`, with a result for each partition. In none of `partitions` may
-    `producer` have an open transaction. The result is empty if another broker is the coordinator, because
-    `remote_coordinators` combines such questions anyway."""
+    """Check for each partition whether it is in the open transaction of `producer`; returns partition -> error or None.
+    The caller must know that `producer` has no open transaction in any of `partitions` yet. The result is empty if
+    another broker is the coordinator, because `remote_coordinators` combines the questions to other brokers anyway.
+    """
     if not coordinator.verifies:
         return dict.fromkeys(partitions)
     if coordinator.elsewhere(transactional_id) is not None:

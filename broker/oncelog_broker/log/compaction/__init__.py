@@ -3,5 +3,5 @@
 `segment_summary` collects facts about segments, from which `due` decides which log is cleaned next, and which part of
 that log. `compaction` rewrites that part of the log, with an `offset_map`: `batch_reader` reads the batches,
 `batch_retention` and `live_batches` decide which batches remain, and a `cleaned_segment` replaces the old segments.
-Compaction runs in steps, between which its caller may pause.
+Compaction is a generator of small steps (slices of work), between which its caller may pause.
 """

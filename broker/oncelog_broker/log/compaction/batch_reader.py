@@ -1,7 +1,8 @@
 """Reads a closed segment from start to end through its own file handle, while the log stays in use.
 
 The log may delete, replace or close the segment meanwhile; the open handle keeps the bytes readable. Each read copies
-at most READ_BYTES, as a job for another thread (`steps`), so that neither a slow disk nor page faults block the caller.
+at most READ_BYTES, as a job that another thread runs (`runtime/steps.py`), so that neither a slow disk nor page faults
+block the caller.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class BatchReader:
         return self._position >= self._end
 
     def read(self) -> memoryview:
-        """Read at least one complete batch, starting where the last call of `batches` stopped; run this as a job.
-        Raises CorruptBatch, OSError.
+        """Read at least one complete batch, starting where the last call of `batches` stopped; call this method as a
+        job in another thread. Raises CorruptBatch, OSError.
         """
         if self._file is None:
             self._file = self._disk.open(self._path)

@@ -2,8 +2,8 @@
 functions (S56, E25).
 
 Three facts are stored in batch headers and control batches rather than in records: the last sequence of each producer,
-the outcome of each transaction, and how long deletions must stay visible. Source: Kafka's Cleaner and
-CleanedTransactionMetadata.
+the outcome of each transaction, and how long tombstones must stay visible (the delete horizon). Source: Kafka's Cleaner
+and CleanedTransactionMetadata.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from oncelog_protocol.records.control import ControlType
 
 
 class ProducerBatches:
-    """The last batch of each known producer, found from batch headers alone.
+    """The last batch of each producer, found from batch headers alone.
 
     This class may keep a header too long, because it reads neither the active segment nor the open transactions; the
     next cleaning drops that empty header.
@@ -62,9 +62,9 @@ class TransactionScan:
     A marker may be dropped only if the scan met no batch of its transaction, because an earlier cleaning has removed
     all of them. Markers therefore outlive the data of their transaction, and aborted data never looks committed.
 
-    `aborted` has the entries of the transaction index. The cleaning may drop these entries for the part that it
-    cleaned: that part contains no aborted records any more, only headers and markers, and a marker without an index
-    entry has no effect on a reader (S53).
+    `aborted` has the entries of the transaction index. The cleaning may drop the entries of the transactions in the
+    part that was cleaned: that part contains no aborted records any more, only headers and markers, and a marker
+    without an index entry has no effect on a reader (S53).
     """
 
     def __init__(self, aborted: Sequence[EndedTransaction] = ()) -> None:

@@ -1,7 +1,9 @@
-"""Writes the segment that replaces several others; after a crash, either the old segments or the new one exist.
+"""Writes the segment that replaces several others; after a crash, either the old segments or the new segment exists.
 
-1. Files with the suffix .cleaned are written and synced. A startup after a crash in this step removes these files.
-2. The .cleaned files are renamed to .swap, and the directory is synced. From this step on, a startup after a crash
+1. Files with the suffix .cleaned are written and synced. A startup after a crash in this step removes these
+files.
+2. The .cleaned files are renamed to .swap, and the directory is synced. From this step on, a startup after a
+crash
 completes the remaining steps.
 3. The old files are renamed to .deleted (`LogTrimmer.replace_segments`).
 4. The .swap files get their final names.
@@ -38,8 +40,9 @@ WRITE_BYTES: Final = 128 * 1024
 
 
 class CleanedSegment:
-    """A compacted segment that is being written. `write`, `finish` and `discard` wait for the disk; call one at a time,
-    in any thread."""
+    """A compacted segment that is being written. `write`, `finish` and `discard` wait for the disk; only one of these
+    calls may run at a time, in any thread.
+    """
 
     def __init__(
         self,
@@ -66,7 +69,7 @@ class CleanedSegment:
         """Total bytes of all batches added."""
         self.aborted: Sequence[EndedTransaction] = ()
         """The aborted transactions for the index of the new segment, ordered by their markers. The caller must set this
-        before `finish`.
+        field before `finish`.
         """
         self._is_handed_over = False
 
@@ -80,7 +83,8 @@ class CleanedSegment:
         end = self._pending_bytes + len(batch)
         location = parse_location(memoryview(batch), 0, self._pending_bytes, end)
         if records_count == 0:
-            # A timestamp without a record would lead a search by time to an offset without a record.
+            # The timestamp of a dropped record is not used, because a timestamp without a record would lead a search by
+            # time to an offset without a record.
             location = location._replace(max_timestamp=NO_TIMESTAMP)
         self._pending.append(batch)
         self._locations.append(location)
@@ -94,7 +98,7 @@ class CleanedSegment:
     def write(self) -> None:
         """Write the added batches to the file. Raises OSError."""
         if self._segment is None:
-            self._remove_files(CLEANED_SUFFIX)  # remove the bytes of a failed attempt
+            self._remove_files(CLEANED_SUFFIX)  # truncate the file, to remove the bytes of a failed attempt
             self._remove_files(SWAP_SUFFIX)
             self._segment = Segment.create(
                 self._disk,
@@ -112,10 +116,10 @@ class CleanedSegment:
         """Write and sync the new segment; the next startup then completes the replacement, even after a crash. Raises
         OSError.
 
-        Returns False if the segment is no longer wanted, and leaves its files for the next startup to remove. In that
-        case the topic was deleted, and may have been re-created before the files were created, so that the files are in
-        the directory of the new topic. The check of `is_wanted` comes last, because the topic could be re-created after
-        an earlier check.
+        Returns False if the segment is no longer wanted, and leaves its files for the next startup to remove. An
+        unwanted segment means that the topic was deleted, and may have been re-created before the files were created,
+        so that the files are in the directory of the new topic. The check of `is_wanted` comes last, because the topic
+        could be re-created after an earlier check.
         """
         self.write()
         segment = self.segment
@@ -144,7 +148,7 @@ class CleanedSegment:
 
     def hand_over(self) -> None:
         """Record that the files belong to the log from now on. The log may have begun to delete the old files, so
-        `discard` must not touch the new ones.
+        `discard` must not touch the new files.
         """
         self._is_handed_over = True
 

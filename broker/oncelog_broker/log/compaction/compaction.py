@@ -1,13 +1,16 @@
 """Compacts the dirty part of a log: keeps only the last record of each key (cleanup.policy=compact, S56, KIP-534).
 
-1. Read the headers of the clean part and the keys of the dirty part, to find the last record of each key and producer.
-2. Rewrite the segments from the log's start to the end of the dirty part, in groups, with the records that remain.
+1. Read the headers of the clean part and the keys of the dirty part, to find the last record of each key and
+producer.
+2. Rewrite the segments from the log's start to the end of the dirty part, in groups, with the records that
+remain.
 
 A batch that keeps all records is copied unchanged. A batch that loses all its records is dropped without decoding it,
 or only its header is kept. Tombstones remain for delete.retention.ms after the first compaction that met them, so that
 readers see the deletions; markers of transactions whose data was removed remain equally long. Tombstones and markers
-stay longer while a replica is not in sync: that replica may still have the records that they delete or abort, and would
-show those records to consumers as a leader. Compaction changes nothing at or above offset `end`.
+stay longer while a replica is not in sync: that replica may still have the records that the tombstones and markers
+delete or abort, and would show those records to consumers as a leader. Compaction changes nothing at or above offset
+`end`.
 
 If the offset map is full, the dirty part ends at the first record that did not fit, perhaps in the middle of a segment.
 Records after that offset wait for the next cleaning: they are copied unchanged, with their entries in the transaction
@@ -47,17 +50,17 @@ from oncelog_protocol.records.rewrite import empty_batch, rewrite_batch
 logger = logging.getLogger(__name__)
 
 INLINE_BATCH_BYTES: Final = 64 * 1024
-"""Batches of up to this many bytes are decompressed in the calling thread, because a job costs more, unless their
-records exceed INLINE_RECORDS_BYTES.
+"""Batches of up to this many bytes are decompressed in the calling thread, because a job in another thread costs more,
+unless their records exceed INLINE_RECORDS_BYTES.
 """
 INLINE_RECORDS_BYTES: Final = 512 * 1024
 INLINE_COMPRESS_BYTES: Final = 32 * 1024
-"""Records of up to this many bytes are compressed in the calling thread; the limit is lower because compressing is
-slower than decompressing.
+"""Records of up to this many bytes are compressed in the calling thread; this limit is lower than the limit for
+decompressing, because compressing is slower than decompressing.
 """
 MAX_SEGMENTS_PER_GROUP: Final = 16
-"""The maximum number of segments that are replaced in one step; each needs a few renames, and 64 segments took 8 ms, or
-57 ms on a busy disk. The next cleaning merges the remaining segments.
+"""The maximum number of segments that are replaced in one step; each replaced segment needs a few renames, and 64
+segments took 8 ms, or 57 ms on a busy disk. The next cleaning merges the remaining segments.
 """
 
 Kept = RecordBatch | None
@@ -93,8 +96,8 @@ class Compaction:
         producer_id_expiration_ms: int,
         all_replicas_have_it: bool,
     ) -> None:
-        """`all_replicas_have_it` says whether all replicas are in sync. If a replica is not in sync, no tombstone and
-        no marker is dropped.
+        """`all_replicas_have_it` (function): returns whether all replicas of the partition are in sync. If a replica is
+        not in sync, no tombstone and no marker is dropped.
         """
         self._log = log
         self._disk = disk
@@ -118,9 +121,8 @@ class Compaction:
         return self.stats.bytes_read + self.stats.bytes_written
 
     def steps(self) -> Steps[int | None]:
-        """Compact the log in steps; returns the first offset that is still dirty, or None if the log was changed
-        meanwhile.
-        Raises CorruptBatch, OSError, KafkaError (KAFKA_STORAGE_ERROR)."""
+        """Compact the log in slices of work; returns the first offset that is still dirty, or None if the log was
+        changed meanwhile. Raises CorruptBatch, OSError, KafkaError (KAFKA_STORAGE_ERROR)."""
         self._end = yield from self._fill_map()
         for offsets in self._map.offsets():
             self._live.count(offsets)
@@ -134,7 +136,7 @@ class Compaction:
             at += count
         return self._end
 
-    # --- 1: the last offset of each key -----------------------------------------------------------------------------
+    # --- pass 1: the last offset of each key ------------------------------------------------------------------------
 
     def _fill_map(self) -> Steps[int]:
         """Read all batch headers, and the keys of the dirty part; returns the first offset whose key is not in the
@@ -199,11 +201,11 @@ class Compaction:
             try:
                 return _checked_records(batch, INLINE_RECORDS_BYTES)
             except CorruptBatch:
-                pass  # the records may be too large for this thread: try again in a job
+                pass  # too large for this thread: decompress in a job (another thread)
         data: bytes = yield partial(_checked_records, batch, MAX_DECOMPRESSED_BYTES)
         return data
 
-    # --- 2: the batches that remain -----------------------------------------------------------------------------------
+    # --- pass 2: the batches that remain ------------------------------------------------------------------------------
 
     def _clean_group(self, group: Sequence[Segment]) -> Steps[bool]:
         """Write the remaining batches of `group` as one segment, and replace the group by that segment. Returns False
@@ -211,7 +213,8 @@ class Compaction:
 
         Recovery uses the last offset in a cleaned segment to find which segments it replaces. Segments at the end of
         the group that lose all their records are therefore emptied one by one. Segments that were already empty join
-        the group, because otherwise each cleaning of a log in which everything is rewritten would add an empty segment.
+        the group, because otherwise each cleaning of a log in which all records are rewritten would add an empty
+        segment.
         """
         cleaned = self._new_segment(group[0])
         replaced = False
@@ -352,7 +355,7 @@ class Compaction:
         if offset >= self._end:
             return True
         if span.key is None:
-            self.stats.keyless_records += 1  # also dropped by Kafka's cleaner: no later record could replace it
+            self.stats.keyless_records += 1  # dropped, as in Kafka: without a key, no later record can replace it
             return False
         return self._map.get(span.key) <= offset and not (span.is_tombstone and horizon_passed)
 

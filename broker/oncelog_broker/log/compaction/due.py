@@ -1,9 +1,9 @@
 """Decides which log is compacted next, which part of that log, and which groups of segments are merged.
 
-A log has three parts: a clean part, which was compacted before; a dirty part after it, up to `end`; and a part that
-must wait. The active segment must wait, as must segments that reach the high watermark (or last stable offset) and
-records younger than min.compaction.lag.ms. Each segment belongs to only one of the parts. Source: Kafka's
-LogCleanerManager, Cleaner.groupSegmentsBySize.
+A log has three parts: a clean part, which was compacted before; a dirty part after it, up to `end`; and an undecided
+part, which must not be compacted yet. The active segment must not be compacted yet, nor segments that reach the high
+watermark (or last stable offset) and records younger than min.compaction.lag.ms. Each segment belongs to only one of
+the parts. Source: Kafka's LogCleanerManager, Cleaner.groupSegmentsBySize.
 """
 
 from __future__ import annotations
@@ -90,7 +90,9 @@ Name = TypeVar("Name")
 
 
 def dirtiest(logs: Iterable[tuple[Name, CleanableRange, LogConfig]]) -> Name | None:
-    """Return the name of the due log with the largest dirty ratio; None if no log is due."""
+    """Return the name of the log that is due for compaction and has with the largest dirty ratio; None if no log is
+    due.
+    """
     due = [(cleanable.dirty_ratio, name) for name, cleanable, config in logs if cleanable.is_due(config)]
     return max(due, key=lambda entry: entry[0])[1] if due else None
 
@@ -107,7 +109,7 @@ class OffsetRange(Protocol):
 
 
 class GroupLimits(NamedTuple):
-    """Limits of one compacted segment: its bytes, and the number of segments merged into it."""
+    """Limits of one compacted segment: its maximum bytes, and the maximum number of segments merged into it."""
 
     max_bytes: int
     max_segments: int

@@ -1,4 +1,4 @@
-"""Maps each key to the offset of its last record, in bounded memory, for the compacted part of a log.
+"""Maps each key to the offset of its last record, in bounded memory, for the part of a log that is being compacted.
 
 A key of up to 15 bytes is its own fingerprint; a longer key is represented by a digest of 16 bytes. A map therefore
 needs at most ENTRY_BYTES for each key of any length (Kafka keeps MD5 digests of all keys). The entries are spread over
@@ -33,7 +33,7 @@ class OffsetMap:
     __slots__ = ("_shards", "capacity")
 
     def __init__(self, memory_bytes: int) -> None:
-        """The capacity is the number of keys that certainly fit into `memory_bytes`, at least one."""
+        """The capacity is the number of keys that certainly fit into `memory_bytes`, and is at least one key."""
         self.capacity = max(1, memory_bytes // ENTRY_BYTES)
         self._shards: list[dict[bytes, int]] = [{} for _ in range(SHARDS)]
 
@@ -68,7 +68,7 @@ class OffsetMap:
         return len(keys)
 
     def get(self, key: bytes) -> int:
-        """Return the last offset of `key`; NO_OFFSET if the key is unknown."""
+        """Return the offset of the last record with this `key`; NO_OFFSET if the key is unknown."""
         known_as = key if len(key) < DIGEST_SIZE else fingerprint(key)
         return self._shards[hash(known_as) & SHARD_MASK].get(known_as, NO_OFFSET)
 

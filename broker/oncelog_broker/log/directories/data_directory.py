@@ -7,9 +7,10 @@
 - `recovery-point-offset-checkpoint` has the recovery point of each log.
 - `replication-offset-checkpoint` has the high watermark of each log.
 - `log-start-offset-checkpoint` has the log starts that segment names do not show for certain.
-- `cleaner-offset-checkpoint` has the offset up to which each compacted log was compacted.
+- `cleaner-offset-checkpoint` has the offset up to which each log with cleanup.policy=compact was compacted.
 - `orders-0/` is the log of partition 0 of topic orders.
 - `orders-1.2f0c...-delete/` is a deleted log, which is freed after file.delete.delay.ms.
+- `orders-3.05de...-future/` is a copy of a log in another data directory, which will replace that log (`future_log`).
 - `orders-2.77ab...-stray/` is a log that belongs to no topic; such a log is kept, but not used.
 
 A checkpoint that cannot be read is ignored with a warning. Without recovery points, every log is verified from its
@@ -110,7 +111,7 @@ class DataDirectory:
     def __init__(
         self, disk: Disk, path: str, lock: Lock, found: MetaProperties | None, note: DirectoryNote | None = None
     ) -> None:
-        """Internal: use `open`."""
+        """The constructor is internal: call `open` instead."""
         self._disk = disk
         self._lock = lock
         self._found = found
@@ -122,13 +123,16 @@ class DataDirectory:
         self.clean_shutdown = False
         """Whether every log in the directory was closed by a clean shutdown before `claim`."""
         self.checkpoint_guard = threading.Lock()
-        """Held from before the offsets are read until the checkpoint is written. Worker threads write checkpoints too,
-        and an offset that was read before a truncation must not be written after that truncation.
+        """This lock is acquired before the offsets are read and released after the checkpoint is written. Worker
+        threads write checkpoints too, and an offset that was read before a truncation must not be written after that
+        truncation.
         """
         self.names = NameSyncs(disk, path)
         """The fsyncs that make the names of the logs in this directory durable."""
         self._checkpoints: dict[str, Mapping[TopicPartition, int]] = {}
         """Checkpoint name -> its entries; absent until the checkpoint is read or written."""
+        self._arriving: dict[str, dict[TopicPartition, int]] = {}
+        """Checkpoint name -> entries of the logs whose copies are about to get their names in this directory."""
 
     @classmethod
     def open(cls, disk: Disk, path: str, *, node_id: int, cluster_id: str | None) -> DataDirectory:
@@ -142,7 +146,8 @@ class DataDirectory:
         try:
             found, note = read_meta_properties(disk, path), read_note(disk, path)
             if found is None:
-                # the process that created the directory may have been killed before it synced the name
+                # sync again, because the process that created the directory may have been killed before it synced the
+                # name
                 _sync_names(disk, os.path.dirname(path))
             else:
                 found.check_owner(path, node_id=node_id, cluster_id=cluster_id)
@@ -186,8 +191,8 @@ class DataDirectory:
         self.clean_shutdown = self._disk.exists(marker)
         if self.clean_shutdown:
             self._disk.remove(marker)
-        # A process that was killed may have renamed files without syncing. All later steps rely on the file names found
-        # now.
+        # A process that was killed may have renamed files without syncing. All later steps rely on the file names that
+        # are found now, so these names are synced first.
         self._disk.sync_directory(self.path)
 
     def join(self, name: str) -> str:
@@ -239,16 +244,32 @@ class DataDirectory:
 
     def write_checkpoint(self, name: str, offsets: Mapping[TopicPartition, int]) -> None:
         """Write a checkpoint; the caller must hold `checkpoint_guard`."""
+        if name in self._arriving:
+            offsets = {**offsets, **self._arriving[name]}
         try:
             write_offset_checkpoint(self._disk, self.join(name), offsets)
         except OSError as error:
-            self.names.note_failure(error)  # the failed fsync may have been an fsync of this directory
+            self.names.note_failure(error)  # perhaps the fsync of this directory has failed
             raise
         self._checkpoints[name] = offsets
 
+    def note_arrival(self, name: str, key: TopicPartition, offset: int) -> None:
+        """Write an entry into checkpoint `name` for a log that is about to arrive in this directory. Each later write
+        keeps the entry until `forget_arrival`.
+        """
+        with self.checkpoint_guard:
+            self._arriving.setdefault(name, {})[key] = offset
+            self.write_checkpoint(name, self._checkpoints.get(name, {}))
+
+    def forget_arrival(self, key: TopicPartition) -> None:
+        """Stop keeping the entries of `note_arrival`: the log has arrived, or stays where it was."""
+        with self.checkpoint_guard:
+            for entries in self._arriving.values():
+                entries.pop(key, None)
+
     def drop_from_checkpoints(self, keys: Collection[TopicPartition]) -> None:
-        """Remove `keys` from every checkpoint, before logs are created under the names of deleted logs. Otherwise the
-        next startup after a crash would apply the old log starts and recovery points to the new logs.
+        """Remove `keys` from every checkpoint, before logs are created under the names of deleted logs. Without the
+        removal, the next startup after a crash would apply the old log starts and recovery points to the new logs.
         """
         for name in list(self._checkpoints):
             self._drop_from(name, set(keys))

@@ -16,12 +16,16 @@ from oncelog_broker.runtime.clock import Clock
 
 REFUSAL_SECONDS: Final = 60.0
 """Seconds for which new logs are created in other data directories after one directory has refused a log."""
+MAX_PREFERRED: Final = 10_000
+"""Maximum number of logs that do not exist yet for which a client has asked for a directory."""
 LITTLE_ROOM_BYTES: Final = 64 * 1024 * 1024
 """Bytes; a data directory with less free space gets a new log only if no other directory has more."""
 
 
 class DirectoryChoice:
-    """Chooses data directories for one `LogManager`. `homes` is the manager's mapping from logs to data directories."""
+    """Chooses data directories for one `LogManager`. `homes` (argument) is the manager's mapping from logs to data
+    directories.
+    """
 
     def __init__(
         self, directories: Sequence[DataDirectory], homes: Mapping[TopicPartition, DataDirectory], clock: Clock
@@ -32,8 +36,10 @@ class DirectoryChoice:
         self._refused_at: dict[DataDirectory, float] = {}
         """Monotonic time, in seconds, when each data directory last refused a log."""
         self._free_bytes: dict[DataDirectory, int] = {}
+        self._preferred: dict[TopicPartition, DataDirectory] = {}
+        """The directories that clients have asked for, for logs that do not exist yet; at most MAX_PREFERRED."""
         self._planned: dict[TopicPartition, DataDirectory] = {}
-        """The directories chosen for logs that are not created yet."""
+        """The directories that were chosen for logs that have not been created yet."""
         self._left_in: dict[TopicPartition, DataDirectory] = {}
         """Directories that contain remains of a log that could not be created: that log must be created in the same
         directory, because otherwise it would exist twice.
@@ -49,12 +55,19 @@ class DirectoryChoice:
         """Return the data directory that contains the log, or in which the log will be created."""
         home = self._homes.get(key) or self._planned.get(key)
         if home is None:
-            home = self._planned[key] = self._left_in.get(key) or self._best(counts)
+            home = self._planned[key] = self._left_in.get(key) or self._preferred.get(key) or self._best(counts)
             counts[home] += 1
         return home
 
+    def prefer(self, key: TopicPartition, home: DataDirectory) -> None:
+        """Create this log in `home`, if it does not exist yet. Beyond MAX_PREFERRED logs, the oldest are forgotten."""
+        self._preferred.pop(key, None)
+        self._preferred[key] = home
+        while len(self._preferred) > MAX_PREFERRED:
+            del self._preferred[next(iter(self._preferred))]
+
     def take(self, key: TopicPartition, counts: Counter[DataDirectory]) -> DataDirectory:
-        """Like `place`, for a log that the caller creates now."""
+        """Return the data directory for a log that the caller creates now; the log then no longer counts as planned."""
         home = self.place(key, counts)
         self._planned.pop(key, None)
         return home
@@ -71,15 +84,18 @@ class DirectoryChoice:
 
     def note_made(self, key: TopicPartition) -> None:
         self._left_in.pop(key, None)
+        self._preferred.pop(key, None)
 
     def note_refusal(self, key: TopicPartition, directory: DataDirectory, *, is_left: bool) -> None:
-        """Note that a log could not be created in a directory. `is_left` says whether the directory contains remains of
-        the log.
+        """Remember that a log could not be created in a directory. `is_left` says whether the directory contains
+        remains of the log.
         """
         self._refused_at[directory] = self._clock.monotonic()
         if is_left:
             self._left_in[key] = directory
 
     def note_room(self, directory: DataDirectory, free_bytes: int) -> None:
-        """Note the free space of a directory. May be called in any thread."""
+        """Store the free bytes of a directory, which a worker thread has measured. This method may be called in any
+        thread.
+        """
         self._free_bytes[directory] = free_bytes

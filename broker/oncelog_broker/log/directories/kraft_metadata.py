@@ -43,13 +43,15 @@ _SNAPSHOT_FILE = re.compile(r"\d{20}-\d{10}\.checkpoint")
 
 
 def read_topic_configs(disk: Disk, data_directory: str) -> dict[str, dict[str, str]]:
-    """Like `read_topics`, without topics that have no settings of their own. Raises OSError."""
+    """Return the settings of each topic in the metadata log, without topics that have no settings of their own. Raises
+    OSError.
+    """
     return {topic: settings for topic, settings in read_topics(disk, data_directory).items() if settings}
 
 
 def read_topics(disk: Disk, data_directory: str) -> dict[str, dict[str, str]]:
-    """Return the settings of each topic in the metadata log, by topic name; the values are not validated. The result is
-    empty if the directory has no metadata log. Raises OSError.
+    """Return the settings of each topic in the metadata log, by topic name; the values of settings are not validated.
+    The result is empty if the directory has no metadata log. Raises OSError.
 
     Reading stops with a warning at a record that cannot be read, which may be the torn end of the log.
     """
@@ -96,7 +98,7 @@ def _values_of(disk: Disk, path: str, from_offset: int) -> Iterator[memoryview]:
 
 
 class _TopicConfigs:
-    """The topics' settings after the records replayed so far."""
+    """The settings of topics after the metadata records replayed so far."""
 
     def __init__(self) -> None:
         self.configs: dict[str, dict[str, str]] = {}
@@ -104,7 +106,7 @@ class _TopicConfigs:
 
     @property
     def topics(self) -> list[str]:
-        """The topics that were created and not removed."""
+        """The names of the topics that were created and not removed."""
         return list(self._names.values())
 
     def replay(self, value: memoryview) -> None:

@@ -2,8 +2,8 @@
 
 `LogManager` begins and finishes such an operation in its own thread. Between begin and finish, `run` may be called in
 any thread, since it uses no shared state. Many logs are changed in one operation, so that a data directory is synced
-once for all of them. Creating a log waits for the disk only if the log's directory existed already: see
-`new_directory`.
+once for all these logs. Creating a log waits for the disk only if the log's directory existed already; a new directory
+is synced later (`new_directory.py`).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 
 
 class WantedLog(NamedTuple):
-    """A log that must exist, with the settings for creating it."""
+    """A log that must exist after the operation, with the settings for creating the log."""
 
     topic: str
     partition: int
@@ -136,7 +136,7 @@ class LogOpening:
         home.drop_from_checkpoints(keys)
         for other in self._directories:
             try:
-                if any(other.noted_offset(key) for key in keys):  # leave other disks alone, which may hang
+                if any(other.noted_offset(key) for key in keys):  # do not access other disks, which may hang
                     other.drop_from_checkpoints(keys)
             except OSError as error:
                 logger.error(
@@ -177,8 +177,8 @@ class LogOpening:
 
     def _open_again(self, returning: ReturningLog) -> PartitionLog | KafkaError:
         """Reopen a log after its disk failed, without the records that were not synced: the page cache may show data
-        that never reached the disk, and a later fsync would not report the loss (E26). The topic id is therefore
-        written again, and the log is synced, before the log is used.
+        that never reached the disk, and a later fsync would not report the loss (E26). The file with the topic id is
+        therefore written again, and the log is synced, before the log is used.
 
         All records of a log that is, or was, compacted are discarded. The unsynced records may include deletions of
         synced records (S56), and the other replicas may have compacted those deletions away, because this replica had
@@ -195,7 +195,7 @@ class LogOpening:
             if topic_id not in (None, wanted.topic_id):
                 return KafkaError(ErrorCode.INCONSISTENT_TOPIC_ID, f"{returning.path} belongs to another topic")
             if returning.must_begin_anew:
-                if not self._disk.exists(returning.path):  # the disk may be missing, and a new log would hide that
+                if not self._disk.exists(returning.path):  # a new log would hide that the disk may be missing
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), returning.path)
                 # Remove the recovery point before the log is cut. If another fault or a kill interrupts the cut, a log
                 # that ends below its recovery point would count as damaged, and would never be opened again.
@@ -244,9 +244,8 @@ class LogOpening:
         return made
 
     def _identity_of(self, returning: ReturningLog) -> bytes | None:
-        """Return the topic id of the log; None if the log has no topic id, or an unsynced one, in which case no record
-        was synced either.
-        Raises OSError, PartitionMetadataCorrupt."""
+        """Return the topic id of the log; None if the log has no topic id, or if the topic id was not synced, in which
+        case no record was synced either. Raises OSError, PartitionMetadataCorrupt."""
         try:
             return read_topic_id(self._disk, returning.path)
         except PartitionMetadataTorn:
@@ -299,7 +298,7 @@ class LogMoves:
 
 
 class LogRemoval:
-    """Frees files and directories; for large files, this takes the file system long."""
+    """Frees the disk space of deleted files and directories, which takes the file system long for large files."""
 
     def __init__(self, disk: Disk, files: Sequence[str], directories: Sequence[str]) -> None:
         self._disk = disk
@@ -307,7 +306,7 @@ class LogRemoval:
         self._directories = directories
 
     def run(self) -> int:
-        """Free the files and directories. Returns how many of them were removed."""
+        """Free the disk space of the files and directories. Returns the number of removed files and directories."""
         removed = [self._try(self._disk.remove, path) for path in self._files]
         removed += [self._try(self._disk.remove_tree, path) for path in self._directories]
         return sum(removed)

@@ -4,7 +4,7 @@ on the disk.
 Any thread may write checkpoints: `checkpoint_guard` keeps their order. Before a new log gets an entry, the log and its
 directory are synced; for high watermarks this happens before the guard is taken, so that other writers do not wait.
 
-Each data directory is written separately: a failed disk does not affect the others.
+Each data directory is written separately: a failed disk does not affect the checkpoints on other disks.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class LogCheckpoints:
         may have failed.
         """
         home = self._homes.get((log.topic, log.partition))
-        if home is not None:  # None if the log was deleted meanwhile
+        if home is not None:  # The `log` is None if the log was deleted meanwhile.
             self._write_recovery_points_of(home)
             self._write_log_start_offsets_of(home)
             self._write_cleaner_offsets_of(home)
@@ -93,13 +93,15 @@ class LogCheckpoints:
         raise_first(self._in_each(write))
 
     def lower_for_truncation(self, state: LogState) -> None:
-        """Lower the recovery point and the cleaner checkpoint on the disk; this is `LogTrimmer.before_truncation`."""
+        """Lower the recovery point and the cleaner checkpoint on the disk, before a truncation (the callback
+        `LogTrimmer.before_truncation`).
+        """
         home = self._homes[state.topic, state.partition]
         self._write_recovery_points_of(home)
         self._write_cleaner_offsets_of(home)
 
     def lower_after_truncation(self, state: LogState) -> None:
-        """Lower the log start on the disk; this is `LogTrimmer.after_truncation`."""
+        """Lower the log start on the disk, after a truncation (the callback `LogTrimmer.after_truncation`)."""
         self._write_log_start_offsets_of(self._homes[state.topic, state.partition])
 
     def sync_new(self, keys: Iterable[TopicPartition]) -> set[TopicPartition]:

@@ -31,6 +31,7 @@ from oncelog_broker.log.directories.data_directory import (
     marked_directory_name,
 )
 from oncelog_broker.log.directories.directory_choice import DirectoryChoice
+from oncelog_broker.log.directories.future_log import FutureLog, settle_future_logs
 from oncelog_broker.log.directories.log_changes import (
     LogMove,
     LogMoves,
@@ -98,7 +99,7 @@ class LogManager:
     """
 
     def __init__(self, disk: Disk, clock: Clock, entropy: Entropy, directories: Sequence[DataDirectory]) -> None:
-        """Internal: use `open`."""
+        """The constructor is internal: call `open` instead."""
         self._disk = disk
         self._clock = clock
         self._entropy = entropy
@@ -109,7 +110,7 @@ class LogManager:
         self._topic_ids: dict[TopicPartition, bytes | None] = {}
         self._failures: dict[TopicPartition, str] = {}
         self._missing: set[TopicPartition] = set()
-        """The failed logs that have no directory any more."""
+        """The failed logs whose directories no longer exist."""
         self._returning: dict[TopicPartition, ReturningLog] = {}
         """The failed logs that the next `begin_opening` opens again."""
         self._last_known: dict[TopicPartition, ReturningLog] = {}
@@ -118,9 +119,9 @@ class LogManager:
         self._checkpoints = LogCheckpoints(disk, directories, self._logs, self._homes, self._failures)
         self._choice = DirectoryChoice(directories, self._homes, clock)
         self._deleted: list[tuple[float, str]] = []
-        """(monotonic seconds from which the directory may be freed, path of the directory)."""
+        """Deleted logs: (monotonic seconds from which the directory may be freed, path of the directory)."""
         self.cluster_id: str | None = None
-        """The cluster id in the data directories; None if they are new and `open` got no cluster id."""
+        """The cluster id in the data directories; None if the directories are new and `open` got no cluster id."""
 
     @classmethod
     def open(
@@ -135,7 +136,7 @@ class LogManager:
         entropy: Entropy = system_entropy,
     ) -> LogManager:
         """Lock the data directories and open every log in them. `config_of` returns the configuration of a topic;
-        without it, all topics have Kafka's defaults.
+        without `config_of`, all topics have Kafka's defaults.
 
         Raises LockHeld, MetaPropertiesError, OSError, all with a message for the operator; no directory then stays
         locked. Errors of single logs are stored in `failures`.
@@ -163,9 +164,8 @@ class LogManager:
         config_of: Callable[[str], LogConfig] | None = None,
         entropy: Entropy = system_entropy,
     ) -> LogManager:
-        """Like `open`, for directories that `lock_directories` has locked; the directories are unlocked if this raises.
-        Raises
-        MetaPropertiesError, OSError."""
+        """Open every log in directories that `lock_directories` has locked; if this method raises, the directories are
+        unlocked. Raises MetaPropertiesError, OSError."""
         try:
             for directory in directories:
                 directory.check_owner(node_id=node_id, cluster_id=cluster_id)
@@ -175,6 +175,7 @@ class LogManager:
             _note_sisters(directories)
             manager = cls(disk, clock, entropy, directories)
             manager.cluster_id = cluster_id
+            settle_future_logs(disk, directories, entropy)
             for directory in directories:
                 manager._open_logs(directory, config_of or (lambda _: DEFAULT_CONFIG))
         except BaseException:
@@ -188,7 +189,7 @@ class LogManager:
         """Whether the previous broker had closed every log, in every data directory."""
         return all(directory.clean_shutdown for directory in self._directories)
 
-    # --- one log -------------------------------------------------------------------------------------------------
+    # --- operations on one log -----------------------------------------------------------------------------------
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
         """Return the log of a partition; None if this broker has no such log. Raises KAFKA_STORAGE_ERROR if the log
@@ -200,8 +201,8 @@ class LogManager:
         return self._logs.get(key)
 
     def find(self, wanted: WantedLog) -> PartitionLog | KafkaError | None:
-        """Return what `begin_opening` would find without accessing the disk: the log or its error; None if the disk
-        must be accessed.
+        """Return the log of a partition, or the error that prevents its opening, as far as this is known without
+        accessing the disk; None if the disk must be accessed.
         """
         if wanted.key in self._returning:
             return None
@@ -280,7 +281,8 @@ class LogManager:
         A missing log stays offline if a checkpoint shows that the log had records: a new log, which Kafka would create,
         would assign the same offsets a second time. A missing log also stays offline if a data directory is lost, since
         the log may have been in that directory. In all other cases it is unknown whether the log had records, because
-        the creation of the topic may have been interrupted. One warning lists all missing logs of this kind.
+        the creation of the topic may have been interrupted. One warning lists all missing logs that stay offline for an
+        unknown reason.
         """
         unknown: dict[bool, list[str]] = {}
         deleted = {os.path.basename(path).rpartition(".")[0] for _, path in self._deleted}
@@ -291,7 +293,7 @@ class LogManager:
             offset, _, home = max(
                 (directory.noted_offset(key), -number, directory) for number, directory in enumerate(self._directories)
             )
-            if offset > 0 and name not in deleted:  # checkpoints keep the entry of a deleted log for a while
+            if offset > 0 and name not in deleted:  # (a deleted log keeps its entry for a while)
                 path = home.join(name)
                 self._homes[key] = home
                 self._missing.add(key)
@@ -350,7 +352,7 @@ class LogManager:
                 home.noted(CLEANER_OFFSET_CHECKPOINT, key),
                 high_watermark,
             )
-            self._returning[key] = known._replace(wanted=wanted)  # new settings, last known offsets
+            self._returning[key] = known._replace(wanted=wanted)  # the value is (new settings, last known offsets)
             return True
         if not log.is_offline or log.state.is_truncating:
             return False
@@ -410,9 +412,11 @@ class LogManager:
             raise error
 
     def is_truncating(self, key: TopicPartition) -> bool:
-        """Whether a worker thread is truncating the end of this log; the log cannot be deleted meanwhile."""
+        """Whether a worker thread is truncating the end of this log, or replacing the log by a copy in another data
+        directory; the log cannot be deleted meanwhile.
+        """
         log = self._logs.get(key)
-        return log is not None and log.state.is_truncating
+        return log is not None and (log.state.is_truncating or log.is_paused)
 
     def begin_deletion(self, keys: Iterable[TopicPartition]) -> LogMoves:
         """Begin to delete these logs; from now on no part of the broker may use them. The caller must run
@@ -504,10 +508,10 @@ class LogManager:
         return self._disk.room(directory)
 
     def note_rooms(self) -> None:
-        """Measure the free space of the data directories, which the choice of a directory for new logs uses. May be
-        called in any
-        thread."""
-        # with one directory there is nothing to choose
+        """Measure the free space of the data directories, which the choice of a directory for new logs uses. This
+        method may be called in any thread.
+        """
+        # with only one directory no choice is needed
         for directory in self._directories if len(self._directories) > 1 else ():
             with suppress(OSError):
                 self._choice.note_room(directory, self._disk.room(directory.path)[1])
@@ -524,6 +528,51 @@ class LogManager:
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
         """Return the high watermarks that were read from the checkpoints at the startup."""
         return self._high_watermarks
+
+    # --- another data directory --------------------------------------------------------------------------------------
+
+    def directory_at(self, path: str) -> DataDirectory:
+        """Return the data directory with this absolute path. Raises LOG_DIR_NOT_FOUND."""
+        for home in self._directories:
+            if home.path == path:
+                return home
+        raise KafkaError(ErrorCode.LOG_DIR_NOT_FOUND, f"{path} is not in log.dirs")
+
+    def prefer(self, key: TopicPartition, path: str) -> None:
+        """Create the log of this partition in a data directory, if the log does not exist yet. Raises
+        LOG_DIR_NOT_FOUND.
+        """
+        home = self.directory_at(path)
+        if key not in self._homes:
+            self._choice.prefer(key, home)
+
+    def make_future(self, wanted: WantedLog, path: str, log: PartitionLog) -> Callable[[], FutureLog]:
+        """Return a function for a worker thread to call: it creates a future log of `log` in the data directory at
+        `path`, and raises KAFKA_STORAGE_ERROR. Raises LOG_DIR_NOT_FOUND.
+        """
+        home, start, directory = self.directory_at(path), log.local.first.base_offset, log.directory
+        wanted = wanted._replace(topic_id=self._topic_ids.get(wanted.key))
+
+        def make() -> FutureLog:
+            future = FutureLog.make(self._disk, self._clock, home, wanted, start, self._entropy)
+            try:
+                future.adopt_producers(directory, start)
+            except OSError as error:
+                raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{directory}: {error}") from error
+            return future
+
+        return make
+
+    def finish_replacement(self, future: FutureLog, log: PartitionLog | None) -> None:
+        """Use `log`, with which `FutureLog.replace` has replaced a log; None if the replacement failed."""
+        key = future.wanted.key
+        if future.deleted_path is not None:
+            self._homes[key] = future.home
+        if log is not None and future.deleted_path is not None:
+            delay_ms = log.config.file_delete_delay_ms
+            self._deleted.append((self._clock.monotonic() + delay_ms / 1000, future.deleted_path))
+            self._adopt(key, log)
+        future.home.forget_arrival(key)
 
     # --- periodic work ---------------------------------------------------------------------------------------------
 
@@ -564,7 +613,7 @@ class LogManager:
     def checkpoint_recovery_points(self) -> None:
         """Write the recovery points; a startup after a crash verifies the records above them. Raises OSError.
 
-        A worker thread may call this method and the other `checkpoint_` methods.
+        A worker thread may call this method and the other methods whose names begin with `checkpoint_`.
         """
         self._checkpoints.write_recovery_points()
 
@@ -625,7 +674,7 @@ class LogManager:
                 logger.error("closing %s: %s", log.name, error)
         return self._checkpoints.write_at_the_end()
 
-    # --- inside ------------------------------------------------------------------------------------------------------
+    # --- private helpers ---------------------------------------------------------------------------------------------
 
     def _open_logs(self, home: DataDirectory, config_of: Callable[[str], LogConfig]) -> None:
         recovery_points = home.read_checkpoint(RECOVERY_POINT_CHECKPOINT)
@@ -674,14 +723,14 @@ class LogManager:
                 self._adopt(key, log)
 
     def _identity_of(self, home: DataDirectory, key: TopicPartition) -> tuple[bool, bytes | None]:
-        """Return (whether the file with the topic id was complete, the topic id). Raises OSError,
+        """Return whether the file with the topic id was complete, and the topic id. Raises OSError,
         PartitionMetadataCorrupt.
         """
         try:
             return True, read_topic_id(self._disk, home.join(f"{key[0]}-{key[1]}"))
         except PartitionMetadataTorn:
             if home.noted_offset(key) > 0:
-                raise  # the file had been synced, so it was damaged later
+                raise  # an incomplete file that had been synced was damaged later
             return False, None
 
     def _set_aside_unsynced(self, home: DataDirectory, key: TopicPartition, log: PartitionLog) -> None:

@@ -3,16 +3,17 @@
 With 100,000 producers, the state is then one dictionary that the garbage collector skips, and a copy of the entire
 state is a list of references. The layout of an entry:
 
-- 46 bytes as in Kafka's snapshot (S55): producer id, epoch, last sequence, last offset, offset delta, timestamp,
-  coordinator epoch, first offset of the open transaction or -1.
-- 4 bytes: how many sequences up to the last one are known to be in the log, in this epoch and since its newest
+- 46 bytes in the layout of Kafka's snapshot (S55): producer id, epoch, last sequence, last offset, offset delta,
+  timestamp, coordinator epoch, first offset of the open transaction or -1.
+- 4 bytes: how many sequences up to the last sequence are known to be in the log, in this epoch and since its newest
   transaction began. Without a last sequence, the number is 0 if no batch came in this epoch (the next sequence is
   then 0), and ANY_SEQUENCE if that is unknown.
 - 8 bytes: timestamp of the newest batch; the timestamp in the first 46 bytes may be that of a marker.
-- 0 to 4 times 24 bytes: the batches before the newest one, newest first: last sequence, last offset, offset delta,
-  timestamp.
+- 0 to 4 times 24 bytes: the past batches (before the newest batch), newest first: last sequence, last offset, offset
+  delta, timestamp.
 
-A producer that is writing has an entry and a `BatchStreak`, which has the consecutive batches since that entry.
+A producer that is writing has an entry and a `BatchStreak` (batch streak: the consecutive batches since that entry was
+created).
 """
 
 from __future__ import annotations
@@ -53,17 +54,17 @@ WINDOW: Final = 5
 in flight (S14).
 """
 MAX_KNOWN: Final = 2**30
-"""Half of all sequences; a sequence that is further behind the last one counts as being ahead of it."""
+"""Half of all sequences; a sequence that is further behind the last sequence counts as ahead of the last sequence."""
 ANY_SEQUENCE: Final = 2**32 - 1
-"""The number of known sequences in an entry that was created by a marker without an earlier batch. The producer's
-batches have expired, or were deleted with their segments, so that the next batch may have any sequence, as for an
-unknown producer (E16).
+"""The number of known sequences in an entry that was created by a marker without an earlier batch. ANY_SEQUENCE: the
+producer's batches have expired, or were deleted with their segments, so that the next batch may have any sequence, as
+for an unknown producer (E16).
 """
 
 _NEWEST: Final = slice(10, 26)
 _NEWEST_TIMESTAMP_AND_PAST: Final = slice(50, HEAD.size + (WINDOW - 2) * PAST_BATCH.size)
-"""The byte ranges of the newest batch and of the past batches in an entry. Joined, without the oldest batch, these
-bytes form the past batches of the next entry.
+"""The byte ranges of the newest batch and of the past batches in an entry. These two byte ranges, joined without the
+oldest batch, form the past batches of the next entry.
 """
 
 
@@ -128,7 +129,9 @@ def entry_after(
 def entry_after_marker(
     producer_id: int, epoch: int, coordinator_epoch: int, timestamp: int, entry: bytes | None
 ) -> bytes:
-    """Return the producer's entry after a transaction marker. `entry` is the entry before the marker, or None."""
+    """Return the producer's entry after a transaction marker. `entry` is the producer's entry before the marker, or
+    None if the producer is unknown.
+    """
     if entry is not None:
         _, last_epoch, last, last_offset, delta, _, _, _, known, batch_timestamp = HEAD.unpack_from(entry)
         if last_epoch == epoch:
@@ -159,7 +162,7 @@ def past_batches(entry: bytes) -> bytes:
 
 
 def remembers_past(entry: bytes) -> bool:
-    """Whether the entry has a batch before the newest one, in the same epoch."""
+    """Whether the entry has a batch before the newest batch, in the same epoch."""
     return len(entry) > HEAD.size
 
 
@@ -172,10 +175,10 @@ def batches(entry: bytes) -> Iterator[tuple[int, int, int, int]]:
 
 
 class BatchStreak:
-    """Consecutive batches that one producer appended after its `entry` was created.
+    """A batch streak: consecutive batches that one producer appended after its `entry` was created.
 
-    Creating an entry for each batch would be half of the cost of idempotence. In a streak, a batch costs three
-    comparisons, and the entry is created only when it is needed.
+    Creating an entry for each batch would be half of the cost of idempotence. Within a streak (batches since the last
+    entry), a batch costs three comparisons, and the entry is created only when it is needed.
 
     Invariants: all batches have the entry's epoch; either all batches belong to the open transaction of the entry, or
     the entry has no open transaction; no sequence wraps.
@@ -190,10 +193,12 @@ class BatchStreak:
         self.transactional = header[ATTRIBUTES] & TRANSACTIONAL_BIT
         self._first_sequence = self.next_sequence = header[BASE_SEQUENCE] + header[LAST_OFFSET_DELTA] + 1
         self.batches: deque[tuple[HeaderFields, int, int]] = deque(maxlen=WINDOW)
-        """(header, base offset, timestamp) of the newest batches."""
+        """Fields of the newest batches: (header, base offset, timestamp)."""
 
     def settle(self) -> bytes:
-        """Add the batches of the streak to the entry and return it; the streak then continues from that entry."""
+        """Add the batches of the streak to the entry and return the new entry; the streak then continues from the new
+        entry.
+        """
         _, _, coordinator_epoch, first_offset, known = EXPECTED.unpack_from(self.entry)
         known -= self._first_sequence
         for header, base_offset, timestamp in self.batches:

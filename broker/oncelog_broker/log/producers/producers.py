@@ -7,7 +7,7 @@ disk. The scan reads only batch headers and markers.
 The state of a producer therefore survives as long as the batches above the newest snapshot *on the disk* exist. A
 snapshot is created in memory when the log rolls, and the next flush writes it after the records that it describes.
 Until that write, the segments above the last written snapshot may be the only evidence of a producer, and must not be
-deleted or compacted: `saved_up_to`.
+deleted or compacted; `saved_up_to` is the offset of the last written snapshot.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ from oncelog_protocol.records.control import EndTransactionMarker, read_marker
 logger = logging.getLogger(__name__)
 
 MAX_PENDING_SNAPSHOTS: Final = 8
-"""The maximum number of snapshots that wait for the next flush. If the log rolls more often, the oldest of them are
-dropped, which only makes a later startup slower.
+"""The maximum number of snapshots that wait for the next flush. If the log rolls more often, the oldest waiting
+snapshots are dropped, which only makes a later startup slower.
 """
 
 
@@ -74,7 +74,7 @@ class LogProducers:
         self._pending: list[PendingSnapshot] = []
         """Snapshots at later offsets that are not known to be on the disk, oldest first."""
         self._taken: list[ref[PendingSnapshot]] = []
-        """All snapshots that a running flush may still write, including dropped ones."""
+        """All snapshots that a running flush may still write, including snapshots that were dropped from the list."""
         self._ends = RecentEnds()
 
     # --- appending -----------------------------------------------------------------------------------------------
@@ -101,13 +101,13 @@ class LogProducers:
                     self.aborted.append(segment_base, aborted)
 
     def _follow(self, header: HeaderFields, control: RecordBatch | None) -> EndedTransaction | None:
-        """Update the state with one batch. `control` is the batch itself, which only control batches need."""
+        """Update the state with one batch. `control` is the complete batch if it is a control batch."""
         if not header[ATTRIBUTES] & CONTROL_BIT or control is None:
             self.state.follow(header)
             return None
         marker = read_marker(control)
         if marker is None:
-            return None  # compaction has removed this marker's entire transaction
+            return None  # compaction has removed the records of this transaction
         return self._follow_marker(header, marker)
 
     def _follow_marker(self, header: HeaderFields, marker: EndTransactionMarker) -> EndedTransaction | None:
@@ -116,8 +116,9 @@ class LogProducers:
         )
 
     def expire(self, log_end_offset: int, *, now_ms: int, now: float, expiration_ms: int) -> Iterator[int]:
-        """Forget the producers that have written nothing for `expiration_ms`, like `ProducerState.expire`. `now` is
-        monotonic, in seconds, and `now_ms` is wall time; a producer expires only if it was silent by both clocks.
+        """Forget the producers that have written nothing for `expiration_ms`; yields the number of forgotten producers
+        so far. `now` is monotonic, in seconds, and `now_ms` is wall time; a producer expires only if it was silent by
+        both clocks.
         """
         written_below = self._ends.look(log_end_offset, now, expiration_ms / 1000)
         return self.state.expire(now_ms, expiration_ms, written_below)
@@ -125,7 +126,8 @@ class LogProducers:
     # --- snapshots -----------------------------------------------------------------------------------------------
 
     def take_snapshot(self, offset: int) -> None:
-        """Create a snapshot of the present state, which is the state at `offset`; the next flush writes it."""
+        """Create a snapshot of the present state, which is the state at `offset`; the next flush writes the
+        snapshot."""
         newest = self._pending[-1].offset if self._pending else self._saved_offset
         if offset != newest:
             snapshot = self._snapshots.take(offset, self.state.image())
@@ -237,7 +239,7 @@ class LogProducers:
         """Restore the state from the newest snapshot not above `at_most`, and from the batches after that snapshot."""
         start, entries = segments[0].base_offset, list[bytes]()
         found = self._snapshots.load_newest(names, at_most)
-        if found is not None and found[0] >= start:  # ignore a snapshot from before the first batch
+        if found is not None and found[0] >= start:  # a snapshot from before the first batch is ignored
             start, entries = found
         self._saved_offset, self._pending = start, []
         self.state.restore(entries)
@@ -254,8 +256,9 @@ class LogProducers:
     def _ended_in(
         self, segments: Sequence[Segment], names: Sequence[str], start: int, end: int
     ) -> list[tuple[int, int]]:
-        """(first offset, offset of the marker) of each transaction whose marker lies in [start, end), where a snapshot
-        at `end` describes the transaction as ended and no longer says where it began. Raises OSError."""
+        """Return (first offset, offset of the marker) of each transaction whose marker lies in [start, end), where a
+        snapshot at `end` describes the transaction as ended and no longer says where it began. Raises OSError.
+        """
         if not any(marker < end for _, marker in _ends(segments, start, {}, unknown_too=True)):
             return []
         replay_from, begun = segments[0].base_offset, dict[int, int]()
@@ -278,8 +281,8 @@ class LogProducers:
                 if aborted is not None:
                     yield aborted
         except CorruptBatch as error:
-            # A reader of the damaged batch gets the same error. The batches after the damaged batch in the same segment
-            # cannot be replayed.
+            # A reader that reaches the damaged batch gets the same error. The batches after the damaged batch in the
+            # same segment cannot be replayed.
             logger.warning(
                 "%s: the producer state of this and later batches cannot be restored: %s", segment.path, error
             )
@@ -299,11 +302,11 @@ def _ends(
     segments: Sequence[Segment], start: int, begun: dict[int, int], *, unknown_too: bool = False
 ) -> Iterator[tuple[int, int]]:
     """Yield (first offset, offset of the marker) of each transaction that ends at or after offset `start`. `begun`:
-    producer id -> first offset of its open transaction, kept up to date. `unknown_too`: yield the markers of
-    transactions whose first offset is not known, with NO_OFFSET. Raises OSError."""
+    producer id -> first offset of its open transaction, which this generator keeps up to date. `unknown_too`: yield the
+    markers of transactions whose first offset is not known, with NO_OFFSET. Raises OSError."""
     for segment in segments:
         if segment.next_offset > start:
-            with suppress(CorruptBatch):  # the replay has already logged this error
+            with suppress(CorruptBatch):  # no further log line: the replay has already logged this error
                 for _, header in _producer_batches_from(segment, start):
                     if header[ATTRIBUTES] & CONTROL_BIT:
                         first = begun.pop(header[PRODUCER_ID], NO_OFFSET)

@@ -21,16 +21,16 @@ class RecentEnds:
     __slots__ = ("_noted", "_old_end")
 
     def __init__(self, old_end: int = 0) -> None:
-        """`old_end` is the log end when the log was opened. The time when the records below `old_end` were written is
-        unknown.
+        """`old_end` (argument) is the log end when the log was opened. The time when the records below `old_end` were
+        written is unknown.
         """
         self._old_end = old_end
         self._noted: list[tuple[float, int]] = []
         """(time in monotonic seconds, log end offset), oldest first."""
 
     def look(self, log_end_offset: int, now: float, seconds: float) -> int:
-        """Note the current log end. Returns an offset below which, as far as known, no record was written in the last
-        `seconds`. This method must be called periodically.
+        """Remember the current log end. Returns an offset below which, as far as known, no record was written in the
+        last `seconds`. This method must be called periodically.
         """
         while self._noted and self._noted[0][0] <= now - seconds:
             _, self._old_end = self._noted.pop(0)

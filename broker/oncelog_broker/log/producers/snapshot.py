@@ -7,13 +7,13 @@
 - 46 bytes for each entry: producer id (int64), epoch (int16), last sequence (int32), last offset (int64), offset delta
   (int32), timestamp (int64), coordinator epoch (int32), first offset of the open transaction or -1 (int64).
 
-`00000000000000000042.window` is an additional file of this broker, with the batches before the last one, which Kafka's
-format does not have:
+`00000000000000000042.window` is an additional file of this broker, with the batches before the last batch of each
+producer, which Kafka's format does not have:
 
 - version 2 (int16; version 1 had the fields of past batches in another order), CRC-32C of the bytes after this field
   (uint32), CRC of the snapshot file to which this window file belongs (uint32);
 - for each entry of that snapshot, in the same order: number of past batches (uint8), then the bytes of the entry
-  (`entry.py`) after the first 46.
+  (`entry.py`) after the first 46 bytes.
 
 A window file that is missing, damaged, or belongs to another snapshot is ignored: then only one batch per producer is
 known instead of five. A damaged snapshot is deleted, and the log is replayed from the previous snapshot instead.
@@ -72,8 +72,8 @@ def parse_snapshot(data: bytes) -> list[ProducerStateEntry]:
 
 
 def format_window(entries: Sequence[bytes], snapshot: bytes) -> bytes:
-    """Encode the window file for `snapshot`: the batches before the last batch of each producer. `snapshot` must have
-    been encoded from the same entries.
+    """Encode the window file (the past batches of producers) for `snapshot`: the batches before the last batch of each
+    producer. `snapshot` must have been encoded from the same entries.
     """
     parts = [OWNER.pack(FILE_HEAD.unpack_from(snapshot)[1])]
     start, one = SNAPSHOT_ENTRY.size, PAST_BATCH.size
@@ -84,8 +84,8 @@ def format_window(entries: Sequence[bytes], snapshot: bytes) -> bytes:
 
 
 def parse_entries(snapshot: bytes, window: bytes | None) -> list[bytes]:
-    """Return the entries of a snapshot, with their past batches if `window` belongs to the snapshot. Raises
-    SnapshotCorrupt.
+    """Return the entries of a snapshot, with their past batches if the window file `window` belongs to the snapshot.
+    Raises SnapshotCorrupt.
     """
     fields = _snapshot_fields(snapshot)
     if window is not None:
@@ -147,11 +147,13 @@ class PendingSnapshot:
         self._entries = entries
         self.offset = offset
         self.is_cancelled = False
-        """Whether the log was truncated below `offset`; a file that is written after that must be deleted again."""
+        """Whether the log was truncated below `offset`; a snapshot file that is written after the truncation must be
+        deleted again.
+        """
         self.is_written = False
 
     def write(self) -> None:
-        """Write the snapshot file and the window file. Raises OSError."""
+        """Write Kafka's snapshot file, and the window file with the past batches. Raises OSError."""
         if self.is_written or self.is_cancelled:
             return
         snapshot = format_snapshot(self._entries)
@@ -160,7 +162,7 @@ class PendingSnapshot:
             self._disk.replace_file(window_path, format_window(self._entries, snapshot))
         self._disk.replace_file(snapshot_path, snapshot)
         self.is_written = True
-        # Check this after writing: a truncation that begins later finds the files and deletes them itself.
+        # Check `is_obsolete` after writing: a truncation that begins later finds the files and deletes them itself.
         if self._was_cancelled():
             self._disk.remove(snapshot_path)
             self._disk.remove(window_path)
@@ -198,6 +200,20 @@ class ProducerSnapshots:
                 )
                 self._remove(offset)
         return None
+
+    def read_at(self, offset: int) -> list[bytes] | None:
+        """Return the entries of the snapshot at `offset`; None if there is none, or if it is damaged."""
+        snapshot_path, window_path = (
+            self._path(offset, PRODUCER_SNAPSHOT_SUFFIX),
+            self._path(offset, PRODUCER_WINDOW_SUFFIX),
+        )
+        if not self._disk.exists(snapshot_path):
+            return None
+        try:
+            window = self._disk.read_file(window_path) if self._disk.exists(window_path) else None
+            return parse_entries(self._disk.read_file(snapshot_path), window)
+        except SnapshotCorrupt:
+            return None
 
     def take(self, offset: int, entries: Sequence[bytes]) -> PendingSnapshot:
         """Return a snapshot of `entries` at `offset`, ready to be written."""
@@ -239,6 +255,6 @@ def _offsets(names: Iterable[str], suffix: str) -> set[int]:
 
 
 def _all_offsets(names: Iterable[str]) -> set[int]:
-    """Return the offsets of all snapshot files and window files."""
+    """Return the offsets of all snapshot files and window files (past batches)."""
     names = list(names)
     return _offsets(names, PRODUCER_SNAPSHOT_SUFFIX) | _offsets(names, PRODUCER_WINDOW_SUFFIX)

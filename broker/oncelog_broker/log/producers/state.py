@@ -2,8 +2,9 @@
 S50; KIP-98, KIP-360, KIP-890).
 
 Each change has two steps: `prepare_append` or `prepare_marker` returns the change, or raises without changing anything;
-the change is adopted when the batch is in the log (E26). The state of one producer is stored as an `entry`. Sequences
-count records and wrap at 2^31 (`oncelog_protocol.records.sequence`).
+the change is adopted when the batch is in the log (E26). The checks are those of idempotence (the sequence number of a
+batch follows the previous one) and of fencing (a batch with an older producer epoch is refused). The state of one
+producer is stored as an `entry`. Sequences count records and wrap at 2^31 (`oncelog_protocol.records.sequence`).
 """
 
 from __future__ import annotations
@@ -54,8 +55,8 @@ NOTHING_UNSTABLE: Final = LONG_MAX
 EXPIRY_SLICE: Final = 2000
 """The number of producers that `expire` checks between two pauses, which takes far less than a millisecond."""
 MAX_STREAKS: Final = 100
-"""The maximum number of producers of one log that may have a streak; settling all of them takes far less than a
-millisecond.
+"""The maximum number of producers of one log that may have a streak (batches not yet in the producer's entry); updating
+all these entries takes far less than a millisecond.
 """
 
 
@@ -68,22 +69,25 @@ class DuplicateBatch(NamedTuple):
 
 @dataclass(slots=True)
 class ProducerCounters:
-    """Counts the batches that were not the next ones of their producers, since the log was opened."""
+    """Counts the batches whose sequence was not the next sequence of their producer, since the log was opened."""
 
     duplicates: int = 0
-    """Batches found among the last five of their producer; the response has their offsets."""
+    """Duplicates among the last five batches of their producer; the response has the offsets of the first append."""
     old_duplicates: int = 0
-    """Batches that are certainly in the log, but older than the remembered batches: DUPLICATE_SEQUENCE_NUMBER (S12)."""
+    """Older duplicates: batches that are certainly in the log, but older than the remembered batches:
+    DUPLICATE_SEQUENCE_NUMBER (S12).
+    """
     gaps: int = 0
-    """All other batches that were out of order."""
+    """All other batches whose sequence was out of order."""
 
 
 class ProducerState:
     """All producers of one log, and their open transactions.
 
     Invariants: `first_unstable_offset` is the first offset of the oldest transaction that is open, or has ended but is
-    not replicated yet. `_open` maps exactly the producers whose entry has an open transaction to the first offset of
-    that transaction. The entry of a producer with a streak is the entry from the beginning of the streak.
+    not replicated yet. `_open` maps exactly those producers whose entry has an open transaction to the first offset of
+    that transaction. The entry of a producer with a streak (batches not yet in its entry) is the entry from the
+    beginning of the streak.
     """
 
     __slots__ = (
@@ -127,8 +131,8 @@ class ProducerState:
     def prepare_append(
         self, header: HeaderFields, base_offset: int, timestamp: int, transaction_version: int = 0
     ) -> bytes | BatchStreak | DuplicateBatch:
-        """Check a data batch before it is appended at `base_offset`. Returns the new entry or streak, for `adopt`; or a
-        `DuplicateBatch` if the batch is a duplicate.
+        """Check a data batch before it is appended at `base_offset`. Returns the producer's new entry or streak, which
+        the caller passes to `adopt`; or a `DuplicateBatch` if the batch is a duplicate.
 
         A batch without a sequence comes from a coordinator: only its producer epoch is checked. Raises
         INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, INVALID_TXN_STATE,
@@ -142,8 +146,8 @@ class ProducerState:
             if sequence == streak.next_sequence and epoch == streak.epoch and is_transactional == streak.transactional:
                 return streak
             self._end_streak(producer_id)
-        # First check whether the batch is the next one, then whether it is a duplicate: both are true only if the last
-        # five batches had 2^31 records.
+        # First check whether the batch has the next sequence, then whether it is a duplicate: both are true only if the
+        # last five batches had 2^31 records.
         entry = self._entries.get(producer_id)
         coordinator_epoch, first_offset, known, past = NO_COORDINATOR_EPOCH, NO_OFFSET, 0, b""
         if entry is None:
@@ -190,8 +194,8 @@ class ProducerState:
             self._streaks[producer_id] = BatchStreak(prepared, header)
 
     def follow(self, header: HeaderFields) -> None:
-        """Record a data batch fetched from a leader, with its offsets; the batch is accepted whatever the state here is
-        (E27).
+        """Record a data batch fetched from a leader, with its offsets; the batch is accepted whatever state this log
+        has for the producer (E27).
         """
         base_offset, _, _, _, _, attributes, _, _, timestamp, producer_id, epoch, sequence, _ = header
         self._end_streak(producer_id)
@@ -209,7 +213,9 @@ class ProducerState:
         self.adopt(entry, header, base_offset, timestamp)
 
     def _end_streak(self, producer_id: int) -> None:
-        """Update the producer's entry with the batches of its streak, and remove the streak."""
+        """Update the producer's entry with the batches of its streak (batches since the entry was created), and remove
+        the streak.
+        """
         streak = self._streaks.pop(producer_id, None)
         if streak is not None:
             self._entries[producer_id] = streak.settle()
@@ -254,8 +260,8 @@ class ProducerState:
             )
 
     def _out_of_sequence(self, header: HeaderFields, entry: bytes) -> DuplicateBatch:
-        """Decide whether a batch of the current epoch that is not the next one is a duplicate or an error (S8, S9, S12,
-        E33).
+        """Decide whether a batch of the current epoch without the next sequence is a duplicate or an error (S8, S9,
+        S12, E33).
         """
         delta, producer_id, sequence = header[LAST_OFFSET_DELTA], header[PRODUCER_ID], header[BASE_SEQUENCE]
         wanted = increment_sequence(sequence, delta)
@@ -288,7 +294,7 @@ class ProducerState:
 
     def _used_before(self, header: HeaderFields) -> KafkaError:
         """Return the error for a batch with new records, but with sequences that were used in a transaction that has
-        ended. Kafka mistakes such a batch for the old one, and loses the records of the new transaction (E33). A
+        ended. Kafka mistakes such a batch for the old batch, and loses the records of the new transaction (E33). A
         producer that receives UNKNOWN_PRODUCER_ID aborts its transaction, and continues with a new epoch.
         """
         self.counters.gaps += 1
@@ -307,7 +313,8 @@ class ProducerState:
         timestamp: int,
         transaction_version: int = 0,
     ) -> bytes:
-        """Check a transaction marker before it is appended. Returns the entry for `complete`.
+        """Check a transaction marker before it is appended. Returns the producer's new entry, which the caller passes
+        to `complete`.
 
         Raises TRANSACTION_COORDINATOR_FENCED (S40), INVALID_PRODUCER_EPOCH; with transactions V2 the latter also for
         the current epoch, because a marker has the next higher epoch.
@@ -334,7 +341,7 @@ class ProducerState:
         self, producer_id: int, entry: bytes, marker: EndTransactionMarker, marker_offset: int
     ) -> EndedTransaction | None:
         """Update the state after the append of the marker for which `prepare_marker` returned `entry`. Returns the
-        transaction that the marker aborted; None if it aborted none (S39).
+        transaction that the marker aborted; None if the marker aborted no transaction (S39).
         """
         self._entries[producer_id] = entry
         first_offset = self._open.pop(producer_id, None)
@@ -350,7 +357,9 @@ class ProducerState:
     def follow_marker(
         self, producer_id: int, epoch: int, marker: EndTransactionMarker, timestamp: int, offset: int
     ) -> EndedTransaction | None:
-        """Record a marker fetched from a leader, without checking it, like `follow`; returns the same as `complete`."""
+        """Record a marker fetched from a leaderwithout checking the marker; returns the transaction that the marker
+        aborted, or None.
+        """
         self._end_streak(producer_id)
         entry = self._entries.get(producer_id)
         entry = entry_after_marker(producer_id, epoch, marker.coordinator_epoch, timestamp, entry)
@@ -363,10 +372,10 @@ class ProducerState:
         unreplicated = self.unreplicated
         if unreplicated:
             # Transactions deeper in the heap have larger first offsets: whether they are replicated is irrelevant until
-            # then.
+            # they come to the top.
             while unreplicated and unreplicated[0][1] < high_watermark:
                 heappop(unreplicated)
-            if not unreplicated:  # inlined from `_find_first_unstable`, to save a call
+            if not unreplicated:  # the code of `_find_first_unstable`, written here to save a call
                 self.first_unstable_offset = next(iter(self._open.values()), NOTHING_UNSTABLE)
             else:
                 self._find_first_unstable()
@@ -384,7 +393,7 @@ class ProducerState:
             first = min(first, self.unreplicated[0][0])
         self.first_unstable_offset = first
 
-    # --- all producers -------------------------------------------------------------------------------------------
+    # --- operations on all producers -------------------------------------------------------------------------------
 
     @property
     def open_transactions(self) -> int:
@@ -424,8 +433,9 @@ class ProducerState:
         return map(describe, self._entries.values())
 
     def image(self) -> list[bytes]:
-        """Return all entries as they are now; this is cheap because entries are immutable. May be called between
-        `prepare_append` and `adopt`, when the log rolls; streaks continue afterwards.
+        """Return all entries as they are now; this is cheap because entries are immutable. This method may be called
+        between `prepare_append` and `adopt`, when the log rolls; streaks (batches not yet in an entry) continue
+        afterwards.
         """
         for producer_id, streak in self._streaks.items():
             self._entries[producer_id] = streak.settle()
@@ -487,4 +497,4 @@ class ProducerState:
                     gone += 1
             yield gone
         if gone > len(self._entries):
-            self._entries = dict(self._entries)  # a dictionary never shrinks, so copy it
+            self._entries = dict(self._entries)  # a copy frees memory, since a dictionary never shrinks

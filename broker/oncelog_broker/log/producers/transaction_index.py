@@ -77,8 +77,8 @@ class TransactionIndex:
         self._is_unwritten = False
         self._is_unsynced = False
         self.is_damaged = False
-        """Whether the file is damaged. A damaged file is not changed until `mend`, so that the next startup recognises
-        it as damaged, too.
+        """Whether the file is damaged. A damaged file is not changed until `mend` replaces it, so that the next startup
+        recognises it as damaged, too.
         """
         self.base_offset = base_offset
         self.path = os.path.join(directory, file_prefix(base_offset) + TRANSACTION_INDEX_SUFFIX)
@@ -168,7 +168,7 @@ class TransactionIndex:
                 file.truncate(self._written)
             if self._written < len(self._entries):
                 file.append(bytes(self._entries[self._written :]))
-            if is_cut:  # entries of truncated markers must not reappear after a power cut
+            if is_cut:  # truncate the file, because entries of truncated markers must not reappear after a power cut
                 file.sync()
         finally:
             file.close()
@@ -218,7 +218,7 @@ class TransactionIndexes:
         return damaged
 
     def mend(self) -> None:
-        """Replace all damaged files, after their indexes were completed in memory."""
+        """Replace all damaged files, after the entries were completed in memory."""
         for index in self._indexes.values():
             if index.is_damaged:
                 index.mend()

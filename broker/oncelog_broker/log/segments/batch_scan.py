@@ -80,8 +80,8 @@ def scan_batches(file: File, start: int, end: int) -> Iterator[tuple[int, Record
     """Yield (position, batch) for each complete batch of `file[start:end]`, after checking its CRC. Raises
     CorruptBatch, OSError.
 
-    A yielded batch is a view of a buffer that the next step of the iteration replaces. All bytes up to the end of the
-    last yielded batch are valid.
+    A yielded batch is a view of a buffer that the next iteration overwrites. All bytes up to the end of the last
+    yielded batch are valid.
     """
     chunk, chunk_start, position = memoryview(b""), start, start
     while position < end:

@@ -32,11 +32,11 @@ class SegmentIndex:
         self.base_offset = base_offset
         self._disk = disk
         self.entries: bytearray | None = None
-        """All entries while the segment is active; None before and after. Code outside this class may only use the size
-        of `entries`.
+        """All entries while the segment is active; None before the segment becomes active and after it is closed. Code
+        outside this class may only use the size of `entries`.
         """
         self._loaded: bytes | memoryview | None = None
-        """The entries of a closed segment; None until they are read from the file."""
+        """The entries of a closed segment; None until the entries are read from the file."""
         self._persisted = -1
         """The number of valid bytes in the file; -1 if the file may not exist yet."""
         self._unsynced = False
@@ -58,7 +58,7 @@ class SegmentIndex:
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Make this the empty index of an active segment, whatever the file contains."""
+        """Make this index the empty index of an active segment, whatever the file contains."""
         self.entries, self._loaded = bytearray(), None
         self._persisted = -1
 
@@ -88,12 +88,12 @@ class SegmentIndex:
         self._unsynced = True
 
     def has_entries_in_file(self) -> bool:
-        """Whether the file has entries; the entries are not kept in memory. Raises IndexCorrupt."""
+        """Whether the index file has entries; this check does not load the entries into memory. Raises IndexCorrupt."""
         return len(self._load()) > 0
 
     def file_to_sync(self) -> File | None:
-        """Call `persist`, then return the file if it has unsynced entries, for the caller to sync and close; else None.
-        Raises OSError.
+        """Write all entries to the file, then return the file if it has unsynced entries, for the caller to sync and
+        close; otherwise None. Raises OSError.
         """
         self.persist()
         if not self._unsynced:

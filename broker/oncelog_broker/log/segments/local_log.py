@@ -1,7 +1,8 @@
-"""All segments of one log: appends at the end, rolls, reads, deletes the oldest segments, and truncates the end.
+"""All segments of one log: appends at the end, rolls, reads, deletes the oldest segments, and truncates the end of the
+log.
 
 Source: Kafka's LocalLog. This class has no policy, checkpoints or leader epochs: `LogContent` and `LogState` have
-those. Methods raise OSError; methods that read also raise CorruptBatch.
+these. Methods raise OSError; methods that read also raise CorruptBatch.
 """
 
 from __future__ import annotations
@@ -24,9 +25,10 @@ logger = logging.getLogger(__name__)
 
 
 class LocalLog:
-    """The segments of one log by base offset; there is at least one, and the last is the active segment.
+    """The segments of one log by base offset; there is at least one, and the last segment is active.
 
-    Invariant: `log_end_offset` is the active segment's `next_offset`, and every batch below it is complete in its file.
+    Invariant: `log_end_offset` is the active segment's `next_offset`, and every batch below the log end is complete in
+    its file.
     """
 
     __slots__ = (
@@ -50,22 +52,22 @@ class LocalLog:
     def __init__(
         self, loader: SegmentLoader, segments: list[Segment], *, name: str, config: LogConfig, clock: Clock
     ) -> None:
-        """`segments` are the segments from the loader, in order; the last is active."""
+        """`segments` are the segments from the loader, in order; the last segment is active."""
         self._loader = loader
         self._name = name
         self._clock = clock
         self._row = segments
         self._bases = [segment.base_offset for segment in segments]
         self._marked: list[tuple[float, list[str]]] = []
-        """(monotonic seconds when the files may be removed, paths of these files), oldest first."""
+        """Deleted files: (monotonic seconds when the files may be removed, paths of these files), oldest first."""
         self._reader = SegmentReader()
         self.active = segments[-1]
         self.log_end_offset = self.active.next_offset
         self.directory_dirty = True
         """Whether file names were created or removed since the last sync of the directory."""
         self.on_roll: Callable[[int], None] = lambda offset: None
-        """Called with the base offset of a new segment before that segment is created, when all earlier batches have
-        been appended.
+        """A callback, called with the base offset of a new segment before that segment is created, when all earlier
+        batches have been appended.
         """
         self.update_config(config)
 
@@ -164,15 +166,15 @@ class LocalLog:
 
     def roll(self, start: int | None = None) -> None:
         """Close the active segment and create a new one, which begins at the log end offset, or at the higher offset
-        `start`. Nothing happens if the active segment is empty and begins at that offset; nothing has changed if this
-        raises.
+        `start`. Nothing happens if the active segment is empty and begins at that offset; if this method raises,
+        nothing has changed.
         """
         closed, start = self.active, self.log_end_offset if start is None else start
         if closed.size == 0 and closed.base_offset == start:
             return
         closed.write_indexes()
         if start > self.log_end_offset:
-            self._sync_end()  # recovery would mistake lost records for a part of the gap
+            self._sync_end()  # otherwise recovery would mistake lost records for a part of the gap
         segment = self._loader.create(start, self._clock.now_ms())
         if closed.size > 0:
             closed.seal()
@@ -181,7 +183,7 @@ class LocalLog:
             self._row.append(segment)
             self._bases.append(start)
             self._adopt_active(segment)
-        else:  # a closed segment that is empty would seem to have lost its records
+        else:  # an empty segment is never closed, because it would seem to have lost its records
             self._row[-1], self._bases[-1] = segment, start
             self._reader.forget_positions()
             self._adopt_active(segment)
@@ -220,7 +222,9 @@ class LocalLog:
     def read(
         self, offset: int, max_bytes: int, upper_bound: int, *, min_one_batch: bool, may_copy: bool = True
     ) -> tuple[memoryview, int]:
-        """Like `LogReader.read`, for an offset inside the log. Also returns the offset after the last batch read."""
+        """Return complete batches of one segment, beginning with the batch that contains `offset`, which must be inside
+        the log. Also returns the offset after the last batch read.
+        """
         return self._reader.read(
             self.from_offset, offset, max_bytes, upper_bound, min_one_batch=min_one_batch, may_copy=may_copy
         )
@@ -233,6 +237,10 @@ class LocalLog:
                 logs.append(segment.file)
                 indexes += segment.files_to_sync()
         return logs, indexes
+
+    def logs_to_sync(self, start: int) -> list[File]:
+        """Return the log files with bytes at or above the offset `start`."""
+        return [segment.file for segment in self.from_offset(start) if segment.is_made]
 
     def write_indexes(self, start: int, end: int) -> None:
         """Write the missing entries to the index files of the segments between the offsets."""
@@ -250,7 +258,7 @@ class LocalLog:
         """Delete the oldest segments; returns their base offsets. At least one segment must remain."""
         assert count < len(self._row), "a log has at least one segment"
         self._reader.forget_positions()
-        self.directory_dirty = True  # set this before the list changes, because other threads read both
+        self.directory_dirty = True  # set this field before the list changes, because other threads read both
         gone, self._row = self._row[:count], self._row[count:]
         self._bases = self._bases[count:]
         for segment in gone:
@@ -258,7 +266,7 @@ class LocalLog:
         return [segment.base_offset for segment in gone]
 
     def end_before(self, offset: int) -> int:
-        """Return the log end offset that `truncate_to(offset)` will result in."""
+        """Return the log end offset that the log would have after `truncate_to(offset)`."""
         return self._row[self._number_of(offset)].end_before(offset)
 
     def truncate_to(self, offset: int) -> None:

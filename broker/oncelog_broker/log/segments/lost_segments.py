@@ -71,7 +71,7 @@ def check_closed(segment: Segment, *, was_compacted: bool, synced_up_to: int | N
         index = segment.offset_index
         claimed = index.last_in_file() if synced_up_to is None else index.lookup(synced_up_to - 1)
     except IndexCorrupt:
-        return  # the index is missing or damaged and will be rebuilt
+        return  # the index is missing or damaged and will be rebuilt, so it proves no loss
     if claimed.position < segment.size or not segment.base_offset <= claimed.offset < segment.next_offset:
         return
     try:
@@ -104,7 +104,7 @@ def check_removed(
             continue
         before = [segment for segment in segments if segment.base_offset < base]
         if before and next(before[-1].batches_from(base), None) is not None:
-            continue  # another segment contains the records of this one
+            continue  # not a loss: another segment contains the records of this index
         path = os.path.join(directory, file_prefix(base))
         for index in (
             OffsetIndex(disk, path + OFFSET_INDEX_SUFFIX, base),

@@ -4,7 +4,7 @@ entry per `index.interval.bytes`.
 An entry has 8 bytes: the offset relative to the segment's base offset (int32) and the position (int32), both
 big-endian. An entry means that the batch at `position` ends with `offset`; in files from Kafka, the first of several
 batches is at `position`, and the last of these batches ends with `offset`. A search for an offset starts at the entry
-with the greatest offset that is not above it. Source: Kafka's OffsetIndex.
+with the greatest offset that is not above the wanted offset. Source: Kafka's OffsetIndex.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class OffsetIndex(SegmentIndex):
         return self._entry(len(self) - 1)
 
     def last_in_file(self) -> OffsetPosition:
-        """Like `last`, but read from the end of the file, without keeping the entries in memory. Raises
+        """Return the last entry, read from the end of the file, without keeping the entries in memory. Raises
         IndexCorrupt.
         """
         try:
@@ -71,7 +71,7 @@ class OffsetIndex(SegmentIndex):
             is_whole = file.size % ENTRY_SIZE == 0
         finally:
             file.close()
-        if not is_whole or end == bytes(ENTRY_SIZE):  # preallocated file: find where the entries end
+        if not is_whole or end == bytes(ENTRY_SIZE):  # the file was preallocated, so find where the entries end
             data = self._load()
             end = bytes(data[-ENTRY_SIZE:])
         if not end:

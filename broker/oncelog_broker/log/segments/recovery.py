@@ -1,9 +1,9 @@
 """Log recovery: opens the segments of a log after a clean shutdown or a crash.
 
 After a clean shutdown nothing is verified. Otherwise everything at or above the recovery point is suspect: complete
-batches are read and verified, and indexes and leader epochs are rebuilt from them. An invalid batch at or above the
-recovery point is the torn end of an unsynced write: the log is truncated before it. An invalid batch *below* the
-recovery point had been synced, so it is corruption, and truncating would lose acknowledged records: `LogCorrupt` is
+batches are read and verified, and indexes and leader epochs are rebuilt from these batches. An invalid batch at or
+above the recovery point is the torn end of an unsynced write: the log is truncated before it. An invalid batch *below*
+the recovery point had been synced, so it is corruption, and truncating would lose acknowledged records: `LogCorrupt` is
 raised and nothing on the disk is changed. `LogCorrupt` is also raised for closed segments that lost records;
 `lost_segments` lists the losses that are detected.
 
@@ -12,10 +12,11 @@ compaction first waits for a flush, which moves the recovery point. A gap above 
 end of a segment, even if the next segment reached the disk, and the log is truncated before the gap. There are two
 exceptions. First, a log from another broker, such as Kafka's, may have been compacted beyond its recovery point.
 Second, a follower copies the gaps of its leader. A gap is within one segment if index entries can express the offsets
-after it. Before a larger gap, everything is synced before the next segment is created, so that no end can be lost
-there.
+after the gap. Before a larger gap, everything is synced before the next segment is created, so that no end of a segment
+can be lost at such a gap.
 
-A truncation is synced immediately, because otherwise a power cut could bring removed batches back after new ones.
+A truncation is synced immediately, because otherwise a power cut could bring removed batches back after new batches
+were appended.
 
 Source: Kafka's LogLoader.
 """
@@ -67,7 +68,7 @@ for the operator.
 
 @dataclass(frozen=True, slots=True)
 class LastKnown:
-    """What the checkpoints of a data directory, and its clean-shutdown mark, say about one log."""
+    """What the checkpoints of a data directory, and its clean-shutdown mark, contain about one log."""
 
     recovery_point: int
     log_start_offset: int
@@ -75,7 +76,7 @@ class LastKnown:
     compacted_up_to: int | None
     """The cleaner checkpoint; None if no compaction was ever started."""
     high_watermark: int
-    """The high watermark that the replica will start with: markers at or above this offset may not be replicated."""
+    """The high watermark with which the replica will start: markers at or above this offset may not be replicated."""
 
     @property
     def was_compacted(self) -> bool:
@@ -104,7 +105,8 @@ class SegmentLoader:
     now_ms: int
 
     def load(self, known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
-        """Return the log's segments in order; there is at least one, and the last is active. Raises LogCorrupt.
+        """Return the log's segments in order; the list has at least one segment, and the last segment is active. Raises
+        LogCorrupt.
 
         Adds the leader epochs of the verified batches to `epochs`, without writing the file of leader epochs.
         """
@@ -245,7 +247,8 @@ class SegmentLoader:
         return segments
 
     def _verify_segment(self, segment: Segment, recovery_point: int, epochs: LeaderEpochs) -> None:
-        """Call `note_batch` for every valid batch of the segment, up to the first invalid one. Raises CorruptBatch."""
+        """Call `note_batch` for every valid batch of the segment, up to the first invalid batch. Raises
+        CorruptBatch."""
         start = 0
         if segment.base_offset < recovery_point:
             start = segment.start_verified(recovery_point)
@@ -295,14 +298,16 @@ def _is_out_of_reach(segment: Segment, end: int) -> bool:
     """Whether the first batch of `segment` is so far above `end` that no segment with base offset `end` could contain
     it.
     """
-    with suppress(CorruptBatch):  # `_verify_segment` checks the content later
+    with suppress(CorruptBatch):  # `_verify_segment` checks the content of this segment later
         for first in scan_headers(segment.file, 0, segment.size):
             return first.last_offset - end > MAX_RELATIVE_OFFSET
     return False
 
 
 def activate(segment: Segment) -> None:
-    """Make `segment` the active one, and rebuild its indexes if they are damaged. Raises CorruptBatch, OSError."""
+    """Make `segment` the active segment of the log, and rebuild its indexes if they are damaged. Raises CorruptBatch,
+    OSError.
+    """
     try:
         segment.activate()
     except IndexCorrupt as error:
@@ -338,8 +343,8 @@ def finish_interrupted_work(disk: Disk, directory: str) -> None:
     """
     names = disk.list_directory(directory)
     if any(name.endswith((DELETED_SUFFIX, DISCARDED_SUFFIX)) for name in names):
-        # A kill may have happened before the renames to these suffixes were synced. Sync the renames now: otherwise a
-        # power cut could bring the old names back after the log has continued without these files.
+        # A kill may have happened before the renames to these suffixes were synced. Sync the renames now, because
+        # otherwise a power cut could bring the old names back after the log has continued without these files.
         disk.sync_directory(directory)
     cleaned = [name for name in names if name.endswith(CLEANED_SUFFIX)]
     swaps = [name for name in names if name.endswith(SWAP_SUFFIX)]
@@ -375,7 +380,7 @@ def _base_of(name: str) -> int | None:
 
 
 def _finish_swaps(disk: Disk, directory: str, swaps: Sequence[str]) -> None:
-    """Replace the old segments by the complete compacted segments that were made from them."""
+    """Replace the old segments by the complete compacted segments that were made from these old segments."""
     names = disk.list_directory(directory)
     for name in swaps:
         path = os.path.join(directory, name)
@@ -385,7 +390,7 @@ def _finish_swaps(disk: Disk, directory: str, swaps: Sequence[str]) -> None:
             for suffix in INDEX_SUFFIXES:
                 index = final.removesuffix(LOG_SUFFIX) + suffix
                 if index + SWAP_SUFFIX not in swaps:
-                    disk.remove(os.path.join(directory, index))  # an index of the old segment: it will be rebuilt
+                    disk.remove(os.path.join(directory, index))  # an index of the old segment, which will be rebuilt
             next_offset = base
             file = disk.open_briefly(path)
             for batch in scan_headers(file, 0, file.size):

@@ -105,7 +105,7 @@ class Segment:
         now_ms: int,
         suffix: str = "",
     ) -> None:
-        """Internal: use `create` and `open`."""
+        """The constructor is internal: use `create` and `open`."""
         prefix = os.path.join(directory, file_prefix(base_offset))
         self._disk = disk
         self._directory = directory
@@ -146,7 +146,7 @@ class Segment:
         suffix: str = "",
         is_made_later: bool = False,
     ) -> Segment:
-        """Create an empty, active segment. A segment with a `suffix` in its file names is not yet part of the log.
+        """Create an empty, active segment. A segment with a `suffix` in its file names does not belong to the log yet.
 
         With `is_made_later`, the log file is not created yet; the first append calls `make`.
         """
@@ -206,13 +206,14 @@ class Segment:
     # --- writing -------------------------------------------------------------------------------------------------
 
     def append(self, batch: Buffer, last_offset: int, max_timestamp: int) -> None:
-        """Append one complete batch. Raises OSError; nothing has then changed."""
+        """Append one complete batch. Raises OSError; after the error nothing has changed."""
         position, size = (self._file or self.file).append(batch), len(batch)
         self.size = position + size
         if position == 0 or self._bytes_since_index_entry > self.index_interval_bytes:
             self.note_batch(position, size, last_offset, max_timestamp)
             return
-        # Inlined from `note_batch`, without the index entries, because most appends need none.
+        # The code of `note_batch` is repeated here without the index entries, to save a call, because most appends need
+        # no index entry.
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset
@@ -222,7 +223,7 @@ class Segment:
 
     def append_all(self, batches: Buffer, locations: Iterable[BatchLocation]) -> None:
         """Append several batches with one write; the positions in `locations` are relative to `batches`. Raises
-        OSError, like `append`.
+        OSError; after the error nothing has changed.
         """
         position = self.file.append(batches)
         self.size = position + len(batches)
@@ -260,7 +261,7 @@ class Segment:
     def persist_indexes(self) -> None:
         """Write the missing entries to the index files, in the form that active segments have."""
         if not self.is_made:
-            return  # an index without a log file would look like a lost log file
+            return  # no index is written yet, because an index without a log file would look like a lost log file
         self.offset_index.persist()
         self.time_index.persist()
 
@@ -274,8 +275,8 @@ class Segment:
         return [file for file in files if file is not None]
 
     def age_ms(self, max_timestamp: int, now_ms: int) -> int:
-        """Return the age in ms that `segment.ms` limits: a batch's `max_timestamp` minus that of the first batch. If
-        the first batch has no timestamp, the age is the wall time since the segment was created.
+        """Return the age in ms that `segment.ms` limits: a batch's `max_timestamp` minus the timestamp of the first
+        batch. If the first batch has no timestamp, the age is the wall time since the segment was created.
         """
         if self.first_timestamp < 0:
             return now_ms - self.created_ms
@@ -314,8 +315,8 @@ class Segment:
     # --- opening -------------------------------------------------------------------------------------------------
 
     def activate(self) -> None:
-        """Make this the active segment: load the indexes, and call `note_batch` for the batches from the last index
-        entry on.
+        """Make this segment the active segment: load the indexes, and call `note_batch` for the batches from the last
+        index entry on.
 
         Raises IndexCorrupt if the indexes do not fit the log file, CorruptBatch if the log file does not end with a
         complete batch.
@@ -324,8 +325,8 @@ class Segment:
         self._replay_tail()
 
     def start_verified(self, offset: int) -> int:
-        """Make this the active segment with only the index entries below `offset`; returns the position from which the
-        batches must be verified.
+        """Make this segment the active segment with only the index entries below `offset`; returns the position from
+        which the batches must be verified.
 
         All batches before that position have then been passed to `note_batch`. If the indexes are damaged, the position
         is the start of the file.
@@ -362,14 +363,14 @@ class Segment:
         self.next_offset = next_offset
 
     def activate_from_log(self) -> None:
-        """Make this the active segment, with indexes rebuilt from the batch headers. Raises CorruptBatch."""
+        """Make this segment the active segment, with indexes rebuilt from the batch headers. Raises CorruptBatch."""
         self.start_empty()
         for batch in scan_headers(self.file, 0, self.size):
             self.note_batch(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
 
     def start_empty(self) -> None:
-        """Make this the active segment before any batch is passed to `note_batch`, whatever the file contains; the
-        caller then passes all batches of the file.
+        """Make this segment the active segment before any batch is passed to `note_batch`, whatever the file contains;
+        the caller then passes all batches of the file.
         """
         self.offset_index.reset()
         self.time_index.reset()
@@ -413,10 +414,10 @@ class Segment:
         logger.warning("%s: rebuilding the indexes: %s", self.path, reason)
         self.rebuild_indexes()
 
-    # --- finding -------------------------------------------------------------------------------------------------
+    # --- finding batches -------------------------------------------------------------------------------------------
 
     def batches_from(self, offset: int) -> Iterator[BatchLocation]:
-        """Yield all batches, beginning with the first one that ends at or after `offset`. Raises CorruptBatch."""
+        """Yield all batches, beginning with the first batch that ends at or after `offset`. Raises CorruptBatch."""
         for batch in scan_headers(self.file, self._start_position(offset), self.size):
             if batch.last_offset >= offset:
                 yield batch
@@ -434,7 +435,7 @@ class Segment:
 
     def largest_before(self, offset: int) -> tuple[int, int]:
         """Return (the largest timestamp of a record below `offset`, an offset up to which no record has a larger
-        timestamp); the timestamp is -1 if there is none.
+        timestamp); the timestamp is -1 if no record has a timestamp.
         """
         try:
             return self.time_index.last_before(offset)
@@ -446,7 +447,8 @@ class Segment:
         """Find how many bytes of `view` are complete batches below `upper_bound`; `view` has the file's bytes from the
         batch at `position` on.
 
-        Returns (number of bytes, offset after the last of these batches); (0, -1) if the first batch does not fit.
+        Returns (number of bytes, offset after the last of these batches); the result is (0, -1) if the first batch is
+        not complete or not below `upper_bound`.
         """
         at, next_offset = 0, -1
         end = position + len(view)
@@ -463,7 +465,7 @@ class Segment:
                     break
                 at += batch.size
                 next_offset = batch.last_offset + 1
-        except CorruptBatch:  # cut by the end of the view, or corrupt: a read that starts there raises
+        except CorruptBatch:  # an incomplete batch (end of the view), or a corrupt batch
             pass
         return at, next_offset
 
@@ -495,9 +497,9 @@ class Segment:
             return self.offset_index.lookup(offset).position
 
     def _indexed_batch(self, entry: OffsetPosition, known: memoryview = EMPTY, start: int = 0) -> BatchLocation | None:
-        """Return the batch that `entry` points at; None if there is no batch, or a later one, because entries are not
-        trusted. The batch header is read from the file, unless it is in `known`, which has the file's bytes from
-        `start` on.
+        """Return the batch that `entry` points at; None if no batch begins there or the batch is a later batch, because
+        index entries are not trusted. The batch header is read from the file, unless it is in `known`, which has the
+        file's bytes from `start` on.
         """
         if entry.position < 0:
             return None
@@ -521,8 +523,8 @@ class Segment:
             self._file = None
 
     def change_suffix(self, old: str, new: str) -> None:
-        """Rename the files of the segment, which were created with the suffix `old`."""
-        self.close()  # close first, because an open file knows its own path
+        """Rename the files of the segment, whose names have the suffix `old`."""
+        self.close()  # close first, because an open file object keeps its old path
         aborted = self.path.removesuffix(LOG_SUFFIX + old) + TRANSACTION_INDEX_SUFFIX
         for part in (self, self.offset_index, self.time_index):
             path = part.path.removesuffix(old) + new
@@ -535,8 +537,9 @@ class Segment:
         """Rename the files of the segment so that they are no longer part of the log; returns the new paths, for a
         later `Disk.remove`.
 
-        Side files with a suffix in `keep` are not renamed, because they belong to the segment's successor. The log file
-        is renamed first, because the next startup removes side files without a log file.
+        Side files (all files except the log file) with a suffix in `keep` are not renamed, because they belong to the
+        segment's successor. The log file is renamed first, because the next startup removes side files without a log
+        file.
         """
         self.close()
         marked = []

@@ -27,7 +27,7 @@ class SegmentReader:
         self._positions: dict[int, tuple[Segment, int]] = {}
 
     def forget_positions(self) -> None:
-        """Forget all positions; must be called when segments were removed or cut."""
+        """Forget all read positions; must be called when segments were removed or cut."""
         self._positions.clear()
 
     def read(
@@ -40,7 +40,8 @@ class SegmentReader:
         min_one_batch: bool,
         may_copy: bool = True,
     ) -> tuple[memoryview, int]:
-        """Like `LogReader.read`, for an offset inside the log. Also returns the offset after the last batch read.
+        """Return complete batches of one segment, beginning with the batch that contains `offset`, which must be inside
+        the log. Also returns the offset after the last batch read.
 
         `segments_from` returns the segment whose range contains an offset, and all segments after it. The function is
         not stored, because it belongs to the log, which owns this reader: a stored function would create a reference
@@ -78,8 +79,8 @@ class SegmentReader:
 
 
 def _locate(segments: list[Segment], offset: int) -> tuple[Segment, int] | None:
-    """Return (segment, position) of the batch that contains `offset`, or of the next batch if compaction left a gap
-    there; None if there is none.
+    """Return (segment, position) of the batch that contains `offset`, or of the next batch if compaction left a gap at
+    `offset`; None if there is no such batch.
     """
     for segment in segments:
         for batch in segment.batches_from(offset):

@@ -45,15 +45,15 @@ class TimeIndex(SegmentIndex):
         self._last_timestamp = self.last().timestamp
 
     def append(self, timestamp: int, offset: int) -> None:
-        """Append an entry; does nothing unless `timestamp` is larger than that of the last entry."""
+        """Append an entry; does nothing unless `timestamp` is larger than the timestamp of the last entry."""
         if timestamp > self._last_timestamp:
             assert self.entries is not None, "a closed segment takes no entries"
             self.entries += ENTRY.pack(timestamp, offset - self.base_offset)
             self._last_timestamp = timestamp
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """Return the entry with the greatest timestamp not above `timestamp`; (-1, base offset) if there is none.
-        Raises IndexCorrupt.
+        """Return the entry with the greatest timestamp not above `timestamp`; (-1, base offset) if there is no such
+        entry. Raises IndexCorrupt.
         """
         data = self._data()
         count = len(data) // ENTRY_SIZE
@@ -61,7 +61,7 @@ class TimeIndex(SegmentIndex):
         return self._entry(found - 1)
 
     def last_before(self, offset: int) -> TimestampOffset:
-        """Return the last entry for a record below `offset`; (-1, base offset) if there is none. Raises
+        """Return the last entry for a record below `offset`; (-1, base offset) if there is no such entry. Raises
         IndexCorrupt.
         """
         data = self._data()

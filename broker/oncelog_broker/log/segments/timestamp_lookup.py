@@ -1,8 +1,8 @@
 """Lookups by time for ListOffsets: finds the first record at or after a timestamp, and the record with the largest
 timestamp (T12).
 
-Batch headers lead only to the batch, so the records of the batch are checked one by one, in steps, because a batch may
-have a million records.
+Batch headers lead only to the batch, so the records of the batch are checked one by one, in slices of work, because a
+batch may have a million records.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def first_at_or_after(
     None if there is none.
 
     A batch whose records exceed `max_unpacked` bytes is not decompressed: its first offset is returned instead, so that
-    a consumer that starts there misses no requested record. The steps raise CorruptBatch, OSError.
+    a consumer that starts there misses no requested record. The steps (a generator) raise CorruptBatch, OSError.
     """
     for segment in segments:
         if segment.next_offset <= log_start_offset or segment.max_timestamp < timestamp:
@@ -52,8 +52,8 @@ def first_at_or_after(
 def with_largest(
     segments: Sequence[Segment], *, log_start_offset: int, upper_bound: int, max_unpacked: int
 ) -> Steps[TimestampedOffset | None]:
-    """Return the first record from `log_start_offset` to before `upper_bound` with the largest timestamp; otherwise
-    like `first_at_or_after`.
+    """Return the first record from `log_start_offset` to before `upper_bound` with the largest timestamp; None if no
+    record has a timestamp.
     """
     largest, holder = NO_TIMESTAMP, None
     for segment in segments:
@@ -73,7 +73,7 @@ def with_largest(
 
 def _largest_of(segment: Segment, start: int, end: int, max_unpacked: int) -> Steps[int]:
     """Return the largest timestamp of the segment's records from `start` to before `end`; NO_TIMESTAMP if no record has
-    one.
+    a timestamp.
     """
     if start <= segment.base_offset and segment.next_offset <= end:
         return segment.max_timestamp

@@ -1,7 +1,7 @@
 """Chooses the id of a cluster before any broker has founded the cluster.
 
 The id is written to the data directories before `/cluster/id`, so that a startup can be interrupted at any point.
-Brokers that start simultaneously with a new store must agree on the id before that. Otherwise each of them except the
+Brokers that start simultaneously with a new store must agree on the id before that. Otherwise each broker except the
 founder would write its own id into its directories, and would be refused permanently.
 """
 
@@ -18,7 +18,7 @@ async def agreed_cluster_id(
     store: MetadataStore, known: str | None, *, is_shared: bool, entropy: Entropy = system_entropy
 ) -> str:
     """Return the cluster id in the store; in a new store, return the id that the first broker proposes: `known`, from
-    its data directory, or a new id. Without `is_shared`, no other broker can join, and nothing is written. Raises
+    its data directory, or a new id. If `is_shared` is False, no other broker can join, and nothing is written. Raises
     StoreUnavailable.
     """
     found, proposed = await store.get_many([paths.CLUSTER_ID, paths.PROPOSED_CLUSTER_ID])

@@ -2,8 +2,8 @@
 the other leads.
 
 A broker checks its addresses before it registers, and again afterwards. If two brokers register simultaneously, the
-later broker sees the earlier one in its second check, because the later broker's session reads nothing older than its
-own registration; the later broker then withdraws its registration.
+later broker sees the earlier broker in its second check, because the later broker's session reads nothing older than
+its own registration; the later broker then withdraws its registration.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ async def endpoint_conflict(
     store: MetadataStore, broker_id: int, endpoints: Iterable[Endpoint], before: int | None = None
 ) -> Conflict | None:
     """Find another live broker with an address of `endpoints`; None if there is none. `before` is the broker epoch of
-    this broker's registration; if it is given, only brokers that registered earlier count. Raises StoreUnavailable.
+    this broker's registration; if `before` is given, only brokers that registered earlier count. Raises
+    StoreUnavailable.
     """
     ours = {_address(endpoint) for endpoint in endpoints}
     others = [other for other in await _registered(store) if other != broker_id]
@@ -68,4 +69,4 @@ async def _registered(store: MetadataStore) -> list[int]:
     try:
         return sorted(int(name) for name in await store.children(paths.BROKER_IDS) if name.isdecimal())
     except NoNode:
-        return []  # no broker has founded the cluster yet
+        return []  # no node exists, because no broker has founded the cluster yet

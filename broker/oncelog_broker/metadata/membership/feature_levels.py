@@ -1,9 +1,9 @@
 """Checks whether brokers of different releases are compatible, by the level of the feature `oncelog.version`.
 
 Each registration contains the lowest and highest level of its release, as Kafka's registrations do for its features
-(KIP-584). The level in force is the highest level that all registered brokers support. A new release therefore behaves
-like the old one until the last old broker is gone, and again when an old broker returns. A broker that shares no level
-with a registered broker does not join the cluster. The consequences for files are described in
+(KIP-584). The level in force is the highest feature level that all registered brokers support. A new release therefore
+behaves like the old release until the last old broker is gone, and again when an old broker returns. A broker that
+shares no level with a registered broker does not join the cluster. The consequences for files are described in
 docs/design/compatibility.md.
 """
 
@@ -31,11 +31,13 @@ SHARE_GROUPS: Final = 2
 STREAMS_GROUPS: Final = 2
 """The lowest level at which streams groups (KIP-1071) are served; a release of level 1 skips their records, too."""
 BEFORE_LEVELS: Final = (1, 1)
-"""The levels of a registration that states no levels, because its release is older than feature levels."""
+"""The feature levels of a registration that states no levels, because its release is older than feature levels."""
 
 
 class NoCommonLevel(Exception):
-    """This broker's release and that of another one in the cluster are incompatible; the message says what to do."""
+    """This broker's release and the release of another broker in the cluster are incompatible; the message says what to
+    do.
+    """
 
 
 def supported() -> Mapping[str, tuple[int, int]]:
@@ -44,18 +46,18 @@ def supported() -> Mapping[str, tuple[int, int]]:
 
 
 def levels_of(broker: Broker) -> tuple[int, int]:
-    """Return the lowest and the highest level that a broker supports."""
+    """Return the lowest and the highest feature level that a broker supports."""
     return broker.features.get(FEATURE, BEFORE_LEVELS)
 
 
 def level_in_force(image: ClusterImage) -> int:
-    """Return the highest level that all brokers support."""
+    """Return the highest feature level that all brokers support."""
     return min((levels_of(broker)[1] for broker in image.brokers.values()), default=HIGHEST)
 
 
 async def check_levels(store: MetadataStore, broker_id: int) -> None:
-    """Check, before this broker registers, that it shares a level with every registered broker. Raises NoCommonLevel,
-    StoreUnavailable.
+    """Check, before this broker registers, that this broker shares a feature level with every registered broker. Raises
+    NoCommonLevel, StoreUnavailable.
     """
     others = [other for other in await _registered(store) if other != broker_id]
     for other, broker in (await read_brokers(store, ClusterImage(""), others)).items():
@@ -78,4 +80,4 @@ async def _registered(store: MetadataStore) -> list[int]:
     try:
         return [int(name) for name in await store.children(paths.BROKER_IDS) if name.isdigit()]
     except NoNode:
-        return []  # no broker has founded the cluster yet
+        return []  # no broker is registered, because no broker has founded the cluster yet

@@ -6,7 +6,8 @@ of lost metadata (`restoring.py`). Nodes that fit into one write are written tog
 
 1. The node `/oncelog/founding`, which names the founder: other brokers wait, and only the founder continues after a
 crash;
-2. the nodes. Each write also sets `/oncelog/founding`, on condition of the version that the writer has seen, so that
+2. the nodes of the cluster. Each write also sets `/oncelog/founding`, on condition of the version that the writer has
+seen, so that
    the next write of an earlier process of the same broker fails;
 3. the cluster id, which completes the founding.
 """
@@ -51,8 +52,8 @@ UNKNOWN_STORE: Final = "unknown"
 @dataclass(frozen=True, slots=True)
 class FoundTopic:
     """A topic whose logs are in this broker's data directories. `leader_epochs` maps each partition to the last leader
-    epoch in its log, -1 if the log has none. `topic_id` comes from `partition.metadata`; None if the file does not
-    exist (before Kafka 2.8). `config` has only valid settings.
+    epoch in its log, -1 if the log has no leader epoch. `topic_id` comes from `partition.metadata`; None if the file
+    does not exist (before Kafka 2.8). `config` has only valid settings.
     """
 
     name: str
@@ -64,7 +65,7 @@ class FoundTopic:
 @dataclass(frozen=True, slots=True)
 class FoundLogs:
     """The contents of the data directories at startup. `cluster_id` comes from `meta.properties`. `highest_producer_id`
-    is the highest producer id in any log, -1 if there is none; the new cluster must not assign it again.
+    is the highest producer id in any log, -1 if there is none; the new cluster must not assign this id again.
     """
 
     cluster_id: str | None = None
@@ -73,13 +74,13 @@ class FoundLogs:
     epoch_leap: int = 0
     """The number by which the first leader epochs of partitions exceed the last epochs in their logs."""
     nodes: Mapping[str, bytes] = field(default_factory=dict)
-    """Path -> data of the nodes from an embedded store or from a copy of the metadata, parents first. A topic in these
-    nodes is not created from its logs.
+    """Path -> data of the nodes from an embedded store or from a copy of the metadata, parents first. A topic that is
+    among these nodes is not created from its logs.
     """
     replaces_store: str = ""
     """The id of the lost store, if the cluster is founded again from a copy of its metadata; UNKNOWN_STORE if that id
-    is unknown; otherwise "". In that case, the partition states are written before this broker registers, so that this
-    broker counts as one that was absent.
+    is unknown; otherwise "". In the case of a lost store, the partition states are written before this broker
+    registers, so that this broker counts as a broker that was absent.
     """
 
 
@@ -98,8 +99,8 @@ get them.
 
 
 def adoption(logs: FoundLogs, broker_id: int, entropy: Entropy) -> Iterator[Create]:
-    """Yield the first nodes of the cluster, each once, parents first. The settings of a topic in a store or a copy take
-    precedence over the settings derived from the topic's logs.
+    """Yield the first nodes of the cluster, each node only once, parents first. The settings of a topic in a store or a
+    copy take precedence over the settings derived from the topic's logs.
     """
     made: set[str] = set()
     for node in _adopted(logs, broker_id, entropy):
@@ -125,7 +126,7 @@ def _adopted(logs: FoundLogs, broker_id: int, entropy: Entropy) -> Iterator[Crea
 
 def adopted_topic(topic: FoundTopic, broker_id: int, entropy: Entropy, epoch_leap: int = 0) -> Iterator[Create]:
     """Yield the nodes of a topic whose only replica is this broker. The partitions have no leader; their leader epoch
-    is the last one in their log, so that the first election raises that epoch.
+    is the last leader epoch in their log, so that the first election raises that epoch.
     """
     replicas = {partition: ReplicaAssignment((broker_id,)) for partition in sorted(topic.leader_epochs)}
     assignment = TopicAssignment(topic.topic_id or random_uuid(entropy), replicas)

@@ -6,10 +6,11 @@ lock of the directory, uses the file to end the previous process's session: a br
 immediately, and a process that is only paused is fenced by ZooKeeper. The file contains the session's password, which
 lets any reader end the session, so only the file's owner may read it.
 
-The boot id shows what an unclean shutdown may have lost. During the same boot nothing is lost, because the writes of a
-process are in the page cache. After a reboot, unsynced data may be lost, and the broker reports that when it registers.
-The file records a possible loss until the registration: a process that ends before it has registered leaves that record
-to its successor, even after a clean shutdown. Source for the boot id: random(4), /proc/sys/kernel/random/boot_id.
+The boot id (of the machine's last start) shows what an unclean shutdown may have lost. While the machine was not
+restarted, nothing is lost, because the writes of a process are in the page cache. After a reboot, unsynced data may be
+lost, and the broker reports that when it registers. The file records a possible loss until the registration: a process
+that ends before it has registered leaves that record to its successor, even after a clean shutdown. Source for the boot
+id: random(4), /proc/sys/kernel/random/boot_id.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class Trace(NamedTuple):
     key: SessionKey | None
     boot: str
     is_log_tail_kept: bool = True
-    """False if records may have been lost, and no registration has reported that yet."""
+    """False if records may have been lost, and no registration has reported the loss yet."""
 
 
 def read_trace(disk: Disk, directory: str) -> Trace | None:
@@ -80,9 +81,9 @@ def is_log_tail_kept(trace: Trace | None, boot: str, *, was_closed_cleanly: bool
 
 
 def trace_directory(disk: Disk, directories: Sequence[str]) -> str:
-    """Return the data directory that contains the file of the previous process. That is the first directory if none has
-    the file. If several have it, because log.dirs had another order before, it is the one whose file was written last.
-    Raises OSError.
+    """Return the data directory that contains the file of the previous process. If no directory has the file, the
+    result is the first directory. If several directories have the file, because log.dirs had another order before, the
+    result is the directory whose file was written last. Raises OSError.
     """
     found = [each for each in directories if disk.exists(os.path.join(each, SESSION_FILE))]
     return max(found, key=lambda each: disk.modified_ms(os.path.join(each, SESSION_FILE)), default=directories[0])
@@ -103,8 +104,8 @@ class Predecessor:
         """Create this object before this process can close the logs, because logs that this process closed look cleanly
         closed. Raises OSError.
 
-        `is_whole` says whether the data directories are all those that the broker had, in their newest state. If it is
-        None, the note in `directory` about the other directories decides.
+        `is_whole` says whether the data directories are all directories that the broker had, in their newest state. If
+        `is_whole` is None, the identity note in `directory` about the other directories decides.
         """
         self._store = store
         self._disk = disk
@@ -118,8 +119,8 @@ class Predecessor:
         self.is_log_tail_kept = is_alone or (
             is_whole and is_log_tail_kept(self._trace, self.boot, was_closed_cleanly=was_closed_cleanly)
         )
-        """False after an unclean shutdown until a registration has reported the possible loss. Always True for a broker
-        without other brokers, because no other broker could have more records.
+        """The field is False after an unclean shutdown until a registration has reported the possible loss. The field
+        is always True for a broker without other brokers, because no other broker could have more records.
         """
         if not self.is_log_tail_kept:
             self._leave(None if self._trace is None else self._trace.key)
@@ -142,7 +143,7 @@ class Predecessor:
         self._leave(self._store.session_key)
 
     def on_registered(self) -> None:
-        """Note that a registration has reported the state of the logs, which the metadata store keeps from now on.
+        """Remember that a registration has reported the state of the logs, which the metadata store keeps from now on.
         Raises OSError.
         """
         if self.is_log_tail_kept:

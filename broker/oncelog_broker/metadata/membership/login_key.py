@@ -34,6 +34,6 @@ async def _shared_key(store: MetadataStore, entropy: Entropy) -> bytes:
         try:
             await store.create(paths.LOGIN_KEY, entropy(KEY_BYTES), make_parents=True)
         except NodeExists:
-            pass  # another broker was faster
+            pass  # another broker was faster in creating the secret, so read that secret
         key, _ = await store.get(paths.LOGIN_KEY)
     return key

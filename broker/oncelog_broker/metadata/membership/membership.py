@@ -1,14 +1,16 @@
 """Keeps a broker registered in its cluster, and decides whether the broker may lead partitions.
 
-The gate is open while three conditions hold: the lease is valid (`lease.py`), the broker is registered in the present
-session, and its cluster image is newer than that registration. The gate is checked at every use, since a process does
-not notice that it was paused. When the lease ends, the gate shuts, and all state is kept:
+The gate (whether this broker may lead partitions and serve requests) is open while three conditions hold: the lease is
+valid (`lease.py`), the broker is registered in the present session, and its cluster image is newer than that
+registration. The gate (whether this broker may lead) is checked at every use, since a process does not notice that it
+was paused. When the lease ends, the gate shuts (this broker may not lead), and all state is kept:
 
-- If the same session continues, the broker reads the cluster again, and the gate opens. No other process can have taken
+- If the same session continues, the broker reads the cluster again, and the gate opens again (this broker may lead). No
+other process can have taken
   this broker's id meanwhile.
 - If the session was lost, the broker registers again with a new broker epoch, and counts as a broker that has returned.
   The broker does not lead by partition states that are older than its new registration (`on_rejoined` ensures that),
-  and the gate opens when the image shows the new registration.
+  and the gate opens (this broker may lead) when the image shows the new registration.
 """
 
 from __future__ import annotations
@@ -28,7 +30,8 @@ from oncelog_broker.runtime.host import Host
 RETRY_SECONDS: Final = 0.2
 """Seconds between attempts while the store is unavailable."""
 DOUBT_TICK_SECONDS: Final = 0.05
-"""Seconds between checks whether the gate is open again, because the gate sends no notification."""
+"""Seconds between checks whether the gate is open again (this broker may lead), because the gate sends no notification.
+"""
 
 T = TypeVar("T")
 
@@ -37,7 +40,7 @@ _log = logging.getLogger(__name__)
 
 async def patiently(ask: Callable[[], Awaitable[T]], seconds: float, clock: Clock) -> T:
     """Return the response of the store, with as many attempts as `seconds` allow; a starting broker sends every request
-    in this way, because a broken connection is no reason to fail. Raises the errors of `ask`.
+    in this way, because a broken connection is no reason to fail. Raises the errors of `ask`, such as StoreUnavailable.
     """
     deadline = clock.monotonic() + seconds
     while True:
@@ -50,7 +53,7 @@ async def patiently(ask: Callable[[], Awaitable[T]], seconds: float, clock: Cloc
 
 
 class Return(Protocol):
-    """Brings this broker up to date before its gate opens again, either in the same session or in a new one."""
+    """Brings this broker up to date before it may lead again, either in the same session or in a new session."""
 
     async def on_resumed(self) -> None:
         """Return when the image contains everything that was in the store when the session resumed."""
@@ -73,7 +76,8 @@ class ClusterMember:
         is_strict: bool = True,
     ) -> None:
         """`register` registers the broker in the present session, and is called again if it raises StoreUnavailable.
-        With `is_strict`, the gate shuts when the lease ends; otherwise only when the session is lost.
+        With `is_strict`, this broker may not lead after the end of the lease; otherwise only after the loss of the
+        session.
         """
         self._store = store
         self._register = register
@@ -102,11 +106,11 @@ class ClusterMember:
         return self.membership is not None and self.membership.incarnation == 0
 
     def may_lead(self) -> bool:
-        """Whether no other process can have taken this broker's id."""
+        """Whether this broker still has its id for certain: no other process can have registered with the id."""
         return self._is_current and (not self._is_strict or self._clock.uptime() < self._store.lease_until)
 
     async def is_back(self, seconds: float) -> bool:
-        """Return `may_lead` as soon as it is True, or after `seconds`, because a busy machine may shut the gate for
+        """Return `may_lead` as soon as it is True, or after `seconds`, because on a busy machine the lease may end for
         moments.
         """
         deadline = self._clock.monotonic() + seconds
@@ -122,7 +126,7 @@ class ClusterMember:
 
     async def patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Return the response of the store, with retries until a session timeout has passed. Raises the errors of
-        `ask`.
+        `ask`, such as StoreUnavailable.
         """
         return await patiently(ask, self._store.session_timeout, self._clock)
 
@@ -133,7 +137,7 @@ class ClusterMember:
         return membership
 
     def follow(self, way_back: Return) -> None:
-        """Open the gate, after the broker has read the cluster, and watch the session from now on.
+        """Allow this broker to lead, after the broker has read the cluster, and watch the session from now on.
 
         `way_back` is an argument of this method because it needs the replicas, which need the epoch of the first
         registration.
@@ -155,7 +159,9 @@ class ClusterMember:
             self._resuming = self._tasks.supervise("resume in the cluster", partial(self._resume, way_back))
 
     async def _resume(self, way_back: Return) -> None:
-        """Open the gate again, with as many attempts as needed. The next change of the session cancels this method."""
+        """Allow this broker to lead again after a lost lease or session, with as many attempts as needed. The next
+        change of the session cancels this method.
+        """
         while True:
             try:
                 if self._registered_in != self._store.session_id:

@@ -51,8 +51,8 @@ without records may have these ids. A thousand startups of a broker use this man
 MAX_KNOWN_ID = 2**62
 """Higher ids in a log are ignored: a client has invented them, and a single such record must not use up all ids."""
 MAX_CLAIM_ATTEMPTS = 100
-"""The maximum number of attempts to allocate a block. Brokers that race for a block lose in turns; a broker that loses
-this often has another problem.
+"""The maximum number of attempts to allocate a block. When several brokers allocate blocks simultaneously, each broker
+fails sometimes; a broker that loses this often has another problem.
 """
 
 
@@ -77,7 +77,7 @@ def next_block(latest: ProducerIdBlock | None, broker_id: int, known: int = -1) 
 
 class _Latest(NamedTuple):
     block: ProducerIdBlock | None
-    """None if the node does not exist yet, or if its content is unreadable."""
+    """The last block; None if the node does not exist yet, or if its content is unreadable."""
     version: int
     """The node's version; -1 if the node does not exist yet."""
     fault: MalformedPayload | None = None
@@ -104,7 +104,7 @@ class ProducerIdManager:
         self._lock = asyncio.Lock()
         self._may_be_raised = False
         """Whether another broker may have allocated a block since this broker last compared its own block with the last
-        one.
+        block in the store.
         """
         self._store.watch(paths.LATEST_PRODUCER_ID_BLOCK, self._on_block)
         self.blocks_taken = 0
@@ -116,22 +116,21 @@ class ProducerIdManager:
         self._may_be_raised = True
 
     def note_known(self, producer_id: int) -> None:
-        """Note an id that occurs in a log or in the state of a transactional id; from now on only higher ids are
-        assigned.
+        """Remember a producer id that occurs in a log or in the state of a transactional id; from now on only higher
+        ids are assigned.
         """
         if producer_id <= MAX_KNOWN_ID:
             self._known = max(self._known, producer_id)
 
     async def raise_block(self) -> None:
-        """Raise the store's last block above all known ids, for all brokers. To be called before this broker serves
-        anything.
-        Raises StoreUnavailable; does nothing if no block is left (S3)."""
+        """Raise the store's last block above all known ids, for all brokers. Call this method before this broker serves
+        anything. Raises StoreUnavailable; does nothing if no block is left (S3)."""
         async with self._lock:
             latest = await self._read_latest()
             if latest.block is not None and latest.block.end >= self._known:
                 return
             if latest.fault is None and self._known < 0:
-                return  # no producer id has ever been assigned
+                return  # start with the first id, because no producer id has ever been assigned
             try:
                 await self._take_block()
             except (ProducerIdsExhausted, KafkaError) as error:
@@ -157,8 +156,9 @@ class ProducerIdManager:
             return producer_id
 
     async def _look_for_a_raise(self) -> None:
-        """Give up this broker's block if another broker has moved the last block far above it: that broker's logs
-        contain higher ids, perhaps some of this block. If the store cannot be reached, this broker keeps the block.
+        """Give up this broker's block if another broker has moved the last block far above this broker's block: that
+        broker's logs contain higher ids, perhaps some of this block. If the store cannot be reached, this broker keeps
+        the block.
         """
         self._may_be_raised = False
         try:
@@ -225,7 +225,7 @@ class ProducerIdManager:
         """Write the block; returns whether this broker owns `wanted` now. A write whose outcome is unknown counts as
         failed, whatever the node contains afterwards. The node names a broker id, but a paused process and its
         replacement have the same id and write the same data. If that write did not happen, the next attempt may be for
-        the same block: of two writes on one version of the node, at most one succeeds, however late it arrives.
+        the same block: of two writes on one version of the node, at most one succeeds, however late a write arrives.
         """
         path, data = paths.LATEST_PRODUCER_ID_BLOCK, encode_producer_id_block(wanted)
         try:

@@ -1,12 +1,12 @@
 """Registers a broker in its cluster; the first broker also founds the cluster.
 
-Founding is one `multi` (or several: `founding.py`) whose last nodes are the cluster id and the store id; a store
-without a cluster id has therefore never been used. Only the founding takes topics over from the log directories. Later,
-a directory without a topic in the store is the remains of a deleted topic (the broker died before it removed the
-files), and taking it over would restore the deleted topic.
+Founding is one `multi` (atomic write of several nodes) (or several: `founding.py`) whose last nodes are the cluster id
+and the store id; a store without a cluster id has therefore never been used. Only the founding takes topics over from
+the log directories. Later, a directory without a topic in the store is the remains of a deleted topic (the broker died
+before it removed the files), and taking the directory over would restore the deleted topic.
 
-A process registers again when its session was lost. The store must then be the one in which the process was registered
-before: if the store came back empty, the first broker to register must not found a cluster again.
+A process registers again when its session was lost. The store must then be the store in which the process was
+registered before: if the store came back empty, the first broker to register must not found a cluster again.
 
 Each registration also writes the broker's incarnation node, in the same `multi`. A controller that elects this broker
 can therefore check, in the write of the election, that the broker is still the same incarnation. The incarnation node
@@ -80,8 +80,8 @@ class BrokerIdInUse(Exception):
 
 
 class WrongStore(StoreUnavailable):
-    """The store is not the one in which this process was registered before: it was emptied or replaced. The broker does
-    nothing until the right store is back; the wrong one may disappear again.
+    """The store is not the store in which this process was registered before: it was emptied or replaced. The broker
+    does nothing until the right store is back; the wrong store may disappear again.
     """
 
 
@@ -134,7 +134,7 @@ async def register_broker(
             if stat is not None and not await _is_gone_within(store, path, wait_seconds):
                 raise BrokerIdInUse(broker_id) from error
         except BadVersion:
-            pass  # another process with this broker's id has registered: the next attempt finds it
+            pass  # try again, because another process with this broker's id has registered
         except NoNode as error:
             if error.path != paths.FOUNDING:
                 raise
@@ -166,7 +166,7 @@ async def _with_endpoints(
     conflict = await endpoint_conflict(store, broker_id, endpoints, before=membership.broker_epoch)
     if conflict is None:
         return membership
-    with contextlib.suppress(NoNode):  # the session, and with it the registration, has ended
+    with contextlib.suppress(NoNode):  # nothing to delete: the session, and with it the registration, has ended
         await store.delete(paths.broker_id(broker_id))
     raise EndpointInUse(conflict)
 
@@ -233,8 +233,8 @@ async def _try_to_register(
 
 
 async def check_store(store: MetadataStore, broker_id: int, before: Membership) -> None:
-    """Check that the store is the one in which this process was registered, and not an earlier state of it, before the
-    broker uses its contents. Otherwise topics that are missing in another store would be treated as deleted. Raises
+    """Check that the store is the store in which this process was registered, and not an earlier state of it, before
+    the broker uses its contents. Otherwise topics that are missing in another store would be treated as deleted. Raises
     WrongStore, StoreUnavailable.
     """
     asked = [paths.CLUSTER_ID, paths.STORE_ID, paths.incarnation(broker_id)]
@@ -242,7 +242,7 @@ async def check_store(store: MetadataStore, broker_id: int, before: Membership) 
     try:
         cluster_id = None if found_id is None else parse_cluster_id(found_id[0], paths.CLUSTER_ID)
     except MalformedPayload:
-        cluster_id = before.cluster_id  # the other two ids suffice; another reader logs this fault
+        cluster_id = before.cluster_id  # ignored: cluster id and incarnation suffice
     _check_is_as_before(
         before,
         cluster_id,
@@ -252,7 +252,7 @@ async def check_store(store: MetadataStore, broker_id: int, before: Membership) 
 
 
 def _check_is_as_before(before: Membership, cluster_id: str | None, store_id: str, incarnation: int) -> None:
-    """Raises WrongStore if cluster id, store id or incarnation do not continue those of `before`."""
+    """Raises WrongStore if cluster id, store id or incarnation do not continue the earlier membership `before`."""
     if cluster_id is None:
         raise WrongStore(
             "", f"the store is empty: it no longer contains cluster {before.cluster_id}. Restore it; or restart "
@@ -273,7 +273,7 @@ def _check_is_as_before(before: Membership, cluster_id: str | None, store_id: st
 
 def _parsed_incarnation(store: MetadataStore, data: bytes, path: str) -> Incarnation:
     """Parse an incarnation. If the incarnation is unreadable, assume that the broker's logs may have lost their ends,
-    because the node may have recorded that.
+    because the node may have recorded such a loss.
     """
     try:
         return parse_incarnation(data, path)

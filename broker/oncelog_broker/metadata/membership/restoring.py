@@ -7,7 +7,7 @@ most records becomes the leader (`controller/election.py`).
 
 Replicas that a reassignment adds are not in the ISR. If all target replicas were in the ISR, the reassignment would
 complete, and the logs of the removed replicas would be deleted, although they may be the only logs with records.
-Elections ask the added replicas, too.
+Elections request the log ends of the added replicas, too.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def restored_nodes(copy: MetadataCopy, epoch_of: EpochOf, epoch_leap: int) -> di
             _put(nodes, path, data)
             continue
         if path != paths.topic(found.topic):
-            continue  # partition states are created together with their topic
+            continue  # skip partition states, because they are created together with their topic
         try:
             assignment = parse_topic(data, path)
         except MalformedPayload:

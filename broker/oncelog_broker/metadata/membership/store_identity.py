@@ -62,7 +62,9 @@ def readable_store_identity(data: bytes) -> StoreIdentity:
 
 
 def _process_of(data: bytes, path: str) -> str:
-    """Return the nonce in an incarnation; "" if the node cannot be read, as for a release that writes no nonce."""
+    """Return the nonce in an incarnation; "" if the node cannot be read, or was written by a release that writes no
+    nonce.
+    """
     try:
         return parse_incarnation(data, path).process
     except MalformedPayload as error:

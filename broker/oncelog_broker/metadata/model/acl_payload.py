@@ -1,6 +1,6 @@
 """The content of Kafka's node for a pattern of resource names: the ACL entries of the matching resources.
 
-/kafka-acl/Topic/orders  {"version": 1, "acls": [{"principal": "User:alice", "permissionType": "Allow",
+Example: /kafka-acl/Topic/orders {"version": 1, "acls": [{"principal": "User:alice", "permissionType": "Allow",
                                                   "operation": "Read", "host": "*"}]}
 """
 

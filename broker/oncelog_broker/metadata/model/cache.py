@@ -29,14 +29,16 @@ from oncelog_protocol.quotas import QuotaEntity
 _log = logging.getLogger(__name__)
 
 ImageCallback = Callable[[ClusterImage, ClusterImage], None]
-"""`on_image(old, new)`, which must be synchronous and fast, is called after `MetadataCache.image` has become `new`."""
+"""Type of a callback: `on_image(old, new)`, which must be synchronous and fast, is called after `MetadataCache.image`
+has become `new`.
+"""
 
 CheckStore = Callable[[], Awaitable[None]]
-"""Raises if the store is not the one in which this broker is registered."""
+"""Type of a check: raises if the store is not the store in which this broker is registered."""
 
 
 async def _no_check() -> None:
-    """Accept any store."""
+    """Accept any store, for brokers that need no check."""
 
 
 WATCHED: Final = (paths.BROKERS, paths.CONFIG, paths.LITERAL_ACLS, paths.EXTENDED_ACLS)
@@ -62,6 +64,7 @@ class _Stale:
         self.acls: set[ResourcePattern] = set()
         self.user_configs: set[str] = set()
         self.group_configs: set[str] = set()
+        self.client_metrics: set[str] = set()
         self.quotas: set[QuotaEntity] = set()
 
     def add(self, path: str) -> None:
@@ -70,7 +73,7 @@ class _Stale:
         if topic is not None and topic.partition is not None:
             self.partitions.add(PartitionKey(topic.topic, topic.partition))
         elif topic is not None:
-            if path == paths.topic(topic.topic):  # the nodes between topic and states are empty
+            if path == paths.topic(topic.topic):  # no topic or state: a node between topic and states is empty
                 self.topics.add(topic.topic)
         elif parent == paths.BROKER_IDS and name.isdecimal():
             self.brokers.add(int(name))
@@ -82,6 +85,8 @@ class _Stale:
             self.user_configs.add(name)
         elif parent == paths.GROUP_CONFIGS:
             self.group_configs.add(name)
+        elif parent == paths.CLIENT_METRICS_CONFIGS:
+            self.client_metrics.add(name)
         elif path == paths.CONTROLLER:
             self.controller = True
         elif (pattern := paths.parse_acl_path(path)) is not None:
@@ -113,8 +118,8 @@ class MetadataCache:
         self._image = image
         self._stale = _Stale()
         self._unread = _Stale()
-        """The paths that a refresh failed to read. These paths are kept apart from paths that are reported later, so
-        that the later paths are not delayed.
+        """The paths that a refresh failed to read. The failed paths are kept apart from paths that are reported later,
+        so that the later paths are not delayed.
         """
         self._refreshing: asyncio.Task[bool] | None = None
         self._again: asyncio.TimerHandle | None = None
@@ -125,8 +130,8 @@ class MetadataCache:
         self._waiting: list[tuple[Callable[[ClusterImage], bool], asyncio.Future[ClusterImage]]] = []
         self._watches: list[Unsubscribe] = []
         self._has_read_all = False
-        """Whether the first image is complete. Until then, changes are only noted, because a refresh must not publish
-        an incomplete image.
+        """Whether the first image is complete. Before the first image, changes are only noted, because a refresh must
+        not publish an incomplete image.
         """
 
     @classmethod
@@ -171,11 +176,11 @@ class MetadataCache:
         return unsubscribe
 
     async def wait_for(self, shows: Callable[[ClusterImage], bool]) -> ClusterImage:
-        """Return the first image, from the current one on, for which `shows` is True; all subscribers have then been
-        called with it.
+        """Return the first image (the current image or a later image) for which `shows` is True; all subscribers have
+        then been called with it.
 
-        The call waits forever if such an image never appears (another broker may have undone the change meanwhile), so
-        use a timeout.
+        The call waits forever if such an image never appears (for example because another broker may have undone the
+        change meanwhile), so use a timeout.
         """
         if shows(self._image):
             return self._image
@@ -233,13 +238,13 @@ class MetadataCache:
             self._refreshing = asyncio.get_running_loop().create_task(self._refresh())
 
     async def _refresh(self) -> bool:
-        """Read stale paths until none is left; returns whether all were read. Changes that are reported during a round
-        are read in the next round.
+        """Read stale paths (reported as changed, not read since) until none is left; returns whether all paths were
+        read. Changes that are reported during one pass over the stale paths are read in the next pass.
 
         A stale path is kept until it was read; the kind of failure only decides when it is tried again. If the store is
-        unavailable, the path is read after the reconnect, when the watch reports its root; with long loop iterations,
-        that report may come before the failed read is noticed. A node with invalid content is logged, and its part of
-        the image remains unchanged.
+        unavailable, the path is read after the reconnect, when the watch reports the root of the path; with long loop
+        iterations, that report may come before the failed read is noticed. A node with invalid content is logged, and
+        its part of the image remains unchanged.
         """
         while not self._stale.is_empty():
             stale, self._stale = self._stale, _Stale()
@@ -276,14 +281,16 @@ class MetadataCache:
         self._read_unread()
 
     def _read_unread(self) -> None:
-        """Start to read the paths that could not be read before, together with all other stale paths."""
+        """Start to read the paths that could not be read before, together with all other stale paths (reported as
+        changed).
+        """
         unread, self._unread = self._unread, _Stale()
         self._stale.add_all(unread)
         if not self._stale.is_empty():
             self._begin_refresh()
 
     async def _read(self, stale: _Stale) -> ClusterImage:
-        """Return the image after all stale paths were read again."""
+        """Return the image after all stale paths (reported as changed) were read again."""
         image = self._image
         if stale.everything or self._is_doubted:
             self._is_doubted = True
@@ -313,6 +320,9 @@ class MetadataCache:
         if stale.group_configs:
             names = sorted(stale.group_configs)
             image = image.with_group_configs(await reader.read_group_configs(self._store, image, names, self._pause))
+        if stale.client_metrics:
+            names = sorted(stale.client_metrics)
+            image = image.with_client_metrics(await reader.read_client_metrics(self._store, image, names, self._pause))
         if stale.quotas:
             image = image.with_quotas(await reader.read_quotas(self._store, image, list(stale.quotas), self._pause))
         if stale.topics:

@@ -11,7 +11,8 @@ from weakref import WeakKeyDictionary
 from oncelog_broker.metadata.stores.store import MetadataStore
 
 MAX_TOLD: Final = 10_000
-"""The maximum number of remembered faults of one store; when it is reached, all are forgotten, and may be logged again.
+"""The maximum number of remembered faults of one store; when the number is reached, all faults are forgotten, and may
+be logged again.
 """
 
 _told: WeakKeyDictionary[MetadataStore, set[tuple[str, str]]] = WeakKeyDictionary()

@@ -1,5 +1,5 @@
 """The cluster as one immutable value. Each change results in a new image, which shares all unchanged parts with the old
-one.
+image.
 
 Code that keeps an image therefore sees one consistent cluster however long it waits, and two images can be compared by
 identity, topic by topic. Topic ids are the 16 raw bytes that the protocol uses.
@@ -74,8 +74,8 @@ class Topic:
 
 
 class TopicChanges(NamedTuple):
-    """The differences between the topics of one image and those of an older one. A topic that was deleted and created
-    again is in both fields.
+    """The differences between the topics of one image and the topics of an older image. A topic that was deleted and
+    created again is in both fields (`changed` and `removed`).
     """
 
     changed: tuple[Topic, ...]
@@ -105,6 +105,8 @@ class ClusterImage:
     """ACL entries by resource pattern; a pattern with an empty set has a node that cannot be read."""
     group_configs: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Setting overrides by group; a group without overrides has no entry."""
+    client_metrics: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    """Settings by subscription of client metrics; a subscription without settings does not exist."""
     quotas: Quotas = field(default_factory=dict)
     """Client quotas by user, client id and address. The quotas of users are also in `user_configs`."""
 
@@ -112,7 +114,7 @@ class ClusterImage:
         return self.topics.get(name)
 
     def topic_by_id(self, topic_id: bytes) -> Topic | None:
-        """Return the topic with this id; None if there is none, and for ZERO_UUID, which means "no id"."""
+        """Return the topic with this id; None if there is no such topic, and for ZERO_UUID, which means "no id"."""
         name = self.names_by_id.get(topic_id)
         return None if name is None else self.topics[name]
 
@@ -148,7 +150,9 @@ class ClusterImage:
         return self.topic_configs.get(name, _NOTHING)
 
     def config_of_broker(self, broker: int) -> Mapping[str, str]:
-        """Return the overrides that apply to a broker: its own overrides take precedence over those for all brokers."""
+        """Return the overrides that apply to a broker: its own overrides take precedence over the overrides for all
+        brokers.
+        """
         return {**self.broker_configs.get(None, _NOTHING), **self.broker_configs.get(broker, _NOTHING)}
 
     def config_of_user(self, user: str) -> Mapping[str, str]:
@@ -161,6 +165,14 @@ class ClusterImage:
         """Return an image with these groups' overrides instead of the earlier ones; empty overrides remove the
         group."""
         return replace(self, group_configs=_with_overrides(self.group_configs, changed))
+
+    def config_of_client_metrics(self, name: str) -> Mapping[str, str]:
+        return self.client_metrics.get(name, _NOTHING)
+
+    def with_client_metrics(self, changed: Mapping[str, Mapping[str, str]]) -> ClusterImage:
+        """Return an image with these subscriptions instead of the earlier ones; empty settings remove the
+        subscription."""
+        return replace(self, client_metrics=_with_overrides(self.client_metrics, changed))
 
     def with_user_configs(self, changed: Mapping[str | None, Mapping[str, str]]) -> ClusterImage:
         """Return an image with these users' settings instead of the earlier ones; empty settings remove the user. The
@@ -195,8 +207,8 @@ class ClusterImage:
     def with_topics(
         self, changed: Iterable[Topic], removed: Iterable[str] = (), unreadable: Iterable[str] = ()
     ) -> ClusterImage:
-        """Return an image in which these topics replace those with the same name, without the topics in `removed`.
-        `unreadable` names topics that exist, but whose nodes cannot be read; none of them is in this image.
+        """Return an image in which these topics replace the topics with the same name, without the topics in `removed`.
+        `unreadable` names topics that exist, but whose nodes cannot be read; this image contains none of these topics.
 
         Each call copies the mappings, so pass many changes in one call.
         """

@@ -51,6 +51,17 @@ SETTLE_SECONDS: Final = 1.0
 REST_SECONDS: Final = 9.0
 """Seconds between two attempts to write a copy."""
 STATES_PER_STEP: Final = 200
+COPIED: Final = (
+    "topics",
+    "topic_configs",
+    "broker_configs",
+    "user_configs",
+    "group_configs",
+    "client_metrics",
+    "acls",
+    "quotas",
+)
+"""The parts of an image that the copy has."""
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +85,7 @@ class MetadataCopy:
 
 
 def nodes_of(image: ClusterImage) -> Steps[list[Node]]:
-    """Return the persistent nodes from which this image was read, in steps, because there may be thousands of
+    """Return the persistent nodes from which this image was read, in slices of work, because there may be thousands of
     partitions.
     """
     nodes: list[Node] = []
@@ -85,11 +96,14 @@ def nodes_of(image: ClusterImage) -> Steps[list[Node]]:
         yield None
     nodes += [Node(paths.broker_config(id_), encode_config(found)) for id_, found in image.broker_configs.items()]
     nodes += [Node(paths.group_config(group), encode_config(found)) for group, found in image.group_configs.items()]
+    nodes += [
+        Node(paths.client_metrics_config(name), encode_config(found)) for name, found in image.client_metrics.items()
+    ]
     for path, settings in _entity_settings(image).items():
         nodes.append(Node(path, encode_config(settings)))
         yield None
     for pattern, entries in image.acls.items():
-        if entries:  # an empty pattern has a node that could not be read
+        if entries:  # skip an empty pattern, because its node could not be read
             nodes.append(Node(paths.acls(pattern), encode_acls(entries)))
         yield None
     return nodes
@@ -139,8 +153,8 @@ def _line(document: Mapping[str, object]) -> bytes:
 
 
 def read_copy(disk: Disk, directory: str) -> MetadataCopy | None:
-    """Read the newest complete copy in a data directory: the last copy, or else the previous one. Returns None if there
-    is no complete copy. A damaged copy is only logged as a warning, so that the broker can start.
+    """Read the newest complete copy in a data directory: the last copy, or else the previous copy. Returns None if
+    there is no complete copy. A damaged copy is only logged as a warning, so that the broker can start.
     """
     for name in (FILE, PREVIOUS_FILE):
         path = os.path.join(directory, name)
@@ -154,7 +168,7 @@ def read_copy(disk: Disk, directory: str) -> MetadataCopy | None:
 
 def _parsed(data: bytes) -> MetadataCopy:
     """Parse the content of a copy. Raises ValueError, KeyError, TypeError, RecursionError if the copy is damaged."""
-    lines = data.decode().splitlines()  # the JSON is ASCII, so there are no other line breaks
+    lines = data.decode().splitlines()  # split at "\n" only: the JSON is ASCII, so there are no other line breaks
     if len(lines) < 2:
         raise ValueError("the file is truncated")
     header, end = json.loads(lines[0]), json.loads(lines[-1])
@@ -197,17 +211,14 @@ class MetadataCopier:
         self._tasks.supervise("copy of the metadata", self._follow)
 
     async def finish(self) -> None:
-        """Write a last copy if something has changed since the previous one. Call this when the broker stops, after its
-        tasks have ended.
+        """Write a last copy if something has changed since the previous copy was written. Call this when the broker
+        stops, after its tasks have ended.
         """
         if self._changed.is_set():
             await self._written(asyncio.to_thread(run_steps, self._steps(self._metadata.image)))
 
     def _on_image(self, old: ClusterImage, new: ClusterImage) -> None:
-        if any(
-            getattr(old, part) is not getattr(new, part)
-            for part in ("topics", "topic_configs", "broker_configs", "user_configs", "group_configs", "acls", "quotas")
-        ):
+        if any(getattr(old, part) is not getattr(new, part) for part in COPIED):
             self._changed.set()
 
     async def _follow(self) -> None:

@@ -17,7 +17,7 @@ from oncelog_protocol.uuids import uuid_from_string, uuid_to_string
 _T = TypeVar("_T")
 
 PARTITIONS_PER_STEP: Final = 500
-"""The number of partitions of a topic that are decoded in one step."""
+"""The number of partitions of a topic that are decoded in one slice of work, before other tasks may run."""
 
 
 class MalformedPayload(ValueError):
@@ -63,20 +63,21 @@ class BrokerRegistration:
 class Incarnation:
     """The node `/oncelog/incarnations/<id>`, which each registration of a broker writes. The node names the
     registration since which the broker's logs may lack records that they once had. Each registration copies the value
-    of the previous one, so that a broker that registers twice before the controller reads it does not seem to have kept
-    the records that it lost.
+    of the previous registration, so that a broker that registers twice before the controller reads it does not seem to
+    have kept the records that it lost.
     """
 
     is_log_tail_kept: bool = True
     """False if the broker may have lost the end of its logs just before this registration."""
     unsure_since: int = -1
-    """The broker epoch of the last earlier registration that reported a possible loss; -1 if none did."""
+    """The broker epoch of the last earlier registration that reported a possible loss; -1 if no registration did."""
     process: str = ""
     """The nonce of the process that registered: `identity/note.py`. Releases before 0.2 write no nonce."""
 
     def unsure_epoch(self, written: int) -> int:
-        """Return the broker epoch before which partition states prove nothing about the broker's records; -1 if all
-        states are valid. `written` is the zxid of the node's last write, which is the broker epoch of the registration.
+        """Return the broker epoch (the registration with a possible loss) before which partition states prove nothing
+        about the broker's records; -1 if all states are valid. `written` is the zxid of the node's last write, which is
+        the broker epoch of the registration.
         """
         return self.unsure_since if self.is_log_tail_kept else written
 
@@ -136,8 +137,8 @@ class PartitionState:
     isr: tuple[int, ...]
     controller_epoch: int
     leader_recovery_state: int = 0
-    """The value is 1 from an unclean election until the leader reports that its log is recovered (KIP-704); otherwise
-    0, which is not written.
+    """The value (leader recovery state) is 1 from an unclean election until the leader reports that its log is
+    recovered (KIP-704); otherwise 0, which is not written.
     """
 
 
@@ -159,8 +160,8 @@ class ProducerIdBlock:
 
 
 def encode_broker(broker: BrokerRegistration) -> bytes:
-    """Encode a registration. For readers older than version 2, host and port are those of the first PLAINTEXT endpoint,
-    or null and -1 without such an endpoint.
+    """Encode a registration. For readers older than version 2, host and port are taken from the first PLAINTEXT
+    endpoint, or null and -1 without such an endpoint.
     """
     plain = next((e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"), None)
     document: dict[str, Any] = {
@@ -255,7 +256,7 @@ def encode_topic(topic: TopicAssignment) -> bytes:
 
 
 def topic_encoded_in_steps(topic: TopicAssignment) -> Steps[bytes]:
-    """Like `encode_topic`, in steps, for a topic that may have thousands of partitions."""
+    """Encode a topic node in slices of work, for a topic that may have thousands of partitions."""
     document: dict[str, Any] = {"version": 2 if topic.topic_id is None else 3}
     if topic.topic_id is not None:
         document["topic_id"] = uuid_to_string(topic.topic_id)
@@ -283,8 +284,8 @@ def parse_topic(data: bytes, path: str) -> TopicAssignment:
 
 
 def topic_in_steps(data: bytes, path: str) -> Steps[TopicAssignment]:
-    """Like `parse_topic`, in steps, for a topic that may have thousands of partitions; partitions on the same brokers
-    share one assignment object. Raises MalformedPayload.
+    """Parse a topic node in slices of work, for a topic that may have thousands of partitions; partitions on the same
+    brokers share one assignment object. Raises MalformedPayload.
     """
     document = _Document.parse(data, path)
     yield None
@@ -429,7 +430,8 @@ class _Document:
         return self.required(name, int)
 
     def digits(self, name: str) -> int:
-        """Return an int that Kafka writes as a string, since not all JSON parsers support 64-bit numbers."""
+        """Return an int from a field that Kafka writes as a string, since not all JSON parsers support 64-bit
+        numbers."""
         return _decimal(self.required(name, str), name, self._path)
 
     def brokers_by_partition(self, name: str) -> dict[int, tuple[int, ...]]:

@@ -32,7 +32,7 @@ def quota_values(entity: QuotaEntity, settings: Mapping[str, str]) -> dict[Quota
 
 
 def unreadable_quotas(entity: QuotaEntity, settings: Mapping[str, str]) -> dict[QuotaKey, str]:
-    """Return the quotas of an entity whose stored value is not a number above 0, with these values."""
+    """Return the quotas of an entity whose stored values are not a number above 0, with these values."""
     given = ((key, settings.get(key)) for key in keys_of(entity))
     return {key: text for key, text in given if text is not None and _limit(text) is None}
 

@@ -1,8 +1,8 @@
 """Reads parts of the cluster from the metadata store, and converts nodes to the types of the image.
 
 All nodes are read with `get_many`, in few round trips even if there are many topics. A read is not a snapshot: it may
-return a topic without the states of its partitions, which then have no leader yet. The watch later reports the missing
-states.
+return a topic without the states of its partitions, so that in the image these partitions have no leader yet. The watch
+later reports the missing states.
 
 A node with invalid content is logged, and its part of the image remains as in the previous image, so that other parts
 are not affected. Unchanged parts are reused from the previous image without parsing their JSON again. Between the parts
@@ -89,6 +89,8 @@ async def read_image(store: MetadataStore, before: ClusterImage | None = None, p
     image = image.with_user_configs(await read_user_configs(store, known, users, pause))
     groups = await _children(store, paths.GROUP_CONFIGS)
     image = image.with_group_configs(await read_group_configs(store, known, groups, pause))
+    subscriptions = await _children(store, paths.CLIENT_METRICS_CONFIGS)
+    image = image.with_client_metrics(await read_client_metrics(store, known, subscriptions, pause))
     return image.with_quotas(await read_quotas(store, known, await _quota_entities(store, users, pause), pause))
 
 
@@ -208,7 +210,7 @@ async def read_topic_configs(
     store: MetadataStore, before: ClusterImage, names: Sequence[str], pause: Pause = no_pause
 ) -> dict[str, Mapping[str, str]]:
     """Return the overrides of each topic; {} for a topic without overrides. If the settings of a topic were never
-    readable, its overrides are those that keep all records.
+    readable, its overrides are overrides that keep all records.
     """
     read: dict[str, Mapping[str, str]] = {}
     for start in range(0, len(names), STATES_AT_A_TIME):
@@ -292,6 +294,19 @@ async def read_group_configs(
     return read
 
 
+async def read_client_metrics(
+    store: MetadataStore, before: ClusterImage, names: Sequence[str], pause: Pause = no_pause
+) -> dict[str, Mapping[str, str]]:
+    """Return the settings of each subscription of client metrics; `names` are the names of the nodes."""
+    read: dict[str, Mapping[str, str]] = {}
+    for start in range(0, len(names), STATES_AT_A_TIME):
+        subscriptions = [paths.unsanitized(name) for name in names[start : start + STATES_AT_A_TIME]]
+        wanted = [paths.client_metrics_config(name) for name in subscriptions]
+        read |= await _read_configs(store, subscriptions, wanted, before.config_of_client_metrics)
+        await pause()
+    return read
+
+
 async def read_quotas(
     store: MetadataStore, before: ClusterImage, entities: Sequence[QuotaEntity], pause: Pause = no_pause
 ) -> dict[QuotaEntity, Values]:
@@ -325,7 +340,7 @@ def _quotas_in(store: MetadataStore, entity: QuotaEntity, node: _Found, path: st
 
 
 async def _quota_entities(store: MetadataStore, users: Sequence[str], pause: Pause) -> list[QuotaEntity]:
-    """Return all entities with a quota node that are not users; `users` are the names of the users' nodes."""
+    """Return all entities except users that have a node with quotas; `users` are the names of the users' nodes."""
     above = [paths.CLIENT_CONFIGS, paths.IP_CONFIGS]
     above += [f"{paths.USER_CONFIGS}/{user}/clients" for user in users]
     found: list[QuotaEntity | None] = []
@@ -372,7 +387,7 @@ async def _children_as_ids(store: MetadataStore, path: str) -> list[int]:
 
 
 def _topic(before: ClusterImage, name: str, topic_id: bytes, partitions: dict[int, PartitionState]) -> Topic:
-    """Return the topic, as the same object as in `before` if nothing has changed."""
+    """Return the topic that a node describes, as the same object as in `before` if nothing has changed."""
     known = before.topics.get(name)
     if known is not None and known.topic_id == topic_id and known.partitions == partitions:
         return known
@@ -410,7 +425,7 @@ def _partition(
 
 
 async def _parsed_topic(store: MetadataStore, data: bytes, path: str, pause: Pause) -> TopicAssignment | None:
-    """Parse a topic node; returns None for invalid content, like `_parsed`."""
+    """Parse a topic node; returns None for invalid content, so that the topic in the image remains unchanged."""
     try:
         return await with_pauses(topic_in_steps(data, path), pause)
     except MalformedPayload as error:

@@ -2,17 +2,16 @@
 
 - Reads never touch the disk and never wait. Writes run in one worker thread, so that the event loop never waits for
 fsync.
-- Writes that arrive while another write is running are committed together after it, with one fsync for all of them
-  (group commit); each write is still atomic.
+- Writes that arrive while another write is running are committed together after that write, with one fsync for all of
+  them (group commit); each write is still atomic.
 - Ephemeral nodes exist only in memory, since no session outlives this process: the store itself has one session, and
   the supervisor of several workers writes for the session of each worker (`supervised/`). The id of the last write is
   durable even if that write created only ephemeral nodes, so that a czxid, and therefore a broker epoch, is never used
   twice.
 - SQLite uses a write-ahead log and synchronous=FULL, and locks the file from open to close, so that a second process
   gets an error. The last writes are therefore in the -wal file, synced; neither `kill -9` nor a power cut removes them.
-  If the -wal file is lost or truncated in another way, the store is older, and nothing in its file shows that: see
-  `Broker` for logs that the store does not know. A -wal file from another state of the store is refused:
-  `write_ahead_log.py`.
+  If the -wal file is lost or truncated in another way, the store is older, and nothing in its file shows that. A -wal
+  file from another state of the store is refused (`write_ahead_log.py`).
 
 `sqlite3` is imported when a store is opened, because the import is most of the cost of opening a store.
 """
@@ -67,9 +66,9 @@ class _Queued(NamedTuple):
     """A write that waits for its commit."""
 
     operations: tuple[Operation, ...] | None
-    """None: delete the ephemeral nodes that the session has by then."""
+    """`operations` is None for the deletion of all ephemeral nodes that the session has when the deletion runs."""
     session_id: int
-    """The owner of the ephemeral nodes that the write creates."""
+    """The session that owns the ephemeral nodes that the write creates."""
     outcome: asyncio.Future[Outcome]
 
 
@@ -94,14 +93,16 @@ class EmbeddedStore(TreeStore):
         """
         self._queue: list[_Queued] = []
         self._writer: asyncio.Task[None] | None = None
-        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")  # starts with its first job
+        # the thread starts with its first job
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
 
     @classmethod
     def open(cls, path: Path) -> EmbeddedStore:
         """Open the store in the file `path`; create an empty store if the file does not exist. This call blocks the
         event loop for some milliseconds.
 
-        Raises StoreFileError if another process has the file open, if it is damaged, or if it is not a metadata store.
+        Raises StoreFileError if another process has the file open, if the file is damaged, or if the file is not a
+        metadata store.
         """
         import sqlite3
 
@@ -111,13 +112,14 @@ class EmbeddedStore(TreeStore):
             if not path.exists():
                 _create_file(path)
             elif path.stat().st_size == 0:
-                raise ValueError("the file is empty")  # SQLite would turn the file into a database
+                raise ValueError("the file is empty")  # refused, because SQLite would turn the file into a database
             connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("BEGIN EXCLUSIVE")  # this takes the lock, which exclusive mode then keeps
+            connection.execute("BEGIN EXCLUSIVE")  # this acquires the file lock, which exclusive mode keeps
             connection.execute("COMMIT")
-            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # moves a crash's last writes to the file
+            # moves the last writes before a crash from the -wal file to the file
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             log_base = LogBase(connection, path)
             tree, zxid = _load(connection)
         except LogOfAnotherFile as error:
@@ -170,15 +172,17 @@ class EmbeddedStore(TreeStore):
 
     def write_for(self, session_id: int, operations: tuple[Operation, ...]) -> asyncio.Future[Outcome]:
         """Begin a write that another process asked for; its session owns the ephemeral nodes that the write creates.
-        StoreUnavailable, ValueError at once; MetadataError from the future."""
+        Raises StoreUnavailable, ValueError immediately; the returned future raises MetadataError.
+        """
         self._require_session()
         for operation in operations:
             check_operation(operation)
         return self._enqueue(operations, session_id)
 
     def end_session_of(self, session_id: int) -> asyncio.Future[Outcome]:
-        """Begin to delete the ephemeral nodes of another process's session, after its writes that were begun before.
-        StoreUnavailable at once or from the future."""
+        """Begin to delete the ephemeral nodes of another process's session, after the earlier writes of that session.
+        Raises StoreUnavailable, immediately or from the returned future.
+        """
         self._require_session()
         return self._enqueue(None, session_id)
 
@@ -232,12 +236,14 @@ class EmbeddedStore(TreeStore):
             if failure is None:
                 self._zxid = zxid
                 self._watches.changed(self._tree.apply(staged.changes))
-            else:  # outcomes may depend on changes that were not written
+            else:  # undo the staged changes, because outcomes may depend on changes that were not written
                 outcomes = [failure] * len(batch)
         _settle(batch, outcomes)
 
     def _deletes_of_session(self, session_id: int, staged: Transaction) -> tuple[Operation, ...]:
-        """Deletes for all ephemeral nodes of a session, those that `staged` has created included."""
+        """Return the operations that delete all ephemeral nodes of a session, including nodes that `staged` (writes not
+        committed yet) has created.
+        """
         candidates = {path for path, node in self._tree.nodes() if node.ephemeral_owner == session_id}
         candidates |= staged.changes.keys()
         nodes = ((path, staged.node(path)) for path in sorted(candidates))
@@ -278,7 +284,7 @@ class EmbeddedStore(TreeStore):
 
 def _settle(batch: Sequence[_Queued], outcomes: Sequence[Outcome | MetadataError]) -> None:
     for queued, outcome in zip(batch, outcomes, strict=True):
-        if queued.outcome.done():  # the caller of this write was cancelled
+        if queued.outcome.done():  # skip the outcome, because the caller of this write was cancelled
             continue
         if isinstance(outcome, MetadataError):
             queued.outcome.set_exception(outcome)
@@ -287,7 +293,9 @@ def _settle(batch: Sequence[_Queued], outcomes: Sequence[Outcome | MetadataError
 
 
 def _create_file(path: Path) -> None:
-    """Write an empty store under another name and rename it, so that an incomplete file never has the final name."""
+    """Write an empty store to a file with another name and rename the file, so that an incomplete file never has the
+    final name.
+    """
     import sqlite3
 
     unfinished = path.with_name(path.name + ".new")
@@ -297,7 +305,7 @@ def _create_file(path: Path) -> None:
     os.close(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, SECRET_MODE))
     connection = sqlite3.connect(unfinished, isolation_level=None)
     try:
-        connection.execute("PRAGMA synchronous = OFF")  # the complete file is synced below
+        connection.execute("PRAGMA synchronous = OFF")  # not synced here, because the complete file is synced below
         connection.execute("PRAGMA journal_mode = MEMORY")
         connection.executescript(_SCHEMA)
         connection.execute(f"PRAGMA user_version = {FORMAT_VERSION}")
@@ -324,8 +332,8 @@ def _load(connection: sqlite3.Connection) -> tuple[Tree, int]:
 
 
 def _commit_rows(connection: sqlite3.Connection, rows: list[tuple[str, TreeNode | None]], zxid: int) -> None:
-    """Write the rows in one SQLite transaction, which is on the disk when this function returns, and rolled back when
-    this function raises.
+    """Write the rows in one SQLite transaction, which is committed to the disk when this function returns, or rolled
+    back when this function raises.
     """
     connection.execute("BEGIN IMMEDIATE")
     try:
@@ -347,7 +355,7 @@ def _open_failure(path: Path, error: Exception) -> StoreFileError:
             f"{path} is in use by another process: stop the other broker, or give this one a data directory of its own"
         )
     barred = [each for each in (path.parent, path) if each.exists() and not os.access(each, os.R_OK | os.W_OK)]
-    if barred:  # SQLite reports "disk I/O error" for some of these permissions
+    if barred:  # without these permissions, SQLite may report only "disk I/O error"
         return StoreFileError(f"{barred[0]} may not be read and written by this user: {reason}. Change its permissions")
     if isinstance(error, OSError) or "unable to open" in reason or "readonly" in reason:
         return StoreFileError(f"{path} cannot be opened: {reason}. Check that its directory exists and may be written")

@@ -76,7 +76,7 @@ class MemoryTree:
             self.write([Delete(path)], 0)
 
     def write(self, operations: Sequence[Operation], session_id: int) -> Outcome:
-        """Do all operations or none, and notify all sessions of the changes. Raises MetadataError."""
+        """Apply all operations or none, and notify all sessions of the changes. Raises MetadataError."""
         transaction = Transaction(self.tree.node, self.last_zxid + 1, session_id)
         stats = [transaction.apply(operation) for operation in operations]
         if transaction.changes:
@@ -105,7 +105,7 @@ class MemorySession(TreeStore):
 
     @property
     def session_key(self) -> SessionKey | None:
-        return SessionKey(self._session_id, b"")  # no password: any process with this tree may end sessions
+        return SessionKey(self._session_id, b"")  # the key has no password: any process with this tree may end sessions
 
     @property
     def session_timeout(self) -> float:
@@ -178,7 +178,7 @@ class MemorySession(TreeStore):
         except MetadataError as error:
             fail(outcome, error)
             return
-        if not outcome.done():  # the caller of the write may have been cancelled
+        if not outcome.done():  # the caller of the write may have been cancelled, so nobody waits for the outcome
             outcome.set_result(stats)
 
 

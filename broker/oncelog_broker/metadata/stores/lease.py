@@ -2,10 +2,10 @@
 clock or a connection.
 
 ZooKeeper ends a session when the *leader* of the ensemble has received nothing from the session for the session timeout
-T. A heartbeat that a follower answers reaches the leader only with the follower's next answer to the leader's own ping,
-half a tick later; if the follower dies in between, the leader counts from the previous heartbeat. The answer to a
-heartbeat therefore proves nothing, but the answer to a later heartbeat does: with T of at least four ticks, T/8 is at
-least half a tick, and the rule is:
+T. A heartbeat that a follower answers reaches the leader only together with the follower's next answer to the leader's
+own ping, half a tick later; if the follower dies in between, the leader counts from the previous heartbeat. The answer
+to a heartbeat therefore proves nothing, but the answer to a later heartbeat does: with T of at least four ticks, T/8 is
+at least half a tick, so the following rule is used:
 
     The broker leads until s + 0.9 T, where s is the sending time of the newest answered heartbeat after which another
     heartbeat, sent at least T/8 later, was answered, too.
@@ -53,15 +53,17 @@ class Lease:
 
     @property
     def until(self) -> float:
-        """The end of the lease; -inf while no heartbeat was proven."""
+        """The end of the lease, in seconds of the clock; -inf while no heartbeat was proven by a later answer."""
         return self._seen + LEASE_SHARE * self.timeout
 
     def seen_by_leader(self, sent: float) -> None:
-        """Note that a request that was sent at `sent`, and that only the leader can answer, was answered."""
+        """Record that a request that was sent at time `sent`, and that only the leader of the ensemble can answer, was
+        answered.
+        """
         self._seen = max(self._seen, sent)
 
     def answered(self, sent: float) -> None:
-        """Note that a heartbeat that was sent at `sent` was answered. Heartbeats must be passed in the order of
+        """Record that a heartbeat that was sent at time `sent` was answered. Heartbeats must be passed in the order of
         sending.
         """
         self._answered.append(sent)

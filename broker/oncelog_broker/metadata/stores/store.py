@@ -2,23 +2,24 @@
 ZooKeeper's semantics.
 
 Implementations: `embedded.py` (one broker, one local file), `supervised/` (the workers of one machine, whose supervisor
-has that file), `zookeeper/` (a cluster) and `in_memory.py` (a cluster in one process, for tests). The same tests run
+has the file), `zookeeper/` (a cluster) and `in_memory.py` (a cluster in one process, for tests). The same tests run
 against all stores (`tests/unit/broker/metadata/stores/test_store_contract.py`), so a caller may rely on these rules:
 
 - A node has data, a `version` (0 at creation, increased by one with every set) and a `czxid`. The czxid is the id of
   the write that created the node; it increases forever, even across restarts. A broker epoch is the czxid of the
   broker's registration (KIP-380).
-- A write is durable when its await returns, and no reader sees the write before. The writes of one caller happen in
+- A write is durable when its await returns, and no reader sees the write before that. The writes of one caller happen
+in
 call order.
 - `multi` does all operations or none; all nodes that one `multi` creates have the same czxid.
 - A write that fails with `ConnectionLost` or `SessionExpired` may have happened, or may still happen later. A caller
-  that must know calls `sync`, then reads, and looks for a value that no other writer can have written: the session that
-  owns an ephemeral node, or a random id. Without such a value, the caller must treat the write as another writer's
-  (S1).
+  that must know whether the write happened calls `sync`, then reads, and looks for a value that no other writer can
+  have written: the session that owns an ephemeral node, or a random id. Without such a value, the caller must treat the
+  write as the write of another writer (S1).
 - Within a session, reads never go back in time. A session begins with a write of its own, so that a read in the session
   is never older than its beginning.
-- While the connection is broken, every operation fails immediately with `ConnectionLost`; no failed operation is done
-  in a later session.
+- While the connection is broken, every operation fails immediately with `ConnectionLost`; an operation that failed is
+  never executed in a later session.
 - All callbacks are plain functions, called in the event loop. Callbacks must not raise, and must be fast.
 """
 
@@ -30,7 +31,7 @@ from enum import Enum
 from typing import NamedTuple, Protocol
 
 ANY_VERSION = -1
-"""As expected version: the operation succeeds with any version."""
+"""Value of an expected version with which the operation succeeds whatever version the node has."""
 MAX_REQUEST_BYTES = 900_000
 """Maximum bytes of one write: paths, data and overhead. A ZooKeeper server closes the connection if a request exceeds 1
 MiB
@@ -63,9 +64,8 @@ class NodeExists(MetadataError):
 
 
 class BadVersion(MetadataError):
-    """The node's version is not the expected one, because another session has written the node. ZooKeeper does not
-    report the actual
-    version."""
+    """The node's version is not the expected version, because another session has written the node. ZooKeeper does not
+    report the actual version."""
 
     def __init__(self, path: str, expected: int, actual: int | None = None) -> None:
         found = "another one" if actual is None else f"{actual}"
@@ -89,8 +89,8 @@ class NoChildrenForEphemerals(MetadataError):
 
 
 class RequestTooLarge(MetadataError):
-    """A write exceeds MAX_REQUEST_BYTES; ZooKeeper would drop the connection at each attempt. `path` is that of the
-    node with the most bytes. Nothing was written, and a retry does not help.
+    """A write exceeds MAX_REQUEST_BYTES; ZooKeeper would drop the connection at each attempt. `path` is the path of the
+    node with the most bytes in this write. After this error nothing was written, and a retry does not help.
     """
 
 
@@ -104,7 +104,7 @@ class ConnectionLost(StoreUnavailable):
 
 class SessionExpired(StoreUnavailable):
     """The session is over, and its ephemeral nodes are gone. A later attempt succeeds in a new session that the store
-    has begun since, but never in a closed store.
+    has begun since; in a closed store no attempt succeeds.
     """
 
 
@@ -117,14 +117,14 @@ class SessionState(Enum):
     """The state of a session, as far as the broker knows."""
 
     CONNECTED = "connected"
-    """The lease is valid: this broker's ephemeral nodes exist, so no other process has taken over its id."""
+    """CONNECTED: the lease is valid: this broker's ephemeral nodes exist, so no other process has taken over its id."""
     IN_DOUBT = "in doubt"
-    """The lease has ended (`lease_until`): the session may or may not be over. The broker leads no partition, but keeps
-    all state.
+    """IN_DOUBT: the lease has ended (`lease_until`): the session may or may not be over. In this state the broker leads
+    no partition, but keeps all state.
     """
     LOST = "lost"
-    """The session is over: another broker may be controller or leader by now. The ZooKeeper store then begins another
-    session, and reports CONNECTED.
+    """LOST: the session is over: another broker may be controller or leader by now. The ZooKeeper store then begins
+    another session, and reports CONNECTED.
     """
 
 
@@ -167,7 +167,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Set:
-    """Replaces the node's data if the node's version is the expected one."""
+    """Replaces the node's data if the node's version is the expected version."""
 
     path: str
     data: bytes
@@ -176,7 +176,7 @@ class Set:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Deletes the node, which must have no children, if its version is the expected one."""
+    """Deletes the node, which must have no children, if the node's version is the expected version."""
 
     path: str
     version: int = ANY_VERSION
@@ -189,8 +189,8 @@ Unsubscribe = Callable[[], None]
 
 
 class MetadataStore(Protocol):
-    """A tree of versioned nodes with one session (see the module docstring). Every async method may raise
-    StoreUnavailable.
+    """A tree of versioned nodes with one session , in ZooKeeper or with ZooKeeper's semantics. Every async method may
+    raise StoreUnavailable.
     """
 
     @property
@@ -223,9 +223,9 @@ class MetadataStore(Protocol):
 
     @property
     def lease_until(self) -> float:
-        """The end of this session's lease, as a time of `Clock.uptime`: before it, no other process can have taken over
-        this broker's id. Compare the lease at each use, because the timer that reports IN_DOUBT may be late: the
-        process may have been stopped meanwhile.
+        """The end of this session's lease, as a time of `Clock.uptime`; before this time, no other process can have
+        taken over this broker's id. Compare the lease at each use, because the timer that reports IN_DOUBT may be late:
+        the process may have been stopped meanwhile.
         """
 
     async def sync(self) -> None:
@@ -264,7 +264,7 @@ class MetadataStore(Protocol):
         """Do all operations in order, or none; returns the stat of each node that was created or set, None for other
         operations.
 
-        Raises the error of the first operation that fails, with its path; RequestTooLarge.
+        Raises the error of the first operation that fails, with the path of that operation; or RequestTooLarge.
         """
 
     def watch(self, path: str, callback: WatchCallback) -> Unsubscribe:
@@ -279,8 +279,8 @@ class MetadataStore(Protocol):
         """Call `callback` with each new state of the session."""
 
     async def close(self) -> None:
-        """End the session, which removes its ephemeral nodes. Writes that were started are finished first. May be
-        called repeatedly.
+        """End the session, which removes its ephemeral nodes. Writes that this process has already started are finished
+        first. This method may be called repeatedly.
         """
 
 
@@ -295,7 +295,7 @@ def check_path(path: str) -> None:
 
 
 def check_operation(operation: Operation) -> None:
-    """Like `check_path`; also refuses a write of the root."""
+    """Refuse a path that ZooKeeper would refuse, or the root, with ValueError, before a write."""
     check_path(operation.path)
     if operation.path == "/" and not isinstance(operation, Check):
         raise ValueError("the root is not to be written")
@@ -320,7 +320,7 @@ def parent_of(path: str) -> str:
 
 
 def ancestors_of(path: str) -> list[str]:
-    """The paths of all nodes above, the root first."""
+    """The paths of all ancestors of a node, the root first."""
     ancestors = [parent_of(path)]
     while ancestors[-1] != "/":
         ancestors.append(parent_of(ancestors[-1]))

@@ -1,7 +1,7 @@
-"""The nodes of an embedded store in memory, and transactions on them: plain values, no I/O.
+"""The nodes of an embedded store in memory, and transactions on them; these are plain values without I/O.
 
-A `Transaction` reads the tree below it and collects its own changes separately, so that a failed transaction leaves no
-trace. Readers of the `Tree` see a change only after `Tree.apply`, which is called when the change is durable.
+A `Transaction` reads the underlying tree and collects its own changes separately, so that a failed transaction leaves
+no trace. Readers of the `Tree` see a change only after `Tree.apply`, which is called when the change is durable.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class TreeNode:
 
 
 Changes = dict[str, TreeNode | None]
-"""Path -> the changed node, or None if the node was deleted."""
+"""Changes of a transaction: path -> the changed node, or None if the node was deleted."""
 
 
 class Transaction:
@@ -161,7 +161,7 @@ class Tree:
         for path, node in changes.items():
             before = self._nodes.get(path)
             if node is None:
-                if before is None:  # created and deleted in the same transaction
+                if before is None:  # skip nodes that were created and deleted in the same transaction
                     continue
                 del self._nodes[path]
                 self._forget_child(path)

@@ -42,8 +42,8 @@ class TreeStore(ABC):
         self._tree = tree
         self._session = SessionState.CONNECTED
         self.lease_until = math.inf
-        """As in `MetadataStore`; infinite while the session lasts, because the session cannot expire. This is an
-        attribute, not a property, because each append reads it.
+        """The end of the lease (`MetadataStore.lease_until`); infinite while the session lasts, because the session of
+        this store cannot expire. This is an attribute, not a property, because each append reads it.
         """
         self._watches = Watches()
         self._session_watches: Subscribers[SessionState] = Subscribers()
@@ -54,7 +54,7 @@ class TreeStore(ABC):
 
     @abstractmethod
     def _submit(self, operations: tuple[Operation, ...]) -> asyncio.Future[Outcome]:
-        """Start a write of all operations or none. Raises StoreUnavailable immediately; the future raises
+        """Start a write that applies all operations or none. Raises StoreUnavailable immediately; the future raises
         MetadataError.
         """
 
@@ -112,13 +112,17 @@ class TreeStore(ABC):
         return self._session_watches.add(callback)
 
     def node(self, path: str) -> TreeNode | None:
-        """The node; None if it does not exist. StoreUnavailable; ValueError for an illegal path."""
+        """Return the node at this path; None if the node does not exist. Raises StoreUnavailable; ValueError for an
+        illegal path.
+        """
         check_path(path)
         self._require_session()
         return self._tree.node(path)
 
     def names_below(self, path: str) -> list[str] | None:
-        """The sorted names of a node's children; None if the node does not exist. Raises what `node` raises."""
+        """The sorted names of a node's children; None if the node does not exist. Raises StoreUnavailable; ValueError
+        for an illegal path.
+        """
         return None if self.node(path) is None else self._tree.children(path)
 
     def _missing_ancestors(self, path: str) -> list[Operation]:

@@ -50,7 +50,7 @@ class Watches(Subscribers[str]):
         return self.add(callback, path)
 
     def roots(self) -> list[str]:
-        """Return each watched path once."""
+        """Return each watched path, without duplicates."""
         return list(dict.fromkeys(root for root, _ in self._entries))
 
     def changed(self, paths: Iterable[str]) -> None:

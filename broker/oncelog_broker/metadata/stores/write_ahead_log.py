@@ -1,8 +1,8 @@
-"""Checks whether the write-ahead log (`metadata.db-wal`) beside an embedded metadata store belongs to it.
+"""Checks whether the write-ahead log (`metadata.db-wal`) beside an embedded metadata store belongs to that store.
 
 SQLite applies any log that lies beside its file, because the log does not record for which file it was written. If
-`metadata.db` was restored from a backup, SQLite would combine parts of two states into one, and nothing would show
-that.
+`metadata.db` was restored from a backup, SQLite would combine parts of two states into one, and no error would show the
+mixture.
 
 The file therefore stores the *base* of its log, a random id, in the same row as the id of the last write:
 
@@ -11,8 +11,8 @@ The file therefore stores the *base* of its log, a random id, in the same row as
 - a log whose base differs from the file's base was written for another state of the file (`check`).
 
 A process may be killed after it has written a new base to the log and before that base is in the file. The row
-therefore has the previous base, too, until the first commit; a log whose previous base is that of the file also belongs
-to the file.
+therefore has the previous base, too, until the first commit; a log whose previous base equals the file's base also
+belongs to the file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ MAX_LOG_SIZE: Final = 4 << 20
 
 
 class LogOfAnotherFile(Exception):
-    """The log was not written for the file beside it. The message contains the remedy."""
+    """The log was not written for the file beside it. The message of this error contains the remedy."""
 
 
 class _Base(NamedTuple):
@@ -76,7 +76,7 @@ def _read(path: Path, how: str) -> _Base:
     try:
         return _Base(*connection.execute("SELECT base, previous_base FROM last_write").fetchone())
     except sqlite3.Error as error:
-        if "no such column" in str(error) or how == "immutable=1":  # moving a log into the file was interrupted
+        if "no such column" in str(error) or how == "immutable=1":  # the move of this log into the file was interrupted
             return _Base(None, None)
         raise
     finally:
@@ -84,7 +84,8 @@ def _read(path: Path, how: str) -> _Base:
 
 
 class LogBase:
-    """Renews the base of an open store's write-ahead log. Belongs to the thread that writes to the store."""
+    """Renews the base of an open store's write-ahead log. An instance belongs to the thread that writes to the
+    store."""
 
     def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         """The write-ahead log must be empty when this object is created."""
@@ -93,7 +94,7 @@ class LogBase:
         self._is_due = True
         self._is_written = False
         """Whether a new base is in the log but not yet in the file."""
-        connection.execute("PRAGMA wal_autocheckpoint = 0")  # would begin a log with the previous base
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # a commit would begin a log with the previous base
 
     def renew_if_due(self) -> None:
         """Begin a new write-ahead log if the present one is too large. Call this before each commit. Raises

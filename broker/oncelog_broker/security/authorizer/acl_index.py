@@ -1,6 +1,6 @@
 """An index of the cluster's ACLs, to find the ACLs of one resource quickly.
 
-The ACLs of a resource are the ACLs of its name, of each prefix of its name, and of the wildcard. A deny overrides an
+A resource is subject to the ACLs on its name, on each prefix of its name, and on the wildcard. A deny overrides an
 allow; for a resource without ACLs, `allow.everyone.if.no.acl.found` decides. An index is immutable: a change creates a
 new index that shares the unchanged parts.
 """
@@ -41,7 +41,7 @@ NAME_OF_NOTHING: Final = "hardcode"
 
 
 class Decision(NamedTuple):
-    """Whether the operation is allowed, and the ACL or rule that decided this."""
+    """Whether the operation is allowed, and the ACL or rule that decided."""
 
     is_allowed: bool
     reason: str
@@ -119,7 +119,7 @@ class AclIndex:
             if not by_principal:
                 return Decision(False, f"ACLs that cannot be read: {kind.shown}:{pattern.pattern.name}:{pattern.name}")
             if decision is default:
-                decision = DENIED_BY_DEFAULT  # the resource has ACLs, so one of them must allow it
+                decision = DENIED_BY_DEFAULT  # no default: the resource has ACLs, so one ACL must allow the operation
             for entry in _entries_of(principal, by_principal):
                 if entry.host not in (WILDCARD, host):
                     continue

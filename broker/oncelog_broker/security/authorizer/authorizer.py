@@ -28,7 +28,7 @@ DECISIONS_KEPT: Final = 10_000
 ALL_OPERATIONS: Final = {
     kind: sum(1 << operation for operation in operations) for kind, operations in SUPPORTED_OPERATIONS.items()
 }
-"""Maps a resource type to the bits of all its operations, as in `operations`."""
+"""Maps a resource type to the bits of all its operations, in the encoding of DescribeAcls' authorized operations."""
 ANY_NAME: Final = "any"
 SUPER_USER: Final = Decision(True, "SuperUser")
 
@@ -42,8 +42,8 @@ class Asker(NamedTuple):
 
 class Rights:
     """The cached decisions on one principal and host; they are valid while `epoch` equals the authorizer's epoch. All
-    connections of one principal and host share this object. The keys are a rule's `kind` and a resource name; the name
-    None means any resource.
+    connections of one principal and host share this object. Keys of the mapping: a rule's `kind` and a resource name;
+    the name None means any resource.
     """
 
     __slots__ = ("allowed", "asker", "denied", "epoch")
@@ -67,7 +67,7 @@ class StandardAuthorizer:
         self._rights: dict[Asker, Rights] = {}
         self._kept = 0
         self.epoch = object()
-        """A new object whenever the cached decisions are dropped."""
+        """This object is replaced whenever the cached decisions are dropped."""
 
     def use(self, acls: Acls) -> None:
         """Use these ACLs for all decisions from now on."""
@@ -80,7 +80,7 @@ class StandardAuthorizer:
         self.epoch = object()
 
     def rights_of(self, principal: Principal, host: str) -> Rights:
-        """Return the cached decisions of a principal and host. They are valid until `epoch` changes."""
+        """Return the cached decisions of a principal and host. The decisions are valid until `epoch` changes."""
         asker = Asker(principal, host)
         rights = self._rights.get(asker)
         if rights is None:
@@ -89,8 +89,9 @@ class StandardAuthorizer:
         return rights
 
     def may(self, rights: Rights, rule: Rule, name: str | None, told: int = 0) -> bool:
-        """Return whether the asker may, by a rule, use a resource that is not in `rights.allowed`; `name` None means
-        any resource of the rule's type. `told`: the number of denials of the same request that are already logged.
+        """Return whether a rule allows the principal to use a resource that is not in `rights.allowed`; `name` None
+        means any resource of the rule's type. `told` (argument): the number of denials of the same request that are
+        already logged.
         """
         key = (rule.kind, name)
         decision = rights.denied.get(key)

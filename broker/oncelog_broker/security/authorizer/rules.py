@@ -47,7 +47,7 @@ class Rule(NamedTuple):
     when: str
     """The requests, or parts of a request, to which the check applies, as text."""
     answer: str
-    """The response to a denial, as text; empty if another rule may still allow it."""
+    """The response to a denial, as text; empty if another rule may still allow the request."""
     refused: ErrorCode
     is_told: bool
     """Whether a denial is written to the audit log; False for listings, and if another rule may allow the request."""
@@ -195,6 +195,7 @@ DESCRIBE_CONFIGS_OF_GROUP = _rule(ApiKey.DESCRIBE_CONFIGS, DESCRIBE_CONFIGS, GRO
 ALTER_CONFIGS_OF_CLUSTER = _rule(ApiKey.ALTER_CONFIGS, ALTER_CONFIGS, CLUSTER, "each broker")
 ALTER_CONFIGS_OF_TOPIC = _rule(ApiKey.ALTER_CONFIGS, ALTER_CONFIGS, TOPIC, "each topic")
 ALTER_CONFIGS_OF_GROUP = _rule(ApiKey.ALTER_CONFIGS, ALTER_CONFIGS, GROUP, "each group")
+ALTER_REPLICA_LOG_DIRS = _rule(ApiKey.ALTER_REPLICA_LOG_DIRS, ALTER, CLUSTER, "always", "every partition: {refused}")
 DESCRIBE_LOG_DIRS = _rule(ApiKey.DESCRIBE_LOG_DIRS, DESCRIBE, CLUSTER, "always", "the whole: {refused}")
 CREATE_PARTITIONS = _rule(ApiKey.CREATE_PARTITIONS, ALTER, TOPIC, "each topic")
 DELETE_GROUP = _rule(ApiKey.DELETE_GROUPS, DELETE, GROUP, "each group")
@@ -289,6 +290,8 @@ WITHOUT_RULE: Final = {
     ApiKey.API_VERSIONS: "sent before authentication",
     ApiKey.SASL_HANDSHAKE: "sent before authentication",
     ApiKey.SASL_AUTHENTICATE: "sent to authenticate",
+    ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "every client may ask which metrics to push, as in Kafka",
+    ApiKey.PUSH_TELEMETRY: "every client may push the metrics that it was asked for, as in Kafka",
 }
 """APIs that need no authorization, each with the reason. Besides, Metadata and DescribeCluster list the brokers for
 every client.

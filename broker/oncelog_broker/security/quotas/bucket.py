@@ -2,8 +2,8 @@
 ahead of now waits for the difference. After a pause the clock is set to one window before now at the earliest, which
 allows a burst.
 
-So the rate is enforced over any long time, and the wait equals Kafka's: the excess divided by the rate. A bucket that
-was idle for a window equals a new bucket, whatever its quota was, and can be dropped.
+Therefore the rate is enforced over any long time, and the wait equals Kafka's: the excess divided by the rate. A bucket
+that was idle for a window equals a new bucket, whatever its quota was, and can be dropped.
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from __future__ import annotations
 from typing import Final
 
 MAX_SECONDS: Final = (2**31 - 1) / 1000
-"""The longest wait in seconds, limited by the int32 of a response; without it a low rate would cause longer waits."""
+"""The longest wait in seconds, limited by the int32 of a response; without this limit a low rate would cause longer
+waits.
+"""
 MAX_DEBT_WINDOWS: Final = 5
 """The longest wait for clients that share a quota, in windows (50 s by default), however far their common usage exceeds
 the quota: so one misbehaving client delays the others only this long. A single request is always charged in full.

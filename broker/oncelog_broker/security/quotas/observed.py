@@ -26,8 +26,8 @@ WITHOUT_PLACE: Final = ("", "")
 
 
 class Recent:
-    """A sum over the latest `span` seconds. The previous span counts in proportion to its part that is still inside the
-    latest `span` seconds, as if its amounts had been evenly distributed. Times are monotonic seconds.
+    """A sum over the latest `span` seconds. The previous span counts in proportion to the part of this span that is
+    still inside the latest `span` seconds, as if its amounts had been evenly distributed. Times are monotonic seconds.
     """
 
     __slots__ = ("_before", "_now", "_number", "_span")
@@ -44,7 +44,7 @@ class Recent:
     def sum(self, now: float) -> float:
         self._turn(now)
         share = 1 - now / self._span % 1
-        return max(0.0, self._before * share + self._now)  # a refund may belong to usage of an earlier window
+        return max(0.0, self._before * share + self._now)  # a refund may belong to an earlier window
 
     def rate(self, now: float) -> float:
         """Per second."""
@@ -65,7 +65,7 @@ class Seen(NamedTuple):
     rate: float
     """Usage per second, in the units of the quota."""
     throttle_ms: float
-    """The average throttle time of throttled requests, in milliseconds; 0 if none was throttled."""
+    """The average throttle time of throttled requests, in milliseconds; 0 if no request was throttled."""
 
 
 class _Place:
@@ -83,7 +83,7 @@ class Observed:
     def __init__(self, span: float) -> None:
         """`span`: seconds over which rates are computed."""
         self.quotas: Quotas = {}
-        """The quotas of the current image."""
+        """The quotas of the current cluster image."""
         self._span = span
         self._places: dict[tuple[QuotaKey, tuple[str, str]], _Place] = {}
         self._free = {True: MAX_NAMED, False: MAX_OTHERS}

@@ -4,8 +4,8 @@ exist.
 A decoy looks like the credential of a real user, its model: it has the same iterations, and a salt of the same length
 and alphabet (Kafka's tools draw 26 letters and digits, oncelog's tools 24 bytes). The model depends on the requested
 name, so decoys are distributed like the real credentials, and a name always gets the same salt, until its model is
-deleted or, with many users, displaced by a user with a lower name. All brokers of a cluster create the same decoys,
-because they share the key.
+deleted or, with many users, replaced by a user whose name comes first in order. All brokers of a cluster create the
+same decoys, because they share the key.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ MODELS: Final = 16
 every login takes the same time.
 """
 LOOKED_AT: Final = 1000
-"""Limit on the users that are searched for models when the users change: the first ones by name. The order in which a
-broker learned of users cannot be used, because it differs between brokers and between restarts of one broker.
+"""Limit on the users that are searched for models when the users change: the first users in the order of names. The
+order in which a broker learned of users cannot be used, because it differs between brokers and between restarts of one
+broker.
 """
 KEY_BYTES: Final = 32
 LETTERS: Final = b"0123456789abcdefghijklmnopqrstuvwxyz"

@@ -33,7 +33,7 @@ class Phase(Enum):
 
 
 class Progress(NamedTuple):
-    """The server's response to a token. `principal` is set when the exchange is complete."""
+    """The server's response to a SASL token. `principal` is set when the exchange is complete."""
 
     token: bytes
     principal: Principal | None = None
@@ -51,7 +51,7 @@ class SaslExchange:
         self._name = ""
         self._machine: Mechanism | None = None
         self.principal: Principal | None = None
-        """The principal of the first authentication; None before it."""
+        """The principal of the first authentication; None before the first authentication."""
         self._session_ends: float | None = None
 
     @property

@@ -34,8 +34,8 @@ class Jwks:
         self._keys: dict[str | None, Any] = {}
         self._wanted = asyncio.Event()
         self._current_since: float | None = None
-        """Loop time in seconds at which the last successful reading started or, before the first success, the first
-        attempt. None means that no attempt was made yet.
+        """The event loop's time in seconds at which the last successful reading started or, before the first success,
+        the first attempt. A value of None means that no attempt was made yet.
         """
 
     def age_seconds(self, now: float) -> float:
@@ -98,7 +98,7 @@ def parse_keys(content: bytes) -> dict[str | None, Any]:
     keys: dict[str | None, Any] = {}
     for each in document["keys"]:
         if not isinstance(each, dict) or each.get("kty") == "oct" or each.get("use", "sig") != "sig":
-            continue  # a shared secret is not a public key
+            continue  # skip a shared secret, which is not a public key
         try:
             keys[each.get("kid")] = PyJWK.from_dict(each)
         except (PyJWTError, ValueError, TypeError, AttributeError, KeyError) as error:

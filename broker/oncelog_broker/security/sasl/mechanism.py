@@ -8,7 +8,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class Step(NamedTuple):
-    """The server's response to a token. If `user` is set, the exchange has authenticated this user."""
+    """The server's response to a SASL token. If `user` is set, the exchange has authenticated this user."""
 
     token: bytes
     user: str | None = None

@@ -60,8 +60,8 @@ class OAuthExchange:
             if not isinstance(subject, str) or not subject:
                 raise ValueError(f"{self._rules.subject_claim} is not a name")
         except (ValueError, KeyError, TypeError) as error:
-            # RFC 7628: the error goes to the client as a challenge, and the client sends one more message before the
-            # login is refused.
+            # Because of RFC 7628, the error goes to the client as a challenge, and the client sends one more message
+            # before the login is refused.
             self._refused = invalid_credentials(NAME, f"the token is refused: {error}")
             return Step(json.dumps({"status": "invalid_token"}).encode())
         authorization = match["authorization"]
@@ -119,5 +119,7 @@ def _check_claims(claims: dict[str, Any], rules: TokenRules, now_s: float) -> No
 
 
 def _is_time(value: object) -> bool:
-    """False for non-numbers and unusable numbers: Python's JSON accepts NaN, Infinity, and numbers of any length."""
+    """Return False for non-numbers and unusable numbers, because Python's JSON accepts NaN, Infinity, and numbers of
+    any length.
+    """
     return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < LAST_SECOND

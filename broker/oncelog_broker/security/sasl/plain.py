@@ -11,7 +11,7 @@ from oncelog_broker.security.sasl.mechanism import Refused, Step
 
 _NOBODY: Final = Secret("\0")
 """A password that a client cannot send, because NUL ends a field: checking an unknown name takes as long as checking a
-known one.
+known name.
 """
 _MESSAGE: Final = "Authentication failed: Invalid username or password"
 

@@ -33,7 +33,7 @@ class _Deadline:
 
 
 class _TimedReader(io.RawIOBase):
-    """Reads the bytes that a socket receives. Each read waits at most until the deadline."""
+    """Reads the bytes that a socket receives. Each read waits no longer than the deadline."""
 
     def __init__(self, sock: socket.socket, deadline: _Deadline) -> None:
         self._socket, self._deadline = sock, deadline
@@ -108,10 +108,10 @@ def timed_get(url: str, seconds: float, max_bytes: int, check: Callable[[str], N
     try:
         with opener.open(url, timeout=seconds) as answer:
             content: bytes = answer.read(max_bytes + 1)
-    except HTTPError as error:  # an OSError that refers to the connection
+    except HTTPError as error:  # unwrap the error: URLError contains the OSError of the connection
         error.close()
         raise
-    except HTTPException as error:  # the response is not HTTP, or it is truncated
+    except HTTPException as error:  # raised if the response is not HTTP, or is truncated
         raise OSError(f"{type(error).__name__}: {error!s:.200}") from error
     if len(content) <= max_bytes and getattr(answer, "length", None):
         raise OSError(f"the response is truncated after {len(content)} bytes")

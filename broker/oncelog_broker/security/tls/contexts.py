@@ -83,7 +83,7 @@ class _Followed(ABC):
         signature = self._look()
         if signature == self._signature:
             return False
-        self._signature = signature  # so that an invalid file is logged once
+        self._signature = signature  # remember the file even if it is invalid, so that an invalid file is logged once
         try:
             self._make()
         except InvalidConfig as error:

@@ -95,7 +95,7 @@ def as_file(content: bytes) -> Iterator[str]:
         finally:
             os.close(descriptor)
     else:
-        with tempfile.NamedTemporaryFile() as named:  # only its owner can read this file
+        with tempfile.NamedTemporaryFile() as named:  # mode 0600, so that only the owner can read this file
             named.write(content)
             named.flush()
             yield named.name

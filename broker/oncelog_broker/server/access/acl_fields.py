@@ -66,7 +66,9 @@ def filter_of(fields: FilterFields) -> AclFilter:
 
 
 def pattern_of(fields: CreationFields) -> ResourcePattern:
-    """Raises KafkaError INVALID_REQUEST for a number that is unknown or stands for several values."""
+    """Convert the number in a request to a resource or pattern type; raises KafkaError INVALID_REQUEST for a number
+    that is unknown or stands for several values.
+    """
     kind = _known(ResourceType, fields.resource_type)
     pattern = _known(PatternType, fields.resource_pattern_type)
     if kind is ResourceType.ANY or pattern in (PatternType.ANY, PatternType.MATCH):
@@ -75,7 +77,9 @@ def pattern_of(fields: CreationFields) -> ResourcePattern:
 
 
 def entry_of(fields: CreationFields) -> AclEntry:
-    """Raises KafkaError INVALID_REQUEST for a number that is unknown or stands for several values."""
+    """Convert the number in a request to an operation or permission; raises KafkaError INVALID_REQUEST for a number
+    that is unknown or stands for several values.
+    """
     operation = _known(AclOperation, fields.operation)
     permission = _known(AclPermission, fields.permission_type)
     if operation is AclOperation.ANY or permission is AclPermission.ANY:

@@ -66,7 +66,7 @@ async def until_decided_by(context: AccessContext) -> None:
     try:
         await context.services.metadata.synced()
     except StoreUnavailable:
-        return  # the ACL is in the store; this broker will use it when the store is available again
+        return  # no error: the ACL is in the store
 
 
 def _checked(creation: Creation) -> tuple[ResourcePattern, AclEntry]:

@@ -1,7 +1,7 @@
 """DescribeClientQuotas (48), v0-1: the configured quotas of the entities that a filter matches (KIP-546, KIP-612).
 
 Behaviour: each component of the filter selects one entity type and matches a given name, the default, or any value; an
-entity must match all components. An entity that also has a type which no component selects matches too, unless the
+entity must match all components. An entity that also has a type which no component selects also matches, unless the
 filter is strict. A filter on addresses matches only entities that have an address; two spellings of one address are
 equal.
 """

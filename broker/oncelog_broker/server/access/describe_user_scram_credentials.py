@@ -1,5 +1,5 @@
-"""DescribeUserScramCredentials (50), v0: the users who can log in by SCRAM, with the iterations of each credential
-(KIP-554).
+"""DescribeUserScramCredentials (50), v0: the users who can log in by SCRAM, with the number of iterations of each
+credential (KIP-554).
 """
 
 from __future__ import annotations

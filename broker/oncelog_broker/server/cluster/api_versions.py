@@ -13,6 +13,7 @@ from typing import Final
 
 from oncelog_broker.config import broker_keys as keys
 from oncelog_broker.metadata.membership import feature_levels
+from oncelog_broker.server.net.software import Software
 from oncelog_broker.server.request.context import AnyContext, level_in_force
 from oncelog_broker.server.served import SERVED, highest_version
 from oncelog_protocol.api import ApiKey
@@ -28,9 +29,13 @@ FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
     ("streams.version", 0, STREAMS_GROUPS, feature_levels.STREAMS_GROUPS),
     ("transaction.version", 0, TRANSACTIONS_V2, feature_levels.LOWEST),
 )
-"""For each feature: its name, the lowest and highest level that this broker supports, and the level of
-`oncelog.version` from which on the highest level is finalized; below this level the lowest level is finalized. From
+"""Table of features: for each feature its name, the lowest and highest level that this broker supports, and the level
+of `oncelog.version` from which on the highest level is finalized; below this level the lowest level is finalized. From
 transaction.version 2 on, clients use Kafka's transactions V2 (T6).
+"""
+OF_CLIENT_METRICS: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
+"""APIs that are advertised only while there is a subscription of client metrics, as Kafka advertises them only with a
+receiver of client metrics. Without a subscription clients would ask in vain, and librdkafka would log each question.
 """
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 """The characters that a client may use in its software name and version (KIP-511), as in Kafka."""
@@ -38,12 +43,16 @@ SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 
 @cache
 def served_versions(
-    level: int, shows_zero: bool = True, is_for_brokers: bool = False, two_phase_commit: bool = False
+    level: int,
+    shows_zero: bool = True,
+    is_for_brokers: bool = False,
+    two_phase_commit: bool = False,
+    client_metrics: bool = False,
 ) -> ApiVersionsResponse:
     """Return the response to every well-formed request. `level`: the finalized level of `oncelog.version`
     (`feature_levels`). `shows_zero`: the client can read features whose lowest level is 0; `is_for_brokers`: include
     `oncelog.version`, and the APIs that only brokers use; `two_phase_commit`: the setting
-    transaction.two.phase.commit.enable.
+    transaction.two.phase.commit.enable; `client_metrics`: whether there is a subscription of client metrics.
     """
     features = [(name, low, high) for name, low, high, _ in FEATURES]
     in_force = [(name, high if level >= first_level else low) for name, low, high, first_level in FEATURES]
@@ -59,14 +68,17 @@ def served_versions(
                 max_version=highest_version(served, two_phase_commit=two_phase_commit),
             )
             for served in SERVED.values()
-            if level >= served.first_level and (is_for_brokers or not served.is_for_brokers)
+            if level >= served.first_level
+            and (is_for_brokers or not served.is_for_brokers)
+            and (client_metrics or served.key not in OF_CLIENT_METRICS)
         ],
         supported_features=[
             ApiVersionsResponse.SupportedFeatureKey(name=name, min_version=min_version, max_version=max_version)
             for name, min_version, max_version in features
             if min_version > 0 or shows_zero
         ],
-        # The epoch must not be negative, or clients ignore the features; a higher level gives a higher epoch.
+        # The epoch must not be negative, because otherwise clients ignore the features; a higher level gives a higher
+        # epoch.
         finalized_features_epoch=level - feature_levels.LOWEST,
         finalized_features=[
             ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=known, min_version_level=known)
@@ -95,7 +107,9 @@ def handle(request: ApiVersionsRequest, context: AnyContext) -> ApiVersionsRespo
         for text in (request.client_software_name, request.client_software_version):
             if SOFTWARE_NAME.fullmatch(text) is None:
                 return ApiVersionsResponse(error_code=ErrorCode.INVALID_REQUEST, api_keys=[])
+        context.connection.software = Software(request.client_software_name, request.client_software_version).cut()
     is_in_cluster = context.services.is_clustered and context.is_for_brokers
     two_phase_commit = context.services.config[keys.TRANSACTION_TWO_PHASE_COMMIT_ENABLE]
     shows_zero = context.version >= FIRST_ZERO_FEATURE_VERSION
-    return served_versions(level_in_force(context), shows_zero, is_in_cluster, two_phase_commit)
+    client_metrics = bool(context.services.image.client_metrics)
+    return served_versions(level_in_force(context), shows_zero, is_in_cluster, two_phase_commit, client_metrics)

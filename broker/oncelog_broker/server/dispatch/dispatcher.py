@@ -74,7 +74,7 @@ class Dispatcher:
         self._max_copied = services.config[GROUP_METADATA_MAX_BYTES] + BYTES_BESIDE_METADATA
 
     def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
-        """Serve one request. Raises MalformedMessage for a frame that cannot be answered; the caller then closes the
+        """Serve one request. Raises MalformedMessage for a frame that cannot get a response; the caller then closes the
         connection.
         """
         gate = connection.gate
@@ -168,7 +168,7 @@ class Dispatcher:
     def _refuse_api_versions(self, connection: BrokerConnection, correlation_id: int) -> None:
         route = self._route(ApiKey.API_VERSIONS, 0)
         context = RequestContext(self._services, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
-        run_steps(route.make())  # takes a moment only: this handler is already imported
+        run_steps(route.make())  # the import takes only a moment, because this handler is already imported
         self.respond(unsupported_version(), route, context)
 
     def wait(
@@ -194,7 +194,7 @@ class Dispatcher:
             nonlocal answered
             if done.cancelled() or done.exception() is not None:
                 responded(done)
-            elif slot.waits_for is not None:  # otherwise the connection has ended
+            elif slot.waits_for is not None:  # if the connection has ended, no response is sent
                 if started:
                     answered = self._monotonic()
                 try:
@@ -203,7 +203,7 @@ class Dispatcher:
                     self.failed(error, context)
                     return
                 if isinstance(late, asyncio.Future):
-                    slot.waits_for = late  # a disconnect then also cancels the encoding
+                    slot.waits_for = late  # a task, so that a disconnect also cancels the encoding
                     late.add_done_callback(responded)
                 else:
                     finish()

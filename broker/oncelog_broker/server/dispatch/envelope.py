@@ -1,8 +1,8 @@
 """Envelope (58), v0: a client's request that another broker forwards to this broker, the controller (KIP-590).
 
-Behaviour: only brokers may send an Envelope. The inner request is handled as if the client had sent it to this broker,
-without checks of ACLs and quotas: the forwarding broker has made these checks (`server/request/forwarding.py`). The
-inner request is never forwarded again. Later requests of the same connection do not wait for the inner request.
+Only brokers may send an Envelope. The inner request is handled as if the client had sent it to this broker, without
+checks of ACLs and quotas: the forwarding broker has made these checks (`server/request/forwarding.py`). The inner
+request is never forwarded again. Later requests of the same connection do not wait for the inner request.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ NAMES_NO_TOPICS: Final = frozenset({ApiKey.FETCH})
 the previous request.
 """
 GO_ON: Final = object()
-"""Return value that means: no fault applies, handle the request."""
+"""Return value that means that no fault applies, so the request must be handled."""
 
 
 def api_name(key: ApiKey) -> str:
@@ -46,7 +46,7 @@ class FaultyHandler:
         self._answer_point = f"{api_name(key)}.answer"
 
     def __call__(self, request: Any, context: AnyContext) -> Answer[Any]:
-        image = context.services.image  # read now, because the request may delete the topic that it names
+        image = context.services.image  # read now: the request may delete the topic that it names
         struck = self._struck(self._request_point, request, image)
         return then(self._before(struck, request, context), lambda go: self._go(go, request, context, image))
 
@@ -54,7 +54,7 @@ class FaultyHandler:
         return list(self._faults.taken(point, is_after=False, about=lambda: named_by(request, image)))
 
     def _before(self, struck: Iterable[Fault], request: Any, context: AnyContext) -> Answer[Any]:
-        """Return the response that replaces the handler's; GO_ON means that the handler is to be called."""
+        """Return the response that replaces the handler's response; GO_ON means that the handler is to be called."""
         delays: list[Fault] = []
         answer: Any = GO_ON
         for fault in struck:
@@ -94,7 +94,7 @@ class FaultyHandler:
         left = iter(delays)
 
         def wait_on() -> None:
-            if later.done():  # the request was cancelled
+            if later.done():  # stop, because the request was cancelled
                 return
             fault = next(left, None)
             if fault is None:

@@ -34,7 +34,7 @@ throttled after the request (KIP-599).
 
 
 class QuotaUse(Protocol):
-    """The interface for counting usage, which `throttling` implements."""
+    """Interface for counting the usage of quotas, which `throttling` implements."""
 
     def wait(self, key: QuotaKey, limit: Limit) -> float: ...
 
@@ -44,7 +44,7 @@ class QuotaUse(Protocol):
 
 
 class MeteredContext(AnyContext):
-    """An AnyContext that can replace any other request context."""
+    """A wrapper (`AnyContext`) that can replace any other request context."""
 
     __slots__ = (
         "_began",
@@ -74,7 +74,7 @@ class MeteredContext(AnyContext):
         its time is not counted.
         """
 
-    # --- processor time
+    # --- measuring processor time
 
     def begins_late(self) -> bool:
         """Whether the work on a request that was decoded in slices begins only now; `handled` ends this work."""
@@ -116,7 +116,8 @@ class MeteredContext(AnyContext):
                     result: R = finished.value
                     return result
                 finally:
-                    # An error that is raised later keeps this frame alive, and with it these values.
+                    # drop the references, because an error that is raised later keeps this frame alive, and with it
+                    # these values
                     value = error = None
                     if began >= 0:
                         self._spend(processor() - began)
@@ -124,7 +125,7 @@ class MeteredContext(AnyContext):
                     value = yield given
                 except GeneratorExit:
                     raise
-                except BaseException as thrown:  # the work itself handles its cancellation
+                except BaseException as thrown:  # no measurement here, because the work itself handles its cancellation
                     error = thrown
         finally:
             work.close()
@@ -142,7 +143,7 @@ class MeteredContext(AnyContext):
         result: R = await _awaited(self._timed(work))
         return result
 
-    # --- limits other than processor time
+    # --- other limits of the client
 
     def may_as_broker(self, rule: Rule) -> bool:
         may = super().may_as_broker(rule)

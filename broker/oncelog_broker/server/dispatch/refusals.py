@@ -55,7 +55,7 @@ def refusal(api_key: int, version: int, request: Any, code: ErrorCode) -> Any:
 
 def _produce(request: ProduceRequest, version: int, code: ErrorCode) -> ProduceResponse | None:
     if request.acks == 0:
-        return None  # the client expects no response
+        return None  # no response, because the client expects no response (acks=0)
     answer_type = ProduceResponse.TopicProduceResponse
     return ProduceResponse(
         responses=[
@@ -110,7 +110,7 @@ def _offset_fetch(request: OffsetFetchRequest, version: int, code: ErrorCode) ->
         topic_type = OffsetFetchResponse.OffsetFetchResponseTopic
         return OffsetFetchResponse(
             error_code=code,
-            topics=[  # version 1 has no error for the entire group
+            topics=[  # version 1 has no error for the entire group, so each partition gets the error
                 topic_type(
                     name=topic.name,
                     partitions=[

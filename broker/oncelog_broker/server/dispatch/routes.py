@@ -37,7 +37,9 @@ def handler_of(served: Served) -> Callable[..., Any]:
 
 
 class NewRoute(Exception):
-    """Raised for the first request of an API and version: `Route.make` must be called before the request is decoded."""
+    """Raised for the first request of an API and version, for which `Route.make` must be called before the request is
+    decoded.
+    """
 
 
 class Route:
@@ -88,7 +90,7 @@ class Route:
         """Durations of this API's requests in all versions; None if they are not measured."""
 
     def make(self) -> Steps[None]:
-        """Prepare this route for serving. Several requests may run this concurrently."""
+        """Prepare this route for serving. Several requests may call this method concurrently."""
         request = request_type(self._served.key)
         yield None
         handler = handler_of(self._served)
@@ -105,7 +107,7 @@ class Route:
         self._encode_steps = response_codec.encode_steps
 
     def encode_steps(self, response: Any, parts: list[Buffer]) -> Steps[None]:
-        """Like `encode`, for a response of many elements; small parts are joined between the steps."""
+        """Encode a response of many elements in slices of work; small parts are joined between the steps."""
         joined = len(parts)
         for _ in self._encode_steps(response, parts):
             if len(parts) - joined >= PARTS_PER_JOIN:

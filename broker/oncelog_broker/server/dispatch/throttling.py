@@ -5,12 +5,12 @@ broker handles no further request of this connection until the time is over. A F
 gets an empty response.
 
 While other connections that share a quota have exceeded it, a connection that has not used this quota yet delays its
-first request that does: the request stays unread until the debt is paid (S95). So a client gains nothing by opening a
-new connection for each request. A Produce request that is delayed is charged to the quota at the start of the delay.
-Such a Produce request waits once, for earlier usage; clients that use the quota all the time do not extend this wait.
-The debt of many concurrent requests is bounded by `MAX_DEBT_WINDOWS`. A connection that has waited for a window or
-longer is checked again like a new one, so that the rate is still enforced. The rate at which an address may open
-connections is a separate quota, connection_creation_rate.
+first request that does: the request stays unread until the debt is paid (S95). Therefore a client gains nothing by
+opening a new connection for each request. A Produce request that is delayed is charged to the quota at the start of the
+delay. Such a Produce request waits once, for earlier usage; clients that use the quota all the time do not extend this
+wait. The debt of many concurrent requests is bounded by `MAX_DEBT_WINDOWS`. A connection that has waited for a window
+or longer is checked again like a new connection, so that the rate is still enforced. The rate at which an address may
+open connections is a separate quota, connection_creation_rate.
 
 - producer_byte_rate limits the bytes of Produce requests.
 - consumer_byte_rate limits the bytes of records in Fetch responses, except responses to followers.
@@ -108,7 +108,8 @@ class Throttling:
         request_bytes: int,
     ) -> AnyContext:
         """Return the context of a request; the context counts the request's usage if its client has a quota.
-        Connections have no quotas before their login: `login_gate` limits their requests. Raises PutOff.
+        Connections have no quotas before their login, because `login_gate` limits the requests before a login. Raises
+        PutOff.
         """
         gate, limits = connection.gate, connection.client_limits
         if gate is not None and not gate.exchange.is_done:
@@ -171,14 +172,14 @@ class Throttling:
                 seconds = self.wait(QuotaKey.CONTROLLER_MUTATION_RATE, limit)
                 self._put_off(QuotaKey.CONTROLLER_MUTATION_RATE, limit, min(seconds, self.mutations.window))
         if limits.request is not None and QuotaKey.REQUEST_PERCENTAGE not in charged:
-            charged[QuotaKey.REQUEST_PERCENTAGE] = 0.0  # such a request waits only a moment, as in Kafka
+            charged[QuotaKey.REQUEST_PERCENTAGE] = 0.0  # not delayed: such a request waits only a moment, as in Kafka
             limit = _of_processor(limits.request)
             seconds = self.wait(QuotaKey.REQUEST_PERCENTAGE, limit)
             self._put_off(QuotaKey.REQUEST_PERCENTAGE, limit, min(seconds, self._max_request_seconds))
 
     def _ask_to_produce(self, limits: ClientLimits, limit: Limit, request_bytes: int) -> None:
-        """Raises PutOff: either the request is queued behind the earlier usage, or the usage is so high that the wait
-        would exceed the bound, and the request must be checked again.
+        """Raises PutOff in two cases: the request is queued behind the earlier usage; or the usage is so high that the
+        wait would exceed the bound, and the request must be checked again.
         """
         key = QuotaKey.PRODUCER_BYTE_RATE
         seconds = self.wait(key, limit)
@@ -202,7 +203,9 @@ class Throttling:
     # --- methods for fast lanes
 
     def known_limits(self, connection: BrokerConnection, client_id: str | None) -> ClientLimits | None:
-        """Return the client's quotas if they were looked up already; None means that the usual way must do so."""
+        """Return the client's quotas if they were looked up already; None means that the request must be served with
+        its handler (the usual way), which looks the quotas up.
+        """
         gate, limits = connection.gate, connection.client_limits
         if (
             (gate is not None and not gate.exchange.is_done)
@@ -227,7 +230,9 @@ class Throttling:
         return self._usage(key).wait(key, limit, self._clock.monotonic())
 
     def use(self, key: QuotaKey, limit: Limit, amount: float, *, in_full: bool = False) -> float:
-        """Record usage; returns the seconds that the client must then wait. `in_full`: see `Usage.use`."""
+        """Record usage; returns the seconds that the client must then wait. `in_full`: charge the entire amount, even
+        to a bucket that several clients share and whose debt is otherwise bounded.
+        """
         now = self._clock.monotonic()
         if self.observed is not None:
             self.observed.used(key, limit.shared_by, amount, now)
@@ -250,7 +255,7 @@ class Throttling:
     def _limits(self, connection: BrokerConnection, client_id: str | None) -> ClientLimits:
         user, name = connection.principal.name, client_id or ""
         if len(name) > MAX_NAME_CHARS:
-            name = hashlib.sha256(name.encode()).hexdigest()  # a quota cannot name a client id of this length
+            name = hashlib.sha256(name.encode()).hexdigest()  # no quota can name a client id of this length
 
         def limit(key: QuotaKey) -> Limit | None:
             return limit_for(user, name, key, self._quotas)
@@ -297,7 +302,7 @@ class Throttling:
         if limit is not None:
             self._tell_of_wait(key, limit, seconds)
         if seconds >= self._usage(key).window:
-            # Connections share the bucket: check again before the bucket's debt is forgotten.
+            # Connections share the bucket, so check again before the bucket's debt is forgotten.
             limits.charged.pop(key, None)
         throttle_ms = min(math.ceil(seconds * 1000), MAX_THROTTLE_MS)
         connection.throttle(throttle_ms / 1000)
@@ -315,7 +320,9 @@ class Throttling:
         return self.use(key, limit, amount), key, limit
 
     def _count_produced(self, limits: ClientLimits, request_bytes: int) -> tuple[float, QuotaKey, Limit | None]:
-        """Like `_count_bytes`, for a Produce request of `request_bytes` bytes."""
+        """Count the bytes of a Produce request of `request_bytes` bytes; returns the seconds to wait, and the quota
+        that causes the wait.
+        """
         key, limit = QuotaKey.PRODUCER_BYTE_RATE, limits.produce
         if limit is None:
             return 0.0, key, None

@@ -46,8 +46,8 @@ def handle(request: ConsumerGroupDescribeRequest, context: GroupContext) -> Answ
 
 
 class _Found(NamedTuple):
-    """A group without its members, and separately its members at the same moment, each with its target assignment;
-    thousands of members are described in slices.
+    """The description of a group without its members, and separately the members at the same moment, each with its
+    target assignment; thousands of members are described in slices.
     """
 
     group: DescribedGroup

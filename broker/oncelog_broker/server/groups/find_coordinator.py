@@ -71,7 +71,7 @@ async def _may_find_any(request: FindCoordinatorRequest, context: GroupContext) 
 
 
 def _refusal(key: str, key_type: int, context: GroupContext) -> ErrorCode | None:
-    """Return why the coordinator of this key is not disclosed; None means that it is."""
+    """Return why the coordinator of this key is not disclosed; None means that the coordinator may be disclosed."""
     rule = RULES[key_type]
     if key_type != CoordinatorType.SHARE:
         return None if context.may(rule, key) else rule.refused

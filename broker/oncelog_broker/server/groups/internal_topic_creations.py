@@ -32,11 +32,11 @@ Create = Callable[[WantedTopic], Awaitable[None]]
 
 
 class _Failed(NamedTuple):
-    """The error of a creation, which expires at `until`."""
+    """The error of a creation, which expires at the monotonic time `until`."""
 
     reason: str
     until: float
-    """Monotonic, in seconds."""
+    """The time `until` is monotonic, in seconds."""
 
 
 class InternalTopicCreations:

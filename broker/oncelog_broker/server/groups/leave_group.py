@@ -1,7 +1,7 @@
-"""LeaveGroup (13), v0-5: members leave, or an administrator removes them.
+"""In a LeaveGroup, members leave a group, or an administrator removes members.
 
-Versions: before v3 the request has one member, whose error is the top-level error; v3 has many members, static ones by
-their instance id alone (KIP-345); v5 adds a reason, which is logged (KIP-800).
+Versions: before v3 the request has one member, whose error is the top-level error; v3 has many members, static members
+by their instance id alone (KIP-345); v5 adds a reason, which is logged (KIP-800).
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ FIRST_BATCHED_VERSION: Final = 3
 
 
 MEMBERS_PER_STEP: Final = 500
-"""Limit on the members that leave in one step; this many take some 2 ms. The members of a larger request leave in
-several steps, as if there were several requests.
+"""Limit on the members that leave in one step of the state machine; this many members take some 2 ms. The members of a
+larger request leave in several steps, as if there were several requests.
 """
 
 

@@ -170,7 +170,7 @@ def _all_topics(
 ) -> Answer[list[TopicRequest] | KafkaError]:
     """Return the partitions for which the group has offsets; with `require_stable` also partitions whose first offset
     an open transaction will commit, because otherwise the client would take such a partition for one without offsets
-    (S37). A deleted topic cannot be reported to a client that uses topic ids.
+    (S37). Skip a deleted topic, which cannot be reported to a client that uses topic ids.
     """
     group_id, member_id, epoch = group.group_id, group.member_id, group.member_epoch
     image = context.services.image

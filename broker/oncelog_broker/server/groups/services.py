@@ -21,7 +21,7 @@ class GroupServices(CommonServices, Protocol):
     peers: Peers
 
     def create_topic(self, name: str, /) -> Awaitable[None]:
-        """Create an internal topic automatically; see `topic_creation.TopicCreation.create`."""
+        """Create an internal topic automatically, and wait until it can be used."""
 
 
 GroupContext: TypeAlias = RequestContext[GroupServices]

@@ -1,7 +1,7 @@
 """StreamsGroupDescribe (89), v0: state, topology and members of streams groups (KIP-1071).
 
-Behaviour: a group that is not known, or is of another protocol, is GROUP_ID_NOT_FOUND. A group whose topology has a
-topic that may not be described is refused as a whole. The numbers of partitions come from the configured topology;
+Behaviour: a group that is not known, or is of another protocol, fails with GROUP_ID_NOT_FOUND. A group whose topology
+has a topic that may not be described is refused entirely. The numbers of partitions come from the configured topology;
 while topics are missing, they come from the application."""
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ Topology = DescribedGroup.Topology
 
 
 class _Found(NamedTuple):
-    """A described group that still lacks its members. `members` has the members with their targets at the same moment,
-    and `topics` all topics of the topology."""
+    """The description of a group, to which the members must still be added. `members` has the members with their
+    targets at the same moment, and `topics` all topics of the topology."""
 
     group: DescribedGroup
     members: list[tuple[StreamsMember, TaskSet]]

@@ -1,4 +1,5 @@
-"""SyncGroup (14), v0-5: the group leader sends the assignments of a generation, and the other members wait for theirs.
+"""SyncGroup (14), v0-5: the group leader sends the assignments of a generation, and the other members wait for their
+assignments.
 
 Versions: v3 adds static members (KIP-345), v5 adds protocol type and name, which are required (KIP-559, T14).
 """

@@ -1,8 +1,9 @@
 """Incremental fetch sessions (KIP-227): a client names its partitions once, then sends and receives only changes.
 
-The session code does no I/O: it turns requests into plans, in steps, because a request or a response may have tens of
-thousands of partitions. For each partition, a session remembers the client's last fetch position and the values last
-sent to the client. The epoch counts the requests of a session, so that a lost or repeated request is noticed.
+The session code does no I/O: this code turns requests into plans in slices of work, because a request or a response may
+have tens of thousands of partitions. For each partition, a session remembers the client's last fetch position and the
+values last sent to the client. The epoch counts the requests of a session, so that a lost or repeated request is
+noticed.
 
     session id  epoch   meaning
     0           -1      no session: full request and full response
@@ -10,10 +11,10 @@ sent to the client. The epoch counts the requests of a session, so that a lost o
     id          -1      close the session; full request and full response
     id          n > 0   incremental: the n-th request since the session was created
 
-The cache is bounded by `max.incremental.fetch.session.cache.slots` and by the partitions in it. A client for whose
-session there is no room fetches without a session, which costs bytes but is equally correct. A client whose session
-outgrows these bounds gets the error for an unknown session, as after an eviction. Each follower has one session of its
-own: followers take no slots from clients, nor clients from followers.
+The cache is bounded by `max.incremental.fetch.session.cache.slots` and by the partitions in it. A client whose session
+does not fit into these bounds fetches without a session, which costs bytes but is equally correct. A client whose
+session outgrows these bounds gets the error for an unknown session, as after an eviction. Each follower has one session
+of its own: followers take no slots from clients, nor clients from followers.
 
 A session belongs to the principal that created it. A session contains topic names, and its epoch is its owner's
 position: so other principals get the error for an unknown session (E57), and session ids cannot be guessed from other
@@ -80,7 +81,7 @@ class SessionPartition:
         self.wanted = wanted
         self.partition: Any = None
         """The Partition object last found under this name, for the fast lane; None means none yet. The partition may
-        have lost its leadership since then.
+        have lost its leadership since that request.
         """
         self.high_watermark = -1
         self.log_start_offset = -1
@@ -88,7 +89,7 @@ class SessionPartition:
     def update_sent(self, answer: PartitionResponse) -> bool:
         """Store these values as the last sent ones; returns whether they differ, so that the client must get them."""
         if answer.error_code:
-            self.high_watermark = -1  # so that the next values always count as new
+            self.high_watermark = -1  # invalid values, so that the next values always count as new
             return True
         if answer.diverging_epoch is not None or answer.preferred_read_replica >= 0:
             return True
@@ -131,7 +132,7 @@ class FetchSession:
 
 
 class FetchPlan:
-    """The partitions that one request reads, and the way to build the response from what was read."""
+    """The partitions that one request reads, and the method that builds the response from the results."""
 
     __slots__ = ("_incremental", "_session", "wanted")
 
@@ -141,7 +142,7 @@ class FetchPlan:
         self._incremental = incremental
 
     def has_news(self, answers: list[PartitionResponse]) -> bool:
-        """Return whether one of the `answers` has another high watermark than the one that was last sent."""
+        """Return whether one of the `answers` has another high watermark than the high watermark that was last sent."""
         session = self._session
         if session is None or not self._incremental:
             return True
@@ -162,7 +163,7 @@ class FetchPlan:
         return self._response(topics, endpoints)
 
     def response_in_steps(self, answers: list[PartitionResponse], endpoints: Endpoints = ()) -> Steps[FetchResponse]:
-        """Like `response`, for more than PARTITIONS_PER_STEP partitions."""
+        """Return the response, for more than PARTITIONS_PER_STEP partitions, in slices of work."""
         topics: dict[TopicName, TopicResponse] = {}
         for start in range(0, len(answers), PARTITIONS_PER_STEP):
             end = start + PARTITIONS_PER_STEP
@@ -194,7 +195,7 @@ class FetchPlan:
             return True
         is_news = cached.update_sent(answer)
         if answer.records:
-            session.partitions.move_to_end(key)  # the other partitions come first in the next response
+            session.partitions.move_to_end(key)  # the next response begins with the other partitions
         return is_news or not self._incremental
 
 
@@ -234,7 +235,7 @@ class FetchSessions:
             and is_incremental
             and sum(len(topic.partitions) for topic in request.topics) > MAX_SESSION_PARTITIONS
         ):
-            # The request is refused before any of its partitions is processed.
+            # A request that raises these errors is refused before any of its partitions is processed.
             self._give_up(request.session_id, owner)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         named: Named = {}
@@ -325,7 +326,9 @@ class FetchSessions:
                 return session_id
 
     def _fits(self, session: FetchSession, now: float) -> bool:
-        """Return whether the changed `session` is within the bounds, if necessary after evicting idle sessions."""
+        """Return whether the changed `session` is within the limits of the cache, if necessary after evicting idle
+        sessions.
+        """
         if len(session.partitions) > MAX_SESSION_PARTITIONS:
             return False
         while self._cached_partitions > self._max_partitions:

@@ -59,9 +59,9 @@ class RefusedBatches:
     def note(
         self, where: Destination, producer: ProducerIdAndEpoch, sequence: int, reason: ErrorCode, now: float
     ) -> None:
-        """Note that a batch of `producer` that begins with `sequence` was refused for the retriable `reason`."""
+        """Remember that a batch of `producer` that begins with `sequence` was refused for the retriable `reason`."""
         if len(where.topic) > MAX_TOPIC_NAME_CHARS:
-            return  # a topic of this name cannot exist
+            return  # no entry, because a topic of this name cannot exist
         key = where, producer.producer_id
         before = self._remembered(key, now)
         if before is not None and (-before.epoch, before.sequence) < (-producer.epoch, sequence):
@@ -85,7 +85,7 @@ class RefusedBatches:
         self.lowest.pop((where, producer_id), None)
         oldest = next(iter(self.lowest.values()), None)
         if oldest is not None and self._is_over(oldest, now):
-            self.lowest.popitem(last=False)  # so that the map empties soon, and later batches need no lookup
+            self.lowest.popitem(last=False)  # drop it early: later batches then need no lookup
 
     def _remembered(self, key: tuple[Destination, int], now: float) -> Refused | None:
         first = self.lowest.get(key)

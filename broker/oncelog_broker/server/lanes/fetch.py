@@ -1,12 +1,12 @@
 """The fast lane of Fetch: serves requests that name at most one partition, with or without a fetch session.
 
 A request that differs from an earlier request only in numbers (epochs, offsets, the partition's index) is recognised by
-its other bytes. `one_fetch` checks the partitions, waits, and responds.
+the bytes around these numbers. `one_fetch` checks the partitions of a request, waits, and responds.
 
-Order: first the lane checks all partitions, and declines if one of them needs the usual way, for example because of an
-error, a diverging log or a throttle. Then the lane counts the request in its session, and notes a follower's position
-in each partition. If a request turns out to need the usual way only after this point (two partitions with news, aborted
-transactions), `records.fetch.read_again` serves it.
+Order: first the lane (fast path) checks all partitions, and declines if one of them needs the usual way, for example
+because of an error, a diverging log or a throttle. Then the lane (fast path) counts the request in its fetch session,
+and notes a follower's position in each partition. If a request turns out to need the usual way (decoding and handler)
+only after this point (two partitions with news, aborted transactions), `records.fetch.read_again` serves it.
 """
 
 from __future__ import annotations
@@ -41,16 +41,18 @@ from oncelog_protocol.templates import NoTemplate, changing
 FetchPartition = FetchRequest.FetchTopic.FetchPartition
 
 MIN_VERSION: Final = 10
-"""First version that the lane serves; older versions have fewer fields, and their clients may not understand zstd."""
+"""First version of Fetch that the lane serves; older versions have fewer fields, and their clients may not understand
+zstd.
+"""
 MAX_KNOWN: Final = 64
-"""Limit on the requests that a lane remembers, one for each topic, and on the partitions that it remembers of a topic
-without a session.
+"""Limit on the requests that a lane (fast path of one connection) remembers, one for each topic, and on the partitions
+that it remembers of a topic without a session.
 """
 MAX_REQUEST_BYTES: Final = 2048
-"""Bytes of the longest request that a lane remembers."""
+"""Bytes of the longest request that a lane (fast path of one connection) remembers."""
 MAX_LOOKED_AT: Final = 1000
-"""Partitions of the largest session that a lane serves: all are checked in one iteration of the loop, a microsecond for
-each.
+"""Partitions of the largest session that a lane serves: all partitions are checked in one iteration of the loop, a
+microsecond for each.
 """
 
 
@@ -90,10 +92,10 @@ class FetchLane:
         self._config: object = None
         """The configuration from which the limit in `_ways` was taken."""
         self._is_known = False
-        """Whether the present request equals an earlier one except for the numbers."""
+        """Whether the present request equals an earlier request except for the numbers."""
         self._will_learn = False
-        """Whether the connection has already sent a request that the lane could learn: the lane learns from the second
-        such request on.
+        """Whether the connection has already sent a request that the lane could remember: the lane remembers requests
+        from the second such request on.
         """
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
@@ -178,7 +180,7 @@ class FetchLane:
                 self._find(each, context)
 
     def _asked(self, frame: memoryview, request: FetchRequest, context: RecordContext) -> Asked | None:
-        """Return the data to remember about such requests; None means that they are not remembered."""
+        """Return the data to remember about requests with these bytes; None means that they are not remembered."""
         if self._is_known:
             return self._known[self._layouts[len(frame)].unpack_from(frame, PREFIX.size)[::2]]
         state = request.replica_state
@@ -195,9 +197,9 @@ class FetchLane:
         pattern = pattern.behind(bytes(frame[PREFIX.size : PREFIX.size + len(context.connection.cached_header.tail)]))
         layout = Struct(">" + pattern.format)
         if layout.size != len(frame) - PREFIX.size or layout.unpack_from(frame, PREFIX.size)[::2] != pattern.kept:
-            return None  # the client encodes requests differently from our encoder: templates do not fit
+            return None  # stop: the client encodes requests differently from our encoder, so templates do not fit
         if self._layouts.setdefault(len(frame), layout).format != layout.format:
-            return None  # another request of the same size has its numbers at other positions
+            return None  # stop: another request of the same size has its numbers at other positions
         asked = self._known[pattern.kept] = Asked(request, context.client_id)
         return asked
 
@@ -213,4 +215,4 @@ class FetchLane:
 
 
 make_lane = FetchLane
-"""The attribute that `served` loads."""
+"""The attribute that `served` loads: the constructor of the fast lane."""

@@ -16,8 +16,8 @@ TopicResponse = FetchResponse.FetchableTopicResponse
 PartitionResponse = TopicResponse.PartitionData
 
 MAX_KEPT: Final = 64
-"""Limit on the templates that are kept: one for each partition that a lane returns, and for each of the lane's
-sessions.
+"""Limit on the templates that are kept: one for each partition that a lane (fast path) returns, and for each of the
+lane's sessions.
 """
 NO_RECORDS: Final = memoryview(b"")
 NO_TOPIC: Final = TopicName("", b"")

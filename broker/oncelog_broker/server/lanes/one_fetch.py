@@ -1,9 +1,10 @@
 """Serves one request of the Fetch lane: checks the partitions, and responds immediately or when a wait in the purgatory
 ends.
 
-A partition has news if it has records to return, or if its high watermark or log start offset differs from the value
-last sent in the session. If exactly one partition has news, the lane reads it and responds; if too few bytes are
-available, the request waits. All other cases are read again and served in the usual way.
+A partition has news (changes that the client must get) if the partition has records to return, or if its high watermark
+or log start offset differs from the value last sent in the session. If exactly one partition has news, the lane (fast
+path) reads this partition and responds; if too few bytes are available, the request waits. All other cases are read
+again and served in the usual way (by the handler of Fetch).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ AS_FOLLOWER: Final = (rules.FETCH_AS_FOLLOWER.kind, CLUSTER_NAME)
 
 
 class FetchWays:
-    """The objects that all requests of one lane share."""
+    """The objects that all requests of one fast lane share."""
 
     __slots__ = ("answers", "max_bytes", "monotonic", "route", "services", "usual", "version")
 
@@ -79,7 +80,7 @@ class Asked:
         self.session_id = request.session_id
         state = request.replica_state
         self.follower = None if state is None else fetch.Follower(state.replica_id, state.replica_epoch)
-        """None means that a consumer sends the requests."""
+        """The follower's id; None means that a consumer sends the requests."""
         self.follower_id = None if state is None else state.replica_id
         self.read_committed = state is None and request.isolation_level == READ_COMMITTED
         self.min_bytes = min(request.min_bytes, request.max_bytes)
@@ -128,7 +129,7 @@ class OneFetch:
         self._session = session
         self._partitions = partitions
         self._told: list[SessionPartition] = []
-        """The partitions with news for the client."""
+        """The partitions with news (changes that the client must get)."""
         self._readable: list[SessionPartition] = []
         """The partitions in `_told` that have records to return."""
         self._epoch = 0
@@ -143,7 +144,9 @@ class OneFetch:
     # --- looking
 
     def look(self) -> bool:
-        """Find the partitions with news. Returns False if a partition needs the usual way."""
+        """Find the partitions with news (changes that the client must get). Returns False if a partition must be served
+        in the usual way (by the handler).
+        """
         asked, services = self._asked, self._ways.services
         follower, authorizer, allowed = asked.follower, services.authorizer, None
         if authorizer is not None:
@@ -172,7 +175,7 @@ class OneFetch:
             if state.offline_reason is not None or not state.log_start_offset <= offset <= end:
                 return False
             if request.last_fetched_epoch not in (-1, log.leader_epochs.latest_epoch):
-                return False  # the follower's log may have diverged from this broker's log
+                return False  # not in the lane, because the follower's log may have diverged from this broker's log
             if follower is not None:
                 if (
                     epoch != partition.leader_epoch
@@ -201,7 +204,7 @@ class OneFetch:
     # --- serving
 
     def serve(self) -> None:
-        """Count the request, which the lane serves from now on, and respond or wait."""
+        """Count the request, which the fast lane serves from now on, and respond or wait."""
         ways, session, asked = self._ways, self._session, self._asked
         route = ways.route
         route.requests += 1
@@ -233,7 +236,7 @@ class OneFetch:
                 route.times.total.append(ways.monotonic() - self._started)
 
     def _note(self, follower: fetch.Follower) -> None:
-        """Note the follower's position in each partition."""
+        """Record the follower's position in each partition."""
         services = self._ways.services
         now, joining = services.clock.monotonic(), list[Partition]()
         for each in self._partitions:
@@ -250,7 +253,7 @@ class OneFetch:
             services.isr_keeper.consider(joining)
 
     def _read(self, each: SessionPartition) -> memoryview | None:
-        """Return the records of a partition; None means that the usual way must read them."""
+        """Return the records of a partition; None means that the handler (the usual way) must read them."""
         asked, partition, request = self._asked, each.partition, each.wanted.request
         reader, may_copy = partition.log.reader, self._connection.copied_answer_bytes > 0
         max_bytes = min(request.partition_max_bytes, asked.request.max_bytes, self._ways.max_bytes)
@@ -273,7 +276,8 @@ class OneFetch:
         return found
 
     def _answer(self, records: memoryview) -> None:
-        """Respond with the records of the only partition with news, or without a partition if none has news."""
+        """Respond with the records of the only partition with news, or with an empty response if no partition has
+        news."""
         asked, session, answers, size = self._asked, self._session, self._ways.answers, len(records)
         session_id = 0 if session is None else session.session_id
         if asked.follower is None:
@@ -326,7 +330,7 @@ class OneFetch:
         assert slot is not None
         if enough.cancelled():
             self._connection.cancelled(slot)
-        elif slot.waits_for is not None:  # otherwise the connection has ended
+        elif slot.waits_for is not None:  # if the connection has ended, no response is sent
             try:
                 self._answer_late(slot)
             except Exception as error:
@@ -348,7 +352,7 @@ class OneFetch:
         if self._started and ways.route.times is not None:
             ways.route.times.note_waited(self._started, self._waiting_since, answered, ways.monotonic())
 
-    # --- falling back to the usual way
+    # --- falling back to the usual way (the handler)
 
     def _context(self) -> RecordContext:
         return RequestContext(

@@ -2,15 +2,15 @@
 before.
 
 The lane compares all bytes before the records (client id, transactional id, acks, timeout, topic and partition) with
-earlier requests; a connection may write to several partitions alternately. The lane makes every check that the usual
-way makes before an append, and declines if a check has another result than usual. Both ways append by
-`Partition.append`, and the usual way reports its errors. With acks=all and several replicas the response waits in the
-partition's purgatory, and the connection's next request is handled meanwhile.
+earlier requests; a connection may write to several partitions alternately. The lane (fast path) makes every
+check that the handler of Produce makes before an append, and declines if a check has another result than usual. Both
+the lane and the handler append by `Partition.append`, and the handler reports the errors of the lane. With acks=all and several replicas, or with flush.messages=1,
+the response waits in the partition's purgatory, and the connection's next request is handled meanwhile.
 """
 
 from __future__ import annotations
 
-from asyncio import Future
+from asyncio import Future, get_running_loop
 from collections.abc import Callable
 from dataclasses import replace
 from struct import Struct
@@ -49,15 +49,23 @@ from oncelog_protocol.records.batch import (
 from oncelog_protocol.templates import NoTemplate, Pattern, around_records, changing, records_reader
 
 MIN_VERSION: Final = 7
-"""Older versions of Produce have other rules about compression, and other responses."""
+"""Older versions of Produce are not served, because they have other rules about compression, and other responses."""
 MAX_DESTINATIONS: Final = 64
-"""Limit on the destinations that a lane remembers: combinations of partition, acks and transactional id."""
+"""Limit on the destinations that a lane remembers; a destination is a combination of partition, acks and transactional
+id.
+"""
 MAX_HEAD_BYTES: Final = 2048
 """Bytes of the longest head (the bytes before the records) that a lane remembers. A transactional id alone may have 32
 kB, and a connection may use many transactional ids.
 """
 MAX_LENGTHS: Final = 4
 """Limit on the different head lengths that a lane remembers: topic names differ in length."""
+MAX_TOGETHER: Final = 16
+"""Limit on the requests of one connection that are answered together after a sync: in one iteration of the event loop,
+32 such groups may be answered (`purgatory.WOKEN_PER_TURN`).
+"""
+TOGETHER_SECONDS: Final = 0.1
+"""Seconds for which further requests join a group. Its time limit is that of its first request."""
 ANSWER_FIELDS: Final = ("base_offset", "log_append_time_ms", "log_start_offset")
 """The fields that change from one response to the next; they are adjacent."""
 
@@ -69,7 +77,7 @@ Rights = tuple[tuple[int, str | None], ...]
 
 
 respond = fail_point("acknowledge", dropped=lambda: None)(BrokerConnection.respond)
-"""Sends a response, given connection, frame and optionally a slot; has the same fail point as the usual way."""
+"""Sends a response, given connection, frame and optionally a slot; has the same fail point as the handler."""
 
 
 def _not_appended() -> NoReturn:
@@ -80,7 +88,7 @@ def _not_appended() -> NoReturn:
 def _append_in_transaction(
     partition: Partition, records: memoryview, required_acks: int, transaction_version: int
 ) -> tuple[int, int]:
-    """Append a batch of a transaction that is open in the partition; see `Partition.append`."""
+    """Append a batch of a transaction that is open in the partition, with the guard of its verification."""
     return partition.append(
         records, required_acks=required_acks, transaction_version=transaction_version, records_checked=True
     )
@@ -130,7 +138,7 @@ class _Destination:
         self.required_acks = request.acks
         self.timeout_seconds = max(0, request.timeout_ms) / 1000
         self.rights = rights
-        """The rights that the principal needs: the kinds and names of ACL rules."""
+        """The rights that the principal needs for this destination: the kinds and names of ACL rules."""
         self.transactional = 0 if request.transactional_id is None else TRANSACTIONAL_BIT
         self.transaction_version = 0 if version < FIRST_TRANSACTIONS_V2_VERSION else TRANSACTIONS_V2
         self.request_tail = request_tail
@@ -148,6 +156,7 @@ class ProduceLane:
         "_known",
         "_lengths",
         "_read_records",
+        "_unsynced",
         "_version",
         "_will_learn",
         "monotonic",
@@ -173,15 +182,18 @@ class ProduceLane:
         self._read_records = records_reader(ProduceRequest, version)
         self._known: dict[bytes, _Destination] = {}
         """Destinations by their heads: the bytes between the correlation id and the length of the records."""
+        self._unsynced: _SyncedTogether | None = None
+        """The requests that were the last to wait for a disk alone; None if there were none."""
         self._lengths: tuple[int, ...] = ()
         """Positions in a frame at which a head may end."""
         self._is_known = False
-        """Whether `_known` has the destination of the present request. If the lane declines a known request, it learns
-        nothing from it.
+        """Whether `_known` has the destination of the present request. If the lane declines a known request, the lane
+        remembers nothing from it.
         """
         self._will_learn = False
-        """Whether the connection has sent a request that the lane could learn: the lane learns from the second one
-        on."""
+        """Whether the connection has sent a request that the lane could remember: the lane remembers requests from the
+        second request on.
+        """
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
         """See `Lane`."""
@@ -212,7 +224,7 @@ class ProduceLane:
                     return False
         if partition.is_resigned:
             self._is_known = False
-            del self._known[head]  # a new topic of the same name may exist
+            del self._known[head]  # decline, because a new topic of the same name may exist
             return False
         log = partition.log
         if (
@@ -222,7 +234,7 @@ class ProduceLane:
         ):
             return False
         if known.transactional and not log.has_open_transaction(*PRODUCER.unpack_from(records, PRODUCER_AT)):
-            return False  # the transaction must be verified
+            return False  # decline, because the transaction must be verified
 
         limits, throttling = None, self.usual.throttling
         if throttling is not None:
@@ -230,7 +242,7 @@ class ProduceLane:
             if limits is None or limits.request is not None:
                 return False
             if limits.produce is not None and QuotaKey.PRODUCER_BYTE_RATE not in limits.charged:
-                return False  # the request may have to wait for other clients' usage of the quota
+                return False  # decline, because the request may have to wait for other clients' usage of the quota
 
         route, started = self.route, 0.0
         route.requests += 1
@@ -248,13 +260,13 @@ class ProduceLane:
         except KafkaError as error:
             self._refuse(connection, frame, correlation_id, known, limits, error)
         else:
-            if known.required_acks == produce.ACKS_ALL and not partition.is_alone:
+            if partition.waits_for_disk or (known.required_acks == produce.ACKS_ALL and not partition.is_alone):
                 (last_offset_delta,) = LAST_OFFSET_DELTA.unpack_from(records, LAST_OFFSET_DELTA_AT)
                 appended = _Appended(
                     self, connection, correlation_id, known, limits, len(frame) + SIZE.size,
                     (base_offset, append_time, log.state.log_start_offset),
                 )  # fmt: skip
-                if appended.replicate(base_offset + last_offset_delta + 1, started):
+                if appended.wait(base_offset + last_offset_delta + 1, started):
                     return True
             else:
                 throttle_ms = 0
@@ -277,7 +289,7 @@ class ProduceLane:
         return True
 
     def context(self, connection: BrokerConnection, correlation_id: int, client_id: str | None) -> RecordContext:
-        """Return the context for a request that the usual way answers."""
+        """Return the context of a request that its handler serves (the usual way)."""
         return RequestContext(self.services, connection, ApiKey.PRODUCE, self._version, correlation_id, client_id)
 
     def _refuse(
@@ -289,7 +301,7 @@ class ProduceLane:
         limits: ClientLimits | None,
         error: KafkaError,
     ) -> None:
-        """Respond as the usual way does to a batch that was not appended."""
+        """Respond to a batch that was not appended, with the same response as the handler of Produce."""
         header, position = self.route.header.decode_from(frame)
         request = self.route.decode(frame, position)
         context = self.context(connection, correlation_id, header.client_id)
@@ -298,8 +310,15 @@ class ProduceLane:
             response.throttle_time_ms = self.charge(connection, limits, len(frame) + SIZE.size)
         self.usual.respond(response, self.route, context)
 
+    def wait_for_sync(self, appended: _Appended, connection: BrokerConnection, known: _Destination) -> Slot:
+        """Let a request wait for the next sync of its partition's log; returns the slot of its response."""
+        together = self._unsynced
+        if together is None or not together.takes(known):
+            together = self._unsynced = _SyncedTogether(self, connection, known)
+        return together.add(appended)
+
     def charge(self, connection: BrokerConnection, limits: ClientLimits | None, request_bytes: int) -> int:
-        """Charge a request that is answered now to the client's quota. Returns the throttle time in ms."""
+        """Charge a request that gets its response now to the client's quota. Returns the throttle time in ms."""
         throttling = self.usual.throttling
         if limits is None or throttling is None:
             return 0
@@ -335,7 +354,7 @@ class ProduceLane:
         if len(head) > MAX_HEAD_BYTES:
             return
         if frame[PREFIX.size : position] != head or frame[len(frame) - len(body.tail) :] != body.tail:
-            return  # the client encodes requests differently from our encoder: templates do not fit
+            return  # stop: the client encodes requests differently from our encoder, so templates do not fit
         if position not in self._lengths:
             if len(self._lengths) == MAX_LENGTHS:
                 return
@@ -348,7 +367,7 @@ class ProduceLane:
         )
 
     def _answer_to(self, topic: TopicData, data: PartitionData) -> Pattern:
-        """Return the template of the response to such a request, after the size and correlation id."""
+        """Return the template of the response to requests with this head, after the size and correlation id."""
         answered = TopicResponse.PartitionProduceResponse(index=data.index, error_code=0, base_offset=0)
         response = ProduceResponse(
             responses=[TopicResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=[answered])]
@@ -369,7 +388,7 @@ class ProduceLane:
 
 
 class _Appended:
-    """A batch that was appended with acks=all and whose response is not sent yet."""
+    """A batch that was appended and whose response waits for replicas or for the disk."""
 
     __slots__ = (
         "_connection", "_correlation_id", "_known", "_lane", "_limits", "_offsets", "_request_bytes", "_slot",
@@ -398,11 +417,23 @@ class _Appended:
         """The request's slot in the connection's answer queue while the request waits."""
         self._started = self._waiting_since = 0.0
 
-    def replicate(self, next_offset: int, started: float) -> bool:
-        """Respond when the records below `next_offset` are replicated. Returns whether the response must wait.
+    def wait(self, next_offset: int, started: float) -> bool:
+        """Respond when the records below `next_offset` may be acknowledged. Returns whether the response must wait.
         `started`: as in `UsualWay.wait`."""
         lane, known = self._lane, self._known
-        committed = known.partition.committed(next_offset)
+        partition, times = known.partition, lane.route.times
+        if partition.waits_for_disk and partition.waits_only_for_sync(next_offset, known.required_acks):
+            self._started = started
+            if times is not None:
+                times.waited += 1
+                self._waiting_since = lane.monotonic()
+            self._slot = lane.wait_for_sync(self, self._connection, known)
+            return True
+        committed = (
+            partition.committed(next_offset)
+            if known.required_acks == produce.ACKS_ALL
+            else partition.acknowledged(next_offset, known.required_acks)
+        )
         if not isinstance(committed, Future):
             if committed is ErrorCode.NONE:
                 self._succeed()
@@ -412,32 +443,52 @@ class _Appended:
             return False
         no_longer_than(known.timeout_seconds, committed, lane.services.deadlines)
         self._started = started
-        if lane.route.times is not None:
-            lane.route.times.waited += 1
+        if times is not None:
+            times.waited += 1
             self._waiting_since = lane.monotonic()
         self._slot = self._connection.wait_for(committed, reads_frame=False, holds_back=False)
         committed.add_done_callback(self._committed)
         return True
 
     def _committed(self, committed: Future[ErrorCode]) -> None:
-        """Respond: the records are replicated, or the request's timeout has passed."""
-        lane, connection, slot = self._lane, self._connection, self._slot
+        """Respond: the records may be acknowledged, or the request's timeout has passed."""
+        connection, slot = self._connection, self._slot
         assert slot is not None
         if committed.cancelled():
             connection.cancelled(slot)
         elif slot.waits_for is not None:  # otherwise the connection has ended
-            code, times = committed.result(), lane.route.times
-            if code is not ErrorCode.NONE:
-                response, context = self._failure(code)
-                late = committed.get_loop().create_future()
-                late.set_result(response)
-                lane.usual.wait(late, lane.route, context, self._started, slot, self._waiting_since)
+            if committed.result() is not ErrorCode.NONE:
+                self.fail(committed.result())
                 return
-            answered = lane.monotonic() if self._started else 0.0
+            answered = self._lane.monotonic() if self._started else 0.0
             self._succeed()
             connection.finish(slot)
-            if self._started and times is not None:
-                times.note_waited(self._started, self._waiting_since, answered, lane.monotonic())
+            if self._started:
+                self.note_answered(answered)
+
+    def succeed(self) -> Slot | None:
+        """Put the response into the request's slot, which the caller must finish; None if the connection has ended."""
+        slot = self._slot
+        if slot is None or slot.waits_for is None:
+            return None
+        self._succeed()
+        return slot
+
+    def fail(self, code: ErrorCode) -> None:
+        """Respond with the error `code` to a request that has waited, unless the connection has ended."""
+        lane, slot = self._lane, self._slot
+        if slot is None or slot.waits_for is None:
+            return
+        response, context = self._failure(code)
+        late = get_running_loop().create_future()
+        late.set_result(response)
+        lane.usual.wait(late, lane.route, context, self._started, slot, self._waiting_since)
+
+    def note_answered(self, answered: float) -> None:
+        """Count the times of a request that is timed. `answered`: when its wait ended, in monotonic seconds."""
+        lane = self._lane
+        if self._started and lane.route.times is not None:
+            lane.route.times.note_waited(self._started, self._waiting_since, answered, lane.monotonic())
 
     def _succeed(self) -> None:
         known = self._known
@@ -463,5 +514,59 @@ class _Appended:
         return response, context
 
 
+class _SyncedTogether:
+    """The requests of one connection that wait for the same sync of one log. Their responses are written together."""
+
+    __slots__ = ("_answer", "_began", "_connection", "_lane", "_partition", "_round", "_timeout_seconds", "_waiting")
+
+    def __init__(self, lane: ProduceLane, connection: BrokerConnection, known: _Destination) -> None:
+        self._lane = lane
+        self._began = lane.monotonic()
+        self._connection = connection
+        self._partition = partition = known.partition
+        self._timeout_seconds = known.timeout_seconds
+        self._waiting: list[tuple[_Appended, Slot]] = []
+        answer = partition.synced()
+        assert isinstance(answer, Future)
+        self._answer = answer
+        self._round = partition.purgatory.unsynced
+        """The answers that the same sync will complete; another list as soon as that sync begins."""
+        no_longer_than(self._timeout_seconds, answer, lane.services.deadlines)
+        answer.add_done_callback(self._synced)
+
+    def takes(self, known: _Destination) -> bool:
+        """Whether a request to this destination that is appended now waits for the same sync and equally long."""
+        return (
+            known.partition is self._partition
+            and self._partition.purgatory.unsynced is self._round
+            and known.timeout_seconds == self._timeout_seconds
+            and len(self._waiting) < MAX_TOGETHER
+            and not self._answer.done()
+            and self._lane.monotonic() - self._began < TOGETHER_SECONDS
+        )
+
+    def add(self, appended: _Appended) -> Slot:
+        """Let the request wait; returns the slot of its response."""
+        slot = self._connection.wait_for(self._answer, reads_frame=False, holds_back=False)
+        self._waiting.append((appended, slot))
+        return slot
+
+    def _synced(self, answer: Future[ErrorCode]) -> None:
+        """Respond to all requests: their records are on the disk, or the wait has ended with an error."""
+        waiting, self._waiting = self._waiting, []
+        if answer.cancelled():
+            for _, slot in waiting:
+                self._connection.cancelled(slot)
+        elif answer.result() is not ErrorCode.NONE:
+            for appended, _ in waiting:
+                appended.fail(answer.result())
+        else:
+            answered = self._lane.monotonic()
+            ready = [slot for slot in (appended.succeed() for appended, _ in waiting) if slot is not None]
+            self._connection.finish_all(ready)
+            for appended, _ in waiting:
+                appended.note_answered(answered)
+
+
 make_lane = ProduceLane
-"""The attribute that `served` loads."""
+"""The attribute that `served` loads: the constructor of the fast lane."""

@@ -3,13 +3,13 @@ interpret requests.
 
 - `connection` is one connection: its socket, and the order of its requests. `connection_state` decides when the next
   request is handled: it has a lifecycle of five states, and named holds. `connections` has all open connections,
-  `connection_rates` limits new connections per address.
+  `connection_rates` limits new connections per address. `software` is the client software of a connection.
 - Receive side: `frame_reader` cuts frames out of the receive buffer; `header_cache` avoids decoding the same header
-  again; a `lane` avoids decoding an entire request that resembles earlier ones.
+  again; a `lane` avoids decoding an entire request that resembles earlier requests.
 - Send side: responses wait for earlier responses in the `answer_queue`, and their bytes wait for the socket in a
 `write_buffer`.
 - Back-pressure: `limits` has the limits of one client, and the `memory_budget` counts the bytes of requests and
   responses of each connection; a connection is not read while its share is used up.
-- `tls_transport` is TLS between socket and connection, `tls_handshakes` schedules the handshakes in turns, and
-  `login_gate` decides what may be sent before a login.
+- `tls_transport` is TLS between socket and connection, `tls_handshakes` schedules the handshakes one after the other,
+  and `login_gate` decides what may be sent before a login.
 """

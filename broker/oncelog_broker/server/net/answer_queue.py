@@ -34,8 +34,8 @@ SCATTER_BYTES: Final = 16 * 1024
 
 
 class Slot:
-    """The position of one response in the queue. The slot `is_ready` when its `parts` are complete; `parts` may be
-    empty (acks=0).
+    """The position of one response in the queue. The slot `is_ready` when its `parts` (the bytes of the response) are
+    complete; `parts` may be empty (acks=0).
 
     `is_unread`: the request is still being decoded and has had no effect yet.
     """
@@ -81,8 +81,7 @@ class AnswerQueue:
         there while so many responses are outstanding that no further request may be handled.
         """
         self.memory = Holding(limits.answers, address)
-        """This queue's holding in the memory budget: the unsent bytes on the heap, if they exceed
-        WRITE_HIGH_WATER_BYTES.
+        """This queue's share of the memory budget: the unsent bytes on the heap, if they exceed WRITE_HIGH_WATER_BYTES.
         """
         self._copies_all = False
         """Whether the transport copies all bytes to the heap because it encrypts them."""
@@ -131,7 +130,7 @@ class AnswerQueue:
         for slot in slots:
             if slot.waits_for is not None:
                 slot.waits_for.cancel()
-                slot.waits_for = None  # an error of the future may refer to the slot
+                slot.waits_for = None  # drop the future, because an error of the future may refer to the slot
         self.memory.owe(0)
 
     @property
@@ -161,7 +160,7 @@ class AnswerQueue:
 
     def _weigh(self) -> None:
         if not (self._ready_bytes or self._stalled_since or self._write_buffer.waiting_bytes or self.memory.held):
-            if len(self._slots) < MAX_OUTSTANDING_ANSWERS:  # the usual case: all written bytes have been sent
+            if len(self._slots) < MAX_OUTSTANDING_ANSWERS:  # the usual case: the client has all written bytes
                 self._lifecycle.holds &= ~ANSWERS_FULL
             else:
                 self._lifecycle.holds |= ANSWERS_FULL
@@ -205,11 +204,11 @@ class AnswerQueue:
         return slot
 
     def finish(self, slot: Slot) -> None:
-        """Note that the response of `slot` is complete, or will not come. Then send all ready responses at the front of
-        the queue.
+        """Note that the response of `slot` is complete, or will not come. After that, all ready responses at the front
+        of the queue are sent.
         """
         if self._is_closed:
-            return  # the client has stopped reading: bytes that are counted now would never be subtracted
+            return  # not counted: the client has stopped reading, so these bytes would never be subtracted
         slot.is_ready, slot.waits_for = True, None
         slots = self._slots
         if len(slots) == 1 and slots[0] is slot:
@@ -227,6 +226,14 @@ class AnswerQueue:
             self._outgoing += outgoing
         else:
             self._write(outgoing)
+
+    def make_ready(self, slots: list[Slot]) -> None:
+        """Note that the responses of `slots` are complete. They are sent with the next `finish`, which must follow."""
+        if self._is_closed:
+            return
+        for slot in slots:
+            slot.is_ready, slot.waits_for = True, None
+            self._ready_bytes += heap_size_of(slot.parts)
 
     def hold(self) -> None:
         """Collect responses until `release`, in order to write them together."""
@@ -247,7 +254,7 @@ class AnswerQueue:
         pieces = parts if len(parts) == 1 else coalesce(parts)
         first = pieces[0]
         is_small = len(pieces) == 1 and type(first) is bytes and len(first) <= self._write_buffer.portion_bytes
-        if is_small and not is_leaving:  # the usual case: one small response
+        if is_small and not is_leaving:  # the usual case: only one small response
             self._heap_bytes += len(first)
             self._written += len(first)
             transport.write(first)
@@ -281,7 +288,7 @@ class AnswerQueue:
 
     def stalled_seconds(self, now: float) -> float:
         """Return for how many seconds the client has read nothing. A client on a slow line that takes long to read a
-        large response is not stalled. The caller calls this periodically.
+        large response does not count as stalled. The caller must call this method periodically.
         """
         if not self._stalled_since:
             return 0.0

@@ -1,11 +1,12 @@
 """One client connection: the event loop's callbacks, which connect the receive side, the requests and the send side.
 
 Requests are handled in order. The next request is handled when the effects of the previous request are done (T17); by
-then most requests have their response. A request that still waits for its response has a slot in the `answer_queue`. A
-waiting request blocks the requests behind it, as in Kafka, unless it has declared its effects done (`let_next_in`): a
-Produce that is appended and waits for other replicas does so, so that pipelined requests wait concurrently while their
-appends stay in order. `connection_state` names every reason why the next request is not handled. While a request is
-held, the client's bytes stay in the receive buffer and, when the buffer is full, in the client's socket: back-pressure.
+then most requests have their response. A request that still waits for its response has a slot in the `answer_queue`
+(responses in the order of requests). A waiting request blocks the requests behind it, as in Kafka, unless it has
+declared its effects done (`let_next_in`): a Produce that is appended and waits for other replicas does so; therefore
+pipelined requests wait concurrently while their appends stay in order. `connection_state` names every reason why the
+next request is not handled. While a request is held (delayed for one of these reasons), the client's bytes stay in the
+receive buffer and, when the buffer is full, in the client's socket: back-pressure.
 
 When a client closes the connection, the requests that arrived completely are still handled, one after the other: a
 producer with acks=0 closes when it has sent everything, and expects no response. These last requests do not wait for
@@ -42,6 +43,7 @@ from oncelog_broker.server.net.limits import (
 )
 from oncelog_broker.server.net.login_gate import LOGIN_SECONDS, LoginGate
 from oncelog_broker.server.net.memory_budget import BEYOND_WINDOW_SECONDS, PROGRESS_WINDOW_SECONDS, Progress
+from oncelog_broker.server.net.software import UNKNOWN
 from oncelog_protocol.errors import MalformedMessage
 from oncelog_protocol.wire_writers import Buffer
 
@@ -59,8 +61,8 @@ REST_SECONDS: Final = 1.0
 
 
 class PutOff(Exception):
-    """Raised when the request must be handled later: other clients have exceeded the quota that this client shares with
-    them.
+    """Raised when the request must be handled later, because other clients have exceeded the quota that this client
+    shares with them.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -115,6 +117,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         "listener",
         "principal",
         "rights",
+        "software",
         "state",
     )
 
@@ -128,7 +131,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         *,
         is_encrypted: bool = False,
     ) -> None:
-        """`gate`: decides which requests are allowed before the login; None if no login is needed."""
+        """`gate`: the login gate, which decides which requests are allowed before the login; None if no login is
+        needed.
+        """
         self._loop = asyncio.get_running_loop()
         self._handle = handle
         self._connections = connections
@@ -138,18 +143,19 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._answers = AnswerQueue(connections.limits, "", connections.scheduler, self._lifecycle)
         self._transport: asyncio.Transport | None = None
         self._held_by: Slot | None = None
-        """The slot of the request whose effects are not done (`Hold.EFFECTS`); None if no request holds the connection.
+        """The slot of the request whose effects are not done (`Hold.EFFECTS`); None if no such request delays the next
+        request.
         """
         self._may_be_large = False
-        """Whether the next request may begin at any size, because this connection has its turn among the large
-        requests.
+        """Whether the next request may begin at any size, because the scheduler of large requests has selected this
+        connection.
         """
         self._is_watched = False
         self._reading_paused = False
         self._frame_since = 0.0
         self._memory_retry: asyncio.TimerHandle | None = None
-        """The timer after which the connection requests memory again and lifts `Hold.MEMORY`. Nothing is read until
-        this timer fires.
+        """The timer after which the connection requests memory again and lifts `Hold.MEMORY`. While this timer is
+        running, nothing is read from the connection.
         """
         self._without_memory_since = 0.0
         self._answer_budget = connections.limits.answers
@@ -172,6 +178,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """The fast lanes that the client's requests have opened, by API key << 16 | version."""
         self.client_host = ""
         self.client_port = 0
+        self.software = UNKNOWN
         self.state: dict[str, object] = {}
         self.at_end: dict[str, Callable[[], None]] = {}
         """Callbacks for the end of the connection, by the name of their owner."""
@@ -185,7 +192,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.client_host, self.client_port = host, port
         connected = transport.get_extra_info("socket")
         if not self._is_encrypted and self._connections.refuse_if_over_rate(self._transport, host, self.listener):
-            # Handle nothing: uvloop delivers bytes although reading was paused before it began.
+            # Ignore the bytes: uvloop delivers bytes although reading was paused before it began.
             self._lifecycle.on(Event.CLOSED)
             return
         refused = self._connections.admit(self, host)
@@ -219,7 +226,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return self._answers.is_leaving
 
     def _leave(self) -> bool:
-        """Note that the client sends no more bytes. Returns False if no request is left to handle and no response is
+        """Record that the client sends no more bytes. Returns False if no request is left to handle and no response is
         left to send.
         """
         is_unread = self._held_by is not None and self._held_by.is_unread
@@ -259,7 +266,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         if not self._lifecycle.holds:
             self._handle_frames()
             if self._received.is_amid_frame and not self._lifecycle.holds and not self._loop_budget.claim():
-                # Without the pause the loop would read as long as bytes arrive, and other connections would not run.
+                # Pause reading, because otherwise the loop would read as long as bytes arrive, and other connections
+                # would not run.
                 self._pause_reading()
                 self._wait_for_next_turn()
         elif self._received.is_full:
@@ -276,7 +284,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._go_on()
 
     def _on_room(self) -> None:
-        """Continue: the transport has taken the last byte of a large response."""
+        """Continue after the transport has taken the last byte of a large response."""
         if self._lifecycle.state is State.DRAINING:
             self._close_transport()
         self.last_active = self._loop.time()
@@ -285,8 +293,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     # --- handling received frames
 
     def _handle_frames(self) -> None:
-        """Handle complete frames in the buffer until a hold is set or the loop budget is spent. Responses that are
-        ready immediately are sent together.
+        """Handle complete frames in the buffer until a hold (a reason to wait) is set or the loop budget is spent.
+        Responses that are ready immediately are sent together.
         """
         self._answers.hold()
         try:
@@ -294,7 +302,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._make_room()
         except PutOff as error:
             self.throttle(error.seconds)
-            if self._received.is_full:  # the buffer keeps its position: no bytes are moved or copied to gain room
+            if self._received.is_full:  # the frame waits in the buffer; no bytes are copied
                 self._pause_reading()
         except FrameRefused as error:
             self.close(str(error))
@@ -320,8 +328,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._may_be_large = False
             frame = received.next_frame()
             if frame is None:
-                # Time is measured from here, not from the frame's first byte: the frame could not proceed while earlier
-                # requests were handled.
+                # The time of the frame is measured from here, not from the frame's first byte: the frame could not
+                # proceed while earlier requests were handled.
                 if not received.is_amid_frame:
                     self._frame_since = 0.0
                 elif not self._frame_since:
@@ -350,7 +358,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._go_on()
 
     def take_slice(self) -> bool:
-        """Handle the large request: this connection has its turn among connections with large requests."""
+        """Handle the large request; the scheduler of large requests has selected this connection."""
         self._lifecycle.lift(Hold.LARGE_REQUEST)
         self._may_be_large = True
         self._go_on()
@@ -387,7 +395,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _make_room(self) -> None:
         """Make room for the next read, or pause reading: further bytes stay in the client's socket."""
         if self._lifecycle.state is State.LAST_REQUEST:
-            self._received.give_up()  # no request behind the last one is handled
+            self._received.give_up()  # no request is handled after the last request
             return
         if self._lifecycle.state is not State.OPEN:
             return
@@ -438,9 +446,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._without_memory_since = 0.0
 
     def _go_on(self) -> None:
-        """Handle the next requests if no hold remains; called when a hold was removed."""
+        """Handle the next requests if no hold (reason to wait) remains; called when a hold was removed."""
         if not self._lifecycle.holds:
-            # An open connection without received bytes has no frame to handle, and has lent none.
+            # An open connection without received bytes has no frame to handle, and no request still reads a frame.
             if self._received.end or self._lifecycle.state is not State.OPEN:
                 self._handle_frames()
             if not self._lifecycle.holds:
@@ -460,7 +468,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._reading_paused = False
             self._transport.resume_reading()
 
-    # --- responses out
+    # --- sending responses
 
     def respond(self, parts: list[Buffer], slot: Slot | None = None) -> None:
         """Send the response to the request being handled, or to the request of `slot`. `parts` begins with the
@@ -486,12 +494,12 @@ class BrokerConnection(asyncio.BufferedProtocol):
         is_long_poll: bool = False,
         is_unread: bool = False,
     ) -> Slot:
-        """Announce that the response comes later: the caller then calls `respond` with this slot, and `finish`.
+        """Reserve a slot for a response that comes later: the caller then calls `respond` with this slot, and `finish`.
 
         `answer` is cancelled when the client disconnects; if other requests are behind it, only if it `is_long_poll`,
-        that is, waits for other clients. With `reads_frame` the frame's bytes stay unchanged until then. `holds_back`:
-        no other request is handled before `finish` or `let_next_in`. `is_unread`: the request is still being decoded,
-        and is not cancelled before `begins`.
+        that is, waits for other clients. With `reads_frame` the frame's bytes stay unchanged until the response is
+        sent. `holds_back`: no other request is handled before `finish` or `let_next_in`. `is_unread`: the request is
+        still being decoded, and is not cancelled before `begins`.
         """
         slot = self._answers.reserve(answer, is_long_poll=is_long_poll, is_unread=is_unread)
         if is_long_poll and self._lifecycle.state is State.CLIENT_GONE and not is_unread:
@@ -504,13 +512,13 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return slot
 
     def begins(self, slot: Slot) -> None:
-        """Note that this slot's request is decoded and is handled from now on."""
+        """Record that this slot's request is decoded and is handled from now on."""
         slot.is_unread = False
         if slot.is_long_poll and self._lifecycle.state is State.CLIENT_GONE:
             self._loop.call_soon(self._answers.stop_long_polls)
 
     def let_next_in(self, slot: Slot) -> None:
-        """Note that all effects of this slot's request are done, although it has no response yet: the next request is
+        """Record that all effects of this slot's request are done, although it has no response yet: the next request is
         handled in the next iteration of the loop.
         """
         if self._held_by is slot:
@@ -523,7 +531,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._lifecycle.lift(Hold.EFFECTS)
 
     def finish(self, slot: Slot) -> None:
-        """Note that this slot's request has its response, or gets none. The connection's idle time starts only now."""
+        """Record that this slot's request has its response, or gets no response. The connection's idle time starts only
+        now.
+        """
         if self._held_by is slot:
             self._effects_done()
         self.last_active = self._loop.time()
@@ -533,8 +543,15 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._close_transport()
         self._go_on()
 
+    def finish_all(self, slots: list[Slot]) -> None:
+        """Like `finish` for several requests that do not hold the connection, with one write of their responses."""
+        if slots:
+            self._answers.make_ready(slots[:-1])
+            self.finish(slots[-1])
+
     def cancelled(self, slot: Slot) -> None:
-        """Note that the response of this slot was cancelled: its client has disconnected, or the broker is stopping."""
+        """Record that the response of this slot was cancelled: its client has disconnected, or the broker is
+        stopping."""
         if self._lifecycle.state is State.CLIENT_GONE:
             self.finish(slot)
         else:
@@ -558,8 +575,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._lifecycle.on(Event.LAST_REQUEST_TAKEN)
 
     def authenticated(self, principal: Principal, *, may_expire: bool) -> None:
-        """Note that the client has logged in as `principal`. If the login `may_expire`, the gate still checks each
-        request.
+        """Record that the client has logged in as `principal`. If the login `may_expire`, the login gate still checks
+        each request.
         """
         self.principal = principal
         self.rights = None
@@ -573,7 +590,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self._close_transport()
 
     def _close_transport(self) -> None:
-        """Close the transport if all buffered bytes are sent; otherwise `_on_room` calls this again."""
+        """Close the transport if all buffered bytes are sent; otherwise `_on_room` calls this method again."""
         if self._transport is None:
             self._end()
         elif not self._answers.is_leaving:
@@ -583,7 +600,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         """Periodic check: close an idle or stalled connection, and free unused memory. `now` is the loop's time."""
         limits = self._connections.limits
         if self._unthrottle is not None and self._received.memory.held and self._received.memory.is_short:
-            # Other connections need the memory that this request holds: handle the request, and throttle afterwards.
+            # Other connections need the memory that this request uses, so handle the request now, and throttle
+            # afterwards.
             if self.client_limits is not None:
                 self.client_limits.serve_next()
             self._end_throttling()

@@ -95,7 +95,7 @@ class ConnectionRates:
             self._has_quotas = any(entity.ip is not None for entity in image.quotas)
 
     def pace(self, listener: str) -> Pace | None:
-        """Return the pace at which a listener may accept connections. None means no limit."""
+        """Return the pace at which a listener may accept connections. A pace of None means no limit."""
         config = self._config
         of_listener = ListenerConfig(config, listener)
         is_own = of_listener.name_of(MAX_CONNECTION_CREATION_RATE) != MAX_CONNECTION_CREATION_RATE.name
@@ -114,8 +114,8 @@ class ConnectionRates:
         made.recent.add(1, self._clock.monotonic())
 
     def refuse_if_over_rate(self, transport: asyncio.Transport, ip: str) -> bool:
-        """Return whether a new connection exceeds the rate of its address. If so, the connection is closed after a
-        delay.
+        """Return whether a new connection exceeds the rate of its address. A connection that exceeds the rate is closed
+        after a delay.
         """
         limit = limit_of_address(plain_address(ip) or ip, self._quotas) if self._has_quotas else None
         if limit is None:

@@ -1,12 +1,12 @@
 """Decides when a connection handles its next request: by a lifecycle of five states, and a set of holds. Pure.
 
-The lifecycle is a table, TRANSITIONS: every change of a connection's state is caused by an event in it. `make
+The lifecycle is a table, TRANSITIONS: every change of a connection's state is caused by an event in this table. `make
 reference` draws the lifecycle (docs/reference/connections.md).
 
-A hold is a named reason for not handling the next request. Several holds may be set simultaneously, and the code that
-sets a hold also removes it: a connection that is throttled while it queues with a large request waits for both. Each
-state that handles no requests also sets a hold, so the next request is handled if no hold is set, and the hot path
-tests a single integer.
+A hold is a named reason for not handling the next request. Several holds (reasons to wait) may be set simultaneously,
+and the code that sets a hold also removes it: a connection that is throttled while it queues with a large request waits
+for both. Each state that handles no requests also sets the hold (reason to wait) `Hold.STATE`, so the next request is
+handled if no hold is set, and the hot path tests a single integer.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
     },
     State.LAST_REQUEST: {
         Event.LAST_REQUEST_TAKEN: State.LAST_REQUEST,
-        Event.CLIENT_LEFT: State.LAST_REQUEST,  # requests after the last one are never handled
+        Event.CLIENT_LEFT: State.LAST_REQUEST,  # no request after the last request is handled
         Event.ALL_DONE: State.DRAINING,
         Event.CLOSED: State.DRAINING,
         Event.LOST: State.ENDED,
@@ -131,15 +131,15 @@ class Lifecycle:
         return f"Lifecycle({self.state.name}, {', '.join(hold.name for hold in Hold if self.holds & hold)})"
 
     def on(self, event: Event) -> None:
-        """Take the transition of this event."""
+        """Change the state as the table of transitions says for this event."""
         self.state = TRANSITIONS[self.state][event]
         if self.state not in HANDLING:
             self.holds |= Hold.STATE
 
     def put(self, hold: Hold) -> None:
-        """Set a hold; does nothing if it is already set."""
+        """Set a hold (reason not to handle the next request); does nothing if the hold is already set."""
         self.holds |= hold
 
     def lift(self, hold: Hold) -> None:
-        """Remove a hold; does nothing if it is not set."""
+        """Remove a hold (reason not to handle the next request); does nothing if the hold is not set."""
         self.holds &= ~hold

@@ -1,4 +1,4 @@
-"""All open connections of a broker: admits connections within the limits, and releases closed ones."""
+"""All open connections of a broker: admits connections within the limits, and releases closed connections."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class Connections:
         self._empty.set()
 
     def refuse_if_over_rate(self, transport: asyncio.Transport, host: str, listener: str) -> bool:
-        """Refuse a connection beyond the rate of its address; returns whether it was refused. The caller calls this
-        once for each accepted connection.
+        """Refuse a connection beyond the rate of its address; returns whether the connection was refused. The caller
+        calls this method once for each accepted connection.
         """
         if self.rates is None:
             return False

@@ -3,7 +3,7 @@
 The buffer grows with the bytes received, never with a claimed frame size, and is freed while the connection is idle. A
 large frame gets address space for its entire length, so that it is never copied, but uses memory only as its bytes
 arrive. A frame is a slice of the buffer, not a copy: its bytes stay unchanged until the next frame is requested or, if
-the request still reads it (`lend`), as long as the request needs it: bytes that arrive meanwhile go into another
+the request still reads the frame (`lend`), as long as the request needs it: bytes that arrive meanwhile go into another
 buffer.
 """
 
@@ -68,12 +68,12 @@ class ReceiveBuffer:
         self._limits = limits
         self._max_frame_bytes, self._min_frame_bytes = limits.request_max_bytes, MIN_FRAME_BYTES
         self.memory = Holding(limits.requests, address)
-        """The buffer's holding in the memory budget: its size in bytes, once it exceeds the initial size."""
+        """The buffer's share of the memory budget: its size in bytes, once it exceeds the initial size."""
         self.received = 0
         """Bytes received since the connection began."""
         self._view = memoryview(b"")
         self._granted = 0
-        """How many bytes of the view may be written: all of them, except for a large frame."""
+        """How many bytes of the view may be written: all bytes, except for a large frame."""
         self.begin = 0
         """The position where the next frame begins."""
         self.end = 0
@@ -83,18 +83,18 @@ class ReceiveBuffer:
         self._is_lent = False
 
     def accept_logins(self, max_frame_bytes: int) -> None:
-        """Set the frame limit that applies until the client has authenticated. Raw SASL tokens may have any size,
-        including 0.
+        """Set the frame limit in bytes, which applies until the client has authenticated. Raw SASL tokens may have any
+        size, including 0.
         """
         self._max_frame_bytes, self._min_frame_bytes = max_frame_bytes, 0
         self.memory = self.memory.moved_to(self._limits.logins)
 
     def accept_requests(self) -> None:
-        """Lift the limit: the client has authenticated."""
+        """Lift the frame limit, because the client has authenticated."""
         self._max_frame_bytes, self._min_frame_bytes = self._limits.request_max_bytes, MIN_FRAME_BYTES
         self.memory = self.memory.moved_to(self._limits.requests)
 
-    # --- receiving bytes
+    # --- methods for receiving bytes
 
     def room(self) -> memoryview:
         """The buffer's free part, into which the next bytes are written."""
@@ -108,7 +108,7 @@ class ReceiveBuffer:
         return min(self._granted - self.end, READ_BYTES)
 
     def add(self, size: int) -> None:
-        """Note that `size` bytes were written into the free part."""
+        """Record that `size` bytes were written into the free part."""
         self.end += size
         self.received += size
 
@@ -127,7 +127,7 @@ class ReceiveBuffer:
         """Received bytes of the incomplete frame."""
         return self.end - self.begin
 
-    # --- returning frames
+    # --- methods for returning frames
 
     @property
     def has_whole_frame(self) -> bool:
@@ -165,8 +165,8 @@ class ReceiveBuffer:
         self._is_lent = True
 
     def rewind(self) -> bool:
-        """Move to the front of the empty buffer. Returns False if that is not possible, because bytes remain, the last
-        frame is lent, or the buffer has grown.
+        """Move to the front of the empty buffer. Returns False if the move is not possible, because bytes remain, the
+        last frame is lent, or the buffer has grown.
         """
         if self.begin != self.end or self._is_lent or self.memory.held:
             return False
@@ -174,8 +174,8 @@ class ReceiveBuffer:
         return True
 
     def make_room(self) -> bool:
-        """Make room for more bytes, while no frame of the buffer is in use except a lent one. Returns False if no
-        memory is available; the caller then calls again later.
+        """Make room for more bytes, while no frame of the buffer is in use except a frame that a request still reads.
+        Returns False if no memory is available; the caller then calls again later.
         """
         if self._is_lent:
             self._is_lent = False
@@ -250,7 +250,7 @@ def _give_back_with(buffer: object, memory: Holding) -> None:
     loop = asyncio.get_running_loop()
 
     def gone() -> None:
-        with suppress(RuntimeError):  # the loop has ended, and nobody uses the budget any more
-            loop.call_soon_threadsafe(memory.owe, 0)  # a thread may have released the last slice
+        with suppress(RuntimeError):  # skip, because the loop has ended, and nobody uses the budget any more
+            loop.call_soon_threadsafe(memory.owe, 0)  # perhaps called in a thread, which released the last slice
 
     finalize(buffer, gone).atexit = False

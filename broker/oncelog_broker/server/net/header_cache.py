@@ -17,7 +17,9 @@ MAX_HEADER_TAGS: Final = 100
 
 
 class CachedHeader:
-    """The bytes behind the PREFIX of a connection's last request header: comparing them saves decoding."""
+    """The bytes behind the PREFIX of a connection's last request header; if the next header has the same bytes,
+    decoding is not necessary.
+    """
 
     __slots__ = ("client_id", "route_header", "tail")
 

@@ -1,4 +1,6 @@
-"""The interfaces between a fast lane, the dispatcher and a connection, and the switch that turns lanes off."""
+"""The interfaces between a fast lane (fast path for repeated requests), the dispatcher and a connection, and the switch
+that turns lanes off.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 VARIABLE: Final = "ONCELOG_FAST_LANES"
-"""Environment variable: `off` turns off all lanes of this process, so that benchmarks and tests can compare both ways.
+"""Environment variable: `off` turns off all fast lanes of this process, so that benchmarks and tests can compare both
+ways.
 """
 
 
@@ -17,7 +20,8 @@ def are_open(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 class UsualWay(Protocol):
-    """The parts of the dispatcher that lanes use: its quotas, and its methods for responses that no lane builds."""
+    """The parts of the dispatcher that lanes use: its quotas, and its methods for responses that no fast lane
+    builds."""
 
     throttling: Any
     """Enforces the quotas of clients (`dispatch.throttling`); None while no client has a quota."""
@@ -31,7 +35,7 @@ class UsualWay(Protocol):
         self, answer: Any, route: Any, context: Any, started: float, slot: Any = None, waiting: float = 0.0, /
     ) -> None:
         """Send the result of the future `answer` when it is done. `started`: when serving the request began; 0 means
-        that it is not timed. `slot`: the slot in which the request has waited since `waiting`; both times are
+        that the request is not timed. `slot`: the slot in which the request has waited since `waiting`; both times are
         monotonic, in seconds.
         """
 
@@ -40,14 +44,20 @@ class UsualWay(Protocol):
 
 
 class Lane(Protocol):
-    """Serves the requests of one API and version on one connection, if they resemble earlier requests."""
+    """A fast lane: serves the requests of one API and version on one connection, if they resemble earlier requests."""
 
     def serve(self, connection: Any, frame: memoryview, correlation_id: int, /) -> bool:
-        """Serve the request; returns False if the request must take the usual way, and then has had no effect."""
+        """Serve the request; returns False if the request must be served by its handler (the usual way), and then has
+        had no effect.
+        """
 
     def learn(self, frame: memoryview, request: Any, response: Any, context: Any, /) -> None:
-        """Learn from a request that was just served in the usual way. `response` is None if it comes later."""
+        """Remember a request that was just served by its handler (the usual way), so that the lane can serve similar
+        requests. `response` is None if the response comes later.
+        """
 
 
 MakeLane = Callable[..., Lane]
-"""Creates a lane for one connection from (route, version, services, usual way, monotonic clock)."""
+"""Type of a function that creates a fast lane for one connection from (route, version, services, usual way, monotonic
+clock).
+"""

@@ -1,8 +1,8 @@
 """The limits on connections and memory for all clients together and for one address (`memory_budget`).
 
 Kafka's settings: `max.connections`, `max.connections.per.ip`, `socket.request.max.bytes`, `queued.max.request.bytes`,
-`connections.max.idle.ms`. A setting that Kafka does not have: `queued.max.response.bytes`. The constants below cannot
-be configured.
+`connections.max.idle.ms`. A setting that Kafka does not have: `queued.max.response.bytes`. The limits below are
+constants, because they cannot be configured.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ ANSWER_ESTIMATE_BYTES: Final = 64 * 1024
 """The assumed size of a response before it is built: a request waits while its connection may not use this many bytes.
 """
 MAX_REQUEST_ELEMENTS: Final = 50_000
-"""Limit on the array elements in one request, each of which costs a microsecond or more; allows several elements for
-each of the 10,000 partitions for which a broker is designed.
+"""Limit on the array elements in one request, each of which costs a microsecond or more; the limit allows several
+elements for each of the 10,000 partitions for which a broker is designed.
 """
 BYTES_BESIDE_METADATA: Final = 4 << 20
 """Limit in bytes on a request without records, in addition to group.metadata.max.bytes. The fields of such a request
-are copied in one step, 0.6 ms for each MB. Records are not copied, so only requests with records may reach
+are copied in one call, 0.6 ms for each MB. Records are not copied, so only requests with records may reach
 socket.request.max.bytes.
 """
 LOGIN_BYTES: Final = 16 * 1024 * 1024
@@ -74,15 +74,18 @@ class Limits:
     connections: int = 0
     per_ip: Counter[str] = field(default_factory=Counter)
     requests: MemoryBudget = field(init=False)
-    """The budget for received request bytes, beyond the first buffer of each connection."""
+    """The memory budget for received request bytes, beyond the first buffer of each connection."""
     logins: MemoryBudget = field(init=False)
-    """The budget for received request bytes of connections that must authenticate first."""
+    """The memory budget for received request bytes of connections that must authenticate first."""
     answers: MemoryBudget = field(init=False)
-    """The budget for response bytes on the heap that wait until clients read them or until earlier responses are sent.
+    """The memory budget for response bytes on the heap that wait until clients read them or until earlier responses are
+    sent.
     """
 
     copied_answer_bytes: int = field(init=False)
-    """Limit on the bytes of records that a response may copy to the heap while no other responses are waiting."""
+    """Limit on the bytes of records that a response may copy to the heap while no other responses wait for their
+    clients.
+    """
 
     def __post_init__(self) -> None:
         self.requests = MemoryBudget(self.queued_max_request_bytes)

@@ -1,7 +1,7 @@
 """Decides which requests a connection of a SASL listener may send; checked before a request is decoded.
 
-A connection without a gate may send any request: all connections of other listeners, and authenticated connections on
-listeners without re-authentication.
+A connection without a login gate may send any request: all connections of other listeners, and authenticated
+connections on listeners without re-authentication.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 R = TypeVar("R")
 
 LOGIN_SECONDS: Final = 30.0
-"""Seconds for each login: the first login counts from the start of the connection, a later one (KIP-368) from its
+"""Seconds for each login: the first login counts from the start of the connection, a later login (KIP-368) from its
 handshake. Kafka has no limit on the duration of a login.
 """
 
@@ -50,7 +50,7 @@ class GatedConnection(Protocol):
 
 
 class LoginGate:
-    """The login gate of one connection."""
+    """The login gate of one connection: decides which requests are allowed before and after a login."""
 
     __slots__ = ("_clock", "_failed_delay_seconds", "_listener", "_until", "exchange", "max_frame_bytes")
 
@@ -104,8 +104,8 @@ class LoginGate:
         raise MalformedMessage(f"{name} before it was authenticated")
 
     def authenticate(self, connection: GatedConnection, token: bytes) -> tuple[bytes, int]:
-        """Return the response to a token, and the session lifetime of the login in milliseconds. Raises KafkaError; if
-        the error is Refused, the caller responds with `refusal`.
+        """Process a SASL token; return the response, and the session lifetime of the login in milliseconds. Raises
+        KafkaError; if the error is Refused, the caller responds with `refusal`.
         """
         try:
             progress = self.exchange.authenticate(token, self._clock.now_ms() / 1000, self._clock.uptime())

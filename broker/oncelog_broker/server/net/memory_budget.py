@@ -8,10 +8,11 @@ always gets some bytes, however many are in use, and a single connection gets mo
 thresholds" of shared packet buffers, Choudhury and Hahne 1998).
 
 A request may need more than a share, and several half-received requests must not wait for each other forever: so one
-holding at any time may exceed its share, namely the waiting one that needs the fewest bytes in total. The total is
-therefore at most the budget plus one request.
+holding (the bytes of one connection) at any time may exceed its share, namely the waiting holding that needs the fewest
+bytes in total. The total is therefore at most the budget plus one request.
 
-While others are refused bytes, a connection that uses bytes must make progress (`Progress`), or it is disconnected.
+While other connections are refused bytes, a connection that uses bytes must make progress (`Progress`), or it is
+disconnected.
 """
 
 from __future__ import annotations
@@ -20,17 +21,19 @@ from collections import Counter
 from typing import Final
 
 TURNOVER_SECONDS: Final = 30.0
-"""While others wait for memory, a connection must move as many bytes as it uses within this many seconds: receive bytes
-of a request, or send bytes of a response.
+"""While other connections wait for memory, a connection must move as many bytes as it uses within this many seconds:
+receive bytes of a request, or send bytes of a response.
 """
 PROGRESS_WINDOW_SECONDS: Final = 5.0
 """Seconds for which progress is measured: a shorter pause of a client means nothing."""
 BEYOND_WINDOW_SECONDS: Final = 1.0
-"""Seconds for which progress is measured while a holding exceeds its share: this connection must be faster."""
+"""Seconds for which progress is measured while a holding (the bytes of one connection) exceeds its share: this
+connection must be faster.
+"""
 
 NO_LIMIT: Final = -1
 UNLIMITED: Final = 2**63 - 1
-"""The room in bytes of a holding whose budget has NO_LIMIT."""
+"""The room in bytes of a holding (the bytes of one connection) whose budget has NO_LIMIT."""
 
 
 def _share(left: int) -> int:
@@ -45,17 +48,20 @@ class MemoryBudget:
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self.used = 0
-        """Bytes in use, without the bytes of `beyond`."""
+        """Bytes in use, without the bytes of the holding `beyond`."""
         self.by_address: Counter[str] = Counter()
         """The part of `used` that each address uses."""
         self.beyond: Holding | None = None
-        """The only holding that may exceed its share; None if none does."""
+        """The only holding (bytes of one connection) that may exceed its share; None if no holding does."""
         self.is_tight = False
         """Whether more than half of the limit is in use."""
         self.is_short = False
-        """Whether a holding was refused bytes and half of the limit has not been free since."""
+        """Whether a holding (bytes of one connection) was refused bytes and half of the limit has not been free since.
+        """
         self._waiting: dict[Holding, int] = {}
-        """Holdings that were refused more than their share, each with the bytes that it needs in total."""
+        """Holdings (bytes of one connection each) that were refused more than their share, each with the bytes that it
+        needs in total.
+        """
         self._least: int | None = None
         """The lowest value in `_waiting`; None means that it must be computed."""
 
@@ -88,7 +94,9 @@ class MemoryBudget:
             self._least = None
 
     def _is_next(self, needs: int) -> bool:
-        """Return whether a holding that needs `needs` bytes in total may now exceed its share."""
+        """Return whether a holding (bytes of one connection) that needs `needs` bytes in total may now exceed its
+        share.
+        """
         if self.beyond is not None or not self._waiting:
             return self.beyond is None
         if self._least is None:
@@ -97,7 +105,7 @@ class MemoryBudget:
 
 
 class Holding:
-    """The bytes of a budget that one connection uses."""
+    """A holding: the bytes of a budget that one connection uses."""
 
     __slots__ = ("_address", "_budget", "held")
 
@@ -108,8 +116,8 @@ class Holding:
 
     @property
     def share(self) -> int:
-        """The most bytes that this holding may use, given the usage of the other holdings; negative if those exceed
-        their shares.
+        """The most bytes that this holding may use, given the usage of the other holdings; negative if the other
+        holdings exceed their shares.
         """
         budget = self._budget
         of_address = budget.by_address[self._address]
@@ -119,11 +127,12 @@ class Holding:
 
     @property
     def room(self) -> int:
-        """How many more bytes this holding may use; 0 if none."""
+        """How many more bytes this holding may use; 0 if it may use no more bytes."""
         return UNLIMITED if self._budget.limit < 0 else max(0, self.share - self.held)
 
     def allows(self, size: int) -> bool:
-        """Return whether this holding may use `size` bytes in total. A refusal sets the budget's `is_short`."""
+        """Return whether this holding may use `size` bytes in total. A refusal sets the field `is_short` of the
+        budget."""
         if self._budget.limit < 0 or size <= self.share:
             return True
         self._budget.is_short = True
@@ -179,14 +188,14 @@ class Holding:
         self.held = size
 
     def moved_to(self, budget: MemoryBudget) -> Holding:
-        """Return a new holding of another budget that takes over all bytes of this one."""
+        """Return a new holding of another budget that takes over all bytes of this holding."""
         other = Holding(budget, self._address)
         other.owe(self.held)
         self.owe(0)
         return other
 
     def handed_over(self) -> Holding:
-        """Return a new holding that takes over all bytes of this one, for bytes that no longer belong to their
+        """Return a new holding that takes over all bytes of this holding, for bytes that no longer belong to their
         connection but are still in use.
         """
         other = Holding(self._budget, self._address)
@@ -197,8 +206,8 @@ class Holding:
 
 
 class Progress:
-    """Decides whether a connection moves enough bytes for the memory that it uses. Called periodically; `now` is in
-    seconds.
+    """Decides whether a connection moves enough bytes for the memory that it uses. This method must be called
+    periodically; `now` is in seconds.
     """
 
     __slots__ = ("_moved", "_since")
@@ -212,8 +221,8 @@ class Progress:
         self._since, self._moved = now, moved
 
     def is_too_slow(self, now: float, moved: int, held: int, window_seconds: float = PROGRESS_WINDOW_SECONDS) -> bool:
-        """Return whether fewer than `held` bytes per TURNOVER_SECONDS have moved since the last measurement. Returns
-        False until `window_seconds` have passed.
+        """Return whether fewer than `held` bytes per TURNOVER_SECONDS have moved since the last measurement. The result
+        is False until `window_seconds` have passed.
 
         `moved`: bytes moved since the connection began.
         """

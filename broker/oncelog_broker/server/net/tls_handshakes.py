@@ -1,13 +1,14 @@
 """Schedules TLS handshakes, because each step of a handshake costs the loop about a millisecond.
 
-One iteration of the loop takes one step, however many clients there are. At most MAX_AT_ONCE handshakes run
-concurrently; the other clients wait, with their first bytes buffered. Addresses start handshakes in round-robin order,
-a new address first, so that an address with thousands of clients delays only its own clients. Within an address the
-newest client starts first: if more clients come than can be served, an old client disconnects before its handshake
-could start.
+One iteration of the loop does one step of a handshake, however many clients there are. At most MAX_AT_ONCE handshakes
+run concurrently; the other clients wait, with their first bytes buffered. Addresses start handshakes in round-robin
+order, a new address first, so that an address with thousands of clients delays only its own clients. Within an address
+the newest client starts first: because if more clients arrive than can be served, an old client disconnects before its
+handshake could start.
 
-While MAX_AT_ONCE handshakes run, an address that has more of them than a waiting address aborts its oldest handshake.
-If no waiting address has fewer handshakes, a handshake that has not ended LEFT_SECONDS after its start is aborted.
+While MAX_AT_ONCE handshakes run, an address that has more running handshakes than a waiting address aborts its oldest
+handshake. If no waiting address has fewer handshakes, a handshake that has not ended LEFT_SECONDS after its start is
+aborted.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from oncelog_broker.runtime.round_robin import RoundRobin
 MAX_AT_ONCE: Final = 256
 """Limit on concurrent handshakes, each of which uses some 50 KB."""
 LEFT_SECONDS: Final = 0.5
-"""Seconds after its start at which an unfinished handshake may be aborted in favour of another."""
+"""Seconds after its start at which an unfinished handshake may be aborted in favour of another handshake."""
 HOSTS_LOOKED_AT: Final = 8
-"""Limit on the waiting addresses that are searched for one with fewer handshakes than another address."""
+"""Limit on the waiting addresses that are searched for an address with fewer handshakes than another address."""
 HANDSHAKE_SECONDS: Final = 10.0
 """Limit in seconds from the start of the connection to the end of its handshake."""
 
@@ -37,7 +38,7 @@ class Handshake(Protocol):
         """The client's address."""
 
     def take_step(self) -> None:
-        """Process the received bytes."""
+        """Process the received bytes of the handshake."""
 
     def close(self, reason: str) -> None:
         """Abort the handshake."""
@@ -52,10 +53,13 @@ class TlsHandshakes:
         self._places: dict[str, dict[Handshake, None]] = {}
         """For each address, its running handshakes, oldest first."""
         self._waiting: OrderedDict[str, dict[Handshake, None]] = OrderedDict()
-        """For each address, its waiting handshakes, newest last; the next address to serve comes first."""
+        """For each address, its waiting handshakes, newest last; the address whose handshake starts next comes first.
+        """
         self._ready: deque[Handshake] = deque()
         self._round_robin = RoundRobin()
-        """Its only member is this object, so that one iteration of the loop takes one step of a handshake."""
+        """The only member of this round robin is this object, so that one iteration of the loop takes one step of a
+        handshake.
+        """
         self._is_member = False
         self._timer: asyncio.TimerHandle | None = None
         """The timer after which another handshake may start; None if no such time is known."""
@@ -149,13 +153,14 @@ class TlsHandshakes:
         most = self._most_places()
         for host in islice(self._waiting, HOSTS_LOOKED_AT):
             if len(self._places.get(host, ())) + 1 < len(most):
-                # The address with the most handshakes aborts one, and still has as many as this address.
+                # The address with the most handshakes aborts its oldest handshake, and then still has at least as many
+                # handshakes as this address.
                 return host, 0.0
         began = self._under_way[next(iter(most))]
         return first, max(0.0, began + LEFT_SECONDS - asyncio.get_running_loop().time())
 
     def _most_places(self) -> dict[Handshake, None]:
-        """Return the handshakes of the address that has the most, oldest first."""
+        """Return the handshakes of the address that has the most handshakes, oldest first."""
         return max(self._places.values(), key=len)
 
     def _give_up_place(self, handshake: Handshake) -> None:

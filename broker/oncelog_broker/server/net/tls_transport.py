@@ -46,8 +46,8 @@ UNCOUNTED_BYTES: Final = 2 * OPENSSL_BYTES * 4 // 3 + RECORD_BYTES
 """The bytes of both OpenSSL buffers, which are a third larger than necessary, and of the buffer for the current record.
 """
 HANDSHAKE_READ_BYTES: Final = 4096
-"""Size in bytes of a read until the handshake is done: a first message fits. While a client waits for its handshake,
-further bytes stay in its socket.
+"""Size in bytes of a read until the handshake is done; a client's first message fits. While a client waits for its
+handshake, further bytes stay in its socket.
 """
 HANDSHAKE_INPUT_BYTES: Final = 64 * 1024
 """Limit on the bytes that a client may send before its handshake is done: certificates have some kilobytes."""
@@ -66,8 +66,8 @@ class _State(Enum):
 
 
 class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
-    """One TLS connection. The connection is counted when the socket is accepted, and its place passes to the
-    `BrokerConnection` after the handshake.
+    """One TLS connection. The connection is counted when the socket is accepted, and its place in the limits passes to
+    the `BrokerConnection` after the handshake.
     """
 
     def __init__(
@@ -98,7 +98,9 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._has_ended = False
         """Whether the client has ended its stream."""
         self._told_of_end: bool | None = None
-        """Whether the transport stays open after the client's end, as the connection decided; None before the end."""
+        """Whether the transport stays open after the client's end, as the connection decided; None before the client's
+        end.
+        """
 
     # --- callbacks from the socket
 
@@ -107,7 +109,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         peer = transport.get_extra_info("peername")
         self.host = peer[0] if isinstance(peer, tuple) and len(peer) >= 2 else "local"
         if self._connections.refuse_if_over_rate(self._raw, self.host, self.listener):
-            self._state = _State.CLOSED  # uvloop delivers bytes although reading was paused before it began
+            self._state = _State.CLOSED  # uvloop delivers bytes although reading is paused
             return
         refused = self._connections.admit(self, self.host)
         if refused:
@@ -176,7 +178,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._handshakes.on_input(self)
 
     def take_step(self) -> None:
-        """Process the received bytes of the handshake, which has its turn."""
+        """Process the received bytes of the handshake, when the scheduler selects this handshake."""
         if self._state is not _State.SHAKING or self._raw is None:
             return
         if self._tls is None:
@@ -191,7 +193,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._flush()
             self._raw.resume_reading()
         except (ssl.SSLError, ValueError) as error:
-            self._flush()  # send the alert that explains the failure
+            self._flush()  # send OpenSSL's last bytes: the alert that explains the failure
             reason = getattr(error, "verify_message", None) or getattr(error, "reason", None) or str(error)
             self.close(f"TLS handshake failed: {reason}", gently=True)
         else:
@@ -199,7 +201,9 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._open()
 
     def _open(self) -> None:
-        """Pass the connection's place, and the bytes received after the handshake, to the `BrokerConnection`."""
+        """Pass the connection's place in the limits, and the bytes received after the handshake, to the
+        `BrokerConnection`.
+        """
         assert self._tls is not None
         assert self._raw is not None
         self._handshakes.leave(self)
@@ -228,7 +232,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
                 assert len(room), "a connection without room has paused"
                 size, received, is_end = _read_into(tls, incoming, received, room)
                 if self._outgoing.pending:
-                    self._flush()  # for example the alert that refuses a renegotiation
+                    self._flush()  # there are bytes to send, for example the alert that refuses a renegotiation
                 if size:
                     app.buffer_updated(size)
                 if is_end:
@@ -261,7 +265,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if not self._has_ended:
             self._raw.resume_reading()
         if not self._will_pump:
-            # Not immediately, because this runs inside a call of the connection.
+            # Call later, because this code runs inside a call of the connection.
             self._will_pump = True
             self._loop.call_soon(self._pump_on)
 
@@ -287,7 +291,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
     def _encrypt(self, piece: Buffer) -> None:
         raw, tls, size = self._raw, self._tls, len(piece)
         if raw is None or raw.is_closing():
-            return  # OpenSSL has sent the end of the stream, and the socket's buffered bytes are still sent
+            return  # close now: OpenSSL has sent the end of the stream, and the socket's buffered bytes are still sent
         if self._app is None or tls is None or not size:
             return
         try:
@@ -316,7 +320,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         if self._raw is not None:
             self._raw.set_write_buffer_limits(high, low)
 
-    # --- the end
+    # --- closing the connection
 
     def is_closing(self) -> bool:
         return self._raw is None or self._raw.is_closing()
@@ -348,7 +352,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             try:
                 self._tls.unwrap()
             except (ssl.SSLError, ValueError):
-                pass  # the client's end of the stream is not awaited
+                pass  # no wait: the client's end of the stream is not awaited
             self._flush()
         self._raw.close()
 
@@ -377,7 +381,7 @@ def _read_into(
     """
     size, space = 0, len(room)
     while True:
-        if received is not None and incoming.pending < RECORD_BYTES:  # fewer bytes may be an incomplete record
+        if received is not None and incoming.pending < RECORD_BYTES:  # fewer bytes than a record may be incomplete
             fits = OPENSSL_BYTES - incoming.pending
             incoming.write(received[:fits])
             received = received[fits:] if len(received) > fits else None
@@ -385,7 +389,7 @@ def _read_into(
             read = tls.read(space - size, cast(Any, room[size:] if size else room))
         except ssl.SSLWantReadError:
             if received is not None:
-                continue  # the TLS record contained no data
+                continue  # continue, because the TLS record contained no data
             return size, None, False
         except ssl.SSLZeroReturnError:
             return size, received, True

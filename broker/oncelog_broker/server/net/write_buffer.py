@@ -17,8 +17,8 @@ from oncelog_broker.runtime.round_robin import RoundRobin
 from oncelog_protocol.wire_writers import Buffer
 
 PORTION_BYTES: Final = 1088 * 1024
-"""Bytes of one write: half a millisecond of copying, two if pages must be mapped. A consumer's default of 1 MB per
-partition, with its framing, fits into one write."""
+"""Bytes of one write, which takes half a millisecond of copying, or two milliseconds if pages must be mapped. A
+consumer's default of 1 MB per partition, with its framing, fits into one write."""
 
 ENCRYPTED_PORTION_BYTES: Final = 256 * 1024
 """Bytes of one write for a transport that encrypts into its own memory."""
@@ -41,8 +41,8 @@ class WriteBuffer:
     def __init__(self, scheduler: RoundRobin) -> None:
         self._scheduler = scheduler
         self._on_clear: Callable[[], None] | None = None
-        """Called when no response waits any more; None while closed, so that an ended connection does not refer to
-        itself.
+        """Callback: called when no response waits any more; None while closed, so that an ended connection does not
+        refer to itself.
         """
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[Buffer] = deque()
@@ -69,7 +69,7 @@ class WriteBuffer:
     def write(self, pieces: list[Buffer], size: int) -> None:
         """Write `pieces` (`size` bytes in total) in order, as soon as the transport and the loop budget allow."""
         if size <= self.portion_bytes and not self._waiting and self._transport is not None:
-            # One write for each request: in one iteration of the loop, few responses are so large.
+            # Each request gets one write, because in one iteration of the loop, few responses are so large.
             self._transport.writelines(pieces)
             return
         self._waiting += pieces

@@ -6,9 +6,8 @@ after an election either: the response waits up to timeout_ms for all in-sync re
 start offset among them. (Kafka waits for all live replicas; here a replica outside the ISR may join only after it has
 deleted the same records.)
 
-For an offset above its high watermark, a new leader whose high watermark has not caught up returns
-OFFSET_NOT_AVAILABLE, which clients retry: the offset may belong to an acknowledged record. (Kafka returns
-OFFSET_OUT_OF_RANGE.)
+A new leader whose high watermark has not caught up returns OFFSET_NOT_AVAILABLE, which clients retry: the offset may
+belong to an acknowledged record. (Kafka returns OFFSET_OUT_OF_RANGE.)
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ def handle(request: DeleteRecordsRequest, context: RecordContext) -> Answer[Dele
 
 
 class _Delete:
-    """The state of one DeleteRecords request."""
+    """The progress of one DeleteRecords request."""
 
     __slots__ = ("_context", "_deleted", "_deleted_here", "_request")
 
@@ -79,7 +78,8 @@ class _Delete:
         except OSError as error:
             logger.error("log start offsets could not be written to the checkpoint", extra={"reason": error})
         for result, partition, _ in self._deleted_here:
-            # The records cannot be read now, but might reappear after a crash. Other disks may have succeeded.
+            # The records cannot be read now, but might be readable again after a crash, so the response has an error.
+            # Return only the errors of the failed disks, because other disks may have succeeded.
             if partition.log.state.durable_start_offset < result.low_watermark:
                 result.error_code = result.error_code or ErrorCode.KAFKA_STORAGE_ERROR
         return DeleteRecordsResponse(topics=topics)
@@ -133,7 +133,8 @@ def _delete(topic: str, partition: Partition, offset: int) -> int:
         raise KafkaError(ErrorCode.POLICY_VIOLATION, f"{topic} has cleanup.policy=compact: records are not deleted")
     target = partition.high_watermark if offset == HIGH_WATERMARK else offset
     if target > partition.high_watermark and not partition.high_watermark_caught_up:
-        # The previous leader may have acknowledged records up to this offset (as in KIP-207).
+        # Return a retriable error, because the previous leader may have acknowledged records up to this offset (as in
+        # KIP-207).
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
     if not 0 <= target <= partition.high_watermark:
         raise KafkaError(

@@ -2,13 +2,13 @@
 
 Behaviour: partitions come in the order of the request or session (T11); only complete batches are returned; the first
 batch of the first partition with data may exceed every limit, so that no batch is too large to read. The request waits
-up to max_wait_ms for min_bytes, or for max_bytes if that is less. An error of a partition ends the wait immediately, as
-does a reader's epoch that is not in the log (diverging_epoch). Records are sent as slices of mapped files, except the
-first few, which are copied. The memory budget decides how many bytes are copied, so that a client that does not read
-its responses uses little of the heap. A follower (replica_state) reads to the log's end and waits for new appends, and
-its fetch offsets report its progress. Versions: v7 incremental sessions (KIP-227, fetch_sessions.py), v9 leader epochs,
-v10 zstd, v12 flexible, and the leader's id with NOT_LEADER_OR_FOLLOWER, v13 topic ids instead of names, v16 the
-leader's id also with FENCED_LEADER_EPOCH, and the leader's address (KIP-951).
+up to max_wait_ms for min_bytes, or for max_bytes if that is less. An error of a partition ends the wait immediately,
+and so does a reader's leader epoch that is not in the log (diverging_epoch). Records are sent as slices of mapped
+files, except the first few, which are copied. The memory budget decides how many bytes are copied, so that a client
+that does not read its responses uses little of the heap. A follower (replica_state) reads to the log's end and waits
+for new appends, and its fetch offsets report its progress. Versions: v7 incremental sessions (KIP-227,
+fetch_sessions.py), v9 leader epochs, v10 zstd, v12 flexible, and the leader's id with NOT_LEADER_OR_FOLLOWER, v13 topic
+ids instead of names, v16 the leader's id also with FENCED_LEADER_EPOCH, and the leader's address (KIP-951).
 """
 
 from __future__ import annotations
@@ -63,8 +63,9 @@ def read_again(
 
 
 def _follower(request: FetchRequest, context: RecordContext) -> Follower:
-    """Return the follower that sends the request, which may read beyond the high watermark and move it: another broker
-    of this cluster that is in the image, on the inter-broker listener (CVE-2018-1288). Raises KafkaError.
+    """Return the follower that sends the request, which may read beyond the high watermark and advance the high
+    watermark: another broker of this cluster that is in the image, on the inter-broker listener (CVE-2018-1288). Raises
+    KafkaError.
     """
     state, brokers = request.replica_state, context.services.image.brokers
     is_follower = state is not None and context.version >= FIRST_REPLICA_EPOCH_VERSION
@@ -74,8 +75,8 @@ def _follower(request: FetchRequest, context: RecordContext) -> Follower:
     if known is None or state.replica_id == context.services.node_id:
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if state.replica_epoch != known.epoch:
-        # A broker epoch newer than the known one is refused, and the follower retries until the image shows it: once
-        # accepted, such an epoch would exclude all others.
+        # A broker epoch newer than the known one is refused, and the follower retries until the cluster image shows
+        # this epoch: if accepted, such an epoch would exclude all others.
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
     return Follower(state.replica_id, state.replica_epoch)
 
@@ -84,8 +85,8 @@ def delayed_fetch_of(
     follower: Follower, partitions: Sequence[Partition], missing_bytes: int, services: RecordServices, *, has_news: bool
 ) -> DelayedFetch:
     """Return the delayed fetch of a follower, which waits in the purgatories of its partitions; it ends early if the
-    follower `has_news` to receive or other requests wait for the follower. The caller sets the deadline of the delayed
-    fetch.
+    follower must get other changes (`has_news`) or other requests wait for the follower. The caller sets the deadline
+    of the delayed fetch.
     """
 
     def hurry(waiting: DelayedFetch) -> None:
@@ -114,7 +115,7 @@ class _Fetch:
         self._plan: FetchPlan
 
     def plan_and_read(self) -> Steps[FetchRead | None]:
-        """Return the read; None if the fetch session refuses the request."""
+        """Read the partitions of the request; returns None if the fetch session refuses the request."""
         services, by_id = self._context.services, self._context.version >= FIRST_TOPIC_ID_VERSION
         try:
             self._plan = yield from services.fetch_sessions.plan(
@@ -130,7 +131,7 @@ class _Fetch:
         return (yield from self._read(is_first=True))
 
     def read_again(self, plan: FetchPlan, *, may_wait: bool) -> Answer[FetchResponse]:
-        """See the module-level function `read_again`."""
+        """Read the partitions again and return the response, after a follower's position was recorded."""
         self._plan = plan
         return then(self._context.in_slices(self._read()), self.answer_or_wait if may_wait else self._answer)
 

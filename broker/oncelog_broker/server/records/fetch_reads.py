@@ -1,4 +1,4 @@
-"""One pass of a Fetch over its partitions, for a consumer or a follower.
+"""One pass of a Fetch over its partitions (each partition is read once), for a consumer or a follower.
 
 A consumer reads below the high watermark or the last stable offset, at the leader or at a nearer replica. A follower
 reads to the log's end, and its fetch offset reports its progress, which can advance the high watermark.
@@ -28,7 +28,7 @@ PartitionRequest = FetchRequest.FetchTopic.FetchPartition
 PartitionResponse = FetchResponse.FetchableTopicResponse.PartitionData
 AbortedTransaction = PartitionResponse.AbortedTransaction
 Read = tuple[memoryview, list[AbortedTransaction] | None]
-"""Records, and the aborted transactions among them (None: not requested, S52)."""
+"""Records, and the aborted transactions among them (None if the reader did not request them, S52)."""
 
 FIRST_ZSTD_VERSION: Final = 10
 NO_RECORDS: Final = memoryview(b"")
@@ -39,7 +39,7 @@ NOT_THERE: Final = frozenset(
 
 
 class FetchRead(ABC):
-    """One pass over the partitions of a plan, by `all_of`; `answers` are in the plan's order."""
+    """One pass over the partitions of a plan, whose results `all_of` combines; `answers` are in the plan's order."""
 
     __slots__ = ("_copies_left", "_replicas", "_sizes", "_version", "answers", "hints", "is_urgent", "partitions",
                  "remaining", "seconds_throttled", "total_bytes")  # fmt: skip
@@ -55,8 +55,8 @@ class FetchRead(ABC):
         self.is_urgent = False
         """Whether the response must be sent immediately, however few bytes were read."""
         self.seconds_throttled = 0.0
-        """Seconds for which throttled partitions are skipped; 0 if no partition is throttled. The fetch does not wait
-        for records of throttled partitions.
+        """Seconds for which throttled partitions are skipped; 0 if no partition is throttled. A waiting fetch does not
+        wait for records of throttled partitions.
         """
         self.total_bytes = 0
         self.remaining = min(request.max_bytes, context.services.config[FETCH_MAX_BYTES])
@@ -73,8 +73,8 @@ class FetchRead(ABC):
 
     @abstractmethod
     def is_outdated(self) -> bool:
-        """Return whether a partition that was read without an error has news or another leader since; possible only if
-        other work ran in between.
+        """Return whether a partition that was read without an error has changes for the client or another leader since;
+        possible only if other work ran in between.
         """
 
     def _read(self, wanted: Wanted) -> PartitionResponse:
@@ -120,7 +120,7 @@ class FetchRead(ABC):
 
     @abstractmethod
     def _failed(self, wanted: Wanted, partition: Partition | None, error: KafkaError) -> PartitionResponse:
-        """Return the response for an error; `partition` is None if it was not found."""
+        """Return the response for an error; `partition` is None if the partition was not found."""
 
     def _records(self, partition: Partition, asked: PartitionRequest) -> Read:
         if self._version < FIRST_ZSTD_VERSION:
@@ -130,7 +130,7 @@ class FetchRead(ABC):
         records, aborted = self._read_log(partition, asked.fetch_offset, max_bytes, is_first, may_copy)
         size = len(records)
         if size < SCATTER_BYTES or not isinstance(records.obj, mmap):
-            # Small records would have to be copied: they are sent with the next response.
+            # Skip small records, which would have to be copied: these records are sent with the next response.
             if not (may_copy or is_first):
                 self.is_urgent = True
                 return NO_RECORDS, aborted and []
@@ -164,8 +164,8 @@ class ConsumerRead(FetchRead):
         )
 
     def _find(self, wanted: Wanted) -> Partition:
-        """Return the partition if this broker leads it or, where consumers may read from followers, follows it. Raises
-        KafkaError.
+        """Return the partition if this broker leads it or, if consumers may read from followers, follows the partition.
+        Raises KafkaError.
         """
         (name, topic_id), index = wanted.topic, wanted.request.partition
         if self._context.services.authorizer is not None:
@@ -301,7 +301,9 @@ class ReplicaRead(FetchRead):
         return divergence
 
     def _is_throttled(self, partition: Partition) -> bool:
-        """Return whether this partition counts against the replication quota: the follower lags behind in it."""
+        """Return whether this partition counts against the replication quota: the follower lags behind in this
+        partition.
+        """
         return partition.is_throttled_as_leader and self._broker_id not in partition.isr
 
     def _records(self, partition: Partition, asked: PartitionRequest) -> Read:

@@ -18,7 +18,7 @@ from oncelog_broker.server.request.context import AnyContext
 from oncelog_protocol.messages.fetch import FetchRequest
 
 STAY: Final = -1
-"""Value of preferred_read_replica that means: keep reading from this broker."""
+"""Value of preferred_read_replica that tells the consumer to keep reading from this broker."""
 FIRST_VERSION: Final = 11
 """First version of Fetch in which a consumer names its rack and reads from the replica that the leader proposes."""
 

@@ -3,13 +3,15 @@
 Behaviour: batches are opaque bytes; they are patched and written directly from the receive buffer. All partitions of a
 request are appended before the response. With acks=all the request waits in the partition's purgatory
 (`replication/purgatory.py`) until the in-sync replicas have the records: REQUEST_TIMED_OUT after timeout_ms,
-NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few replicas stay in sync. The next request of the connection is handled
-meanwhile. acks=0 has no response; an error then closes the connection (T17), because the client has no other way to
-notice it. Clients may not write to internal topics. Versions: v7 allows zstd, v8 adds error messages and lists invalid
-records (KIP-467), v9 is flexible, v10 names the leader with NOT_LEADER_OR_FOLLOWER (KIP-951), v13 has topic ids instead
-of names. Order (S59): topic -> CRC and size -> format -> duplicate, sequence, epoch -> offsets -> append -> producer
-state -> answer. A batch that is already in the log gets NONE and its offset or, if the offset is no longer known,
-DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets INVALID_PRODUCER_EPOCH in every version (T8).
+NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few replicas stay in sync. With flush.messages=1, acks=1 and acks=all wait there
+for the disk, too (`replication/group_commit.py`): KAFKA_STORAGE_ERROR if the disk fails. The next request of the
+connection is handled meanwhile. acks=0 has no response; an error then closes the connection (T17), because the client
+has no other way to notice it. Clients may not write to internal topics. Versions: v7 allows zstd, v8 adds error
+messages and lists invalid records (KIP-467), v9 is flexible, v10 names the leader with NOT_LEADER_OR_FOLLOWER
+(KIP-951), v13 has topic ids instead of names. Order (S59): topic -> CRC and size -> format -> duplicate, sequence,
+epoch -> offsets -> append -> producer state -> answer. A batch that is already in the log gets NONE and its offset
+or, if the offset is no longer known, DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets
+INVALID_PRODUCER_EPOCH in every version (T8).
 """
 
 from __future__ import annotations
@@ -67,9 +69,9 @@ ACKS_ALLOWED: Final = (ACKS_ALL, 0, 1)
 FIRST_ZSTD_VERSION: Final = 7
 FIRST_TOPIC_ID_VERSION: Final = 13
 PARTITIONS_PER_STEP: Final = 20
-"""Number of a request's partitions that one step looks up, which takes some tens of microseconds."""
+"""Number of a request's partitions whose leaders are looked up in one slice, which takes some tens of microseconds."""
 FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-"""Errors of the log or the coordinator for a producer that another producer has replaced."""
+"""Error codes of the log or the coordinator for a producer whose epoch another producer has fenced."""
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.KAFKA_STORAGE_ERROR,
@@ -79,7 +81,7 @@ RETRIABLE: Final = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Errors after which the producer soon retries the batch: see `refused_batches`."""
+"""Errors after which the producer soon retries the batch (`refused_batches`)."""
 FIRST_WAS_REFUSED: Final = "an earlier batch of the producer was refused with this error"
 
 
@@ -116,7 +118,8 @@ def not_replicated(
     request: ProduceRequest, context: RecordContext, partition: Partition, appended: tuple[int, int, int],
     code: ErrorCode,
 ) -> ProduceResponse | None:  # fmt: skip
-    """Return the response to a request with one batch that is appended but not replicated, because of `code`.
+    """Return the response to a request with one batch that is appended but not replicated or not synced, because of
+    `code`.
     `appended`: base offset, log append time in ms or -1, log start offset. The records of `request` are not used.
     """
     return _Produce(request, context).not_replicated(partition, appended, code)
@@ -152,12 +155,12 @@ class _Produce:
         partition.
         """
         self._late: dict[tuple[str, bytes, int], Answer[None]] | None = None
-        """For each partition, its last append that waits for a walk through its records or for the verification of its
+        """For each partition, its last append that waits until its records are checked or for the verification of its
         transaction.
         """
         self._unreplicated: list[tuple[PartitionResponse, Partition, Answer[ErrorCode]]] | None = None
-        """Batches that are appended but perhaps not on all in-sync replicas, each with its partition's response, its
-        partition, and the result of its replication.
+        """Batches that are appended but perhaps not on all in-sync replicas or not synced, each with its partition's
+        response, its partition, and the result of the wait.
         """
 
     def refused(self) -> Steps[Answer[KafkaError | None]]:
@@ -182,7 +185,7 @@ class _Produce:
                     if context.services.authorizer is not None:
                         _check_may_write(topic, context)
                     led.append(leader(topic, data.index, context))
-                except KafkaError:  # `_append` reports this error
+                except KafkaError:  # no error here, because `_append` reports this error
                     led.append(None)
                 if len(led) % PARTITIONS_PER_STEP == 0:
                     yield None
@@ -205,7 +208,7 @@ class _Produce:
         return self._append(topic, data, answer)
 
     def refuse_one(self, topic: TopicData, data: PartitionData, partition: Partition, error: KafkaError) -> None:
-        """Note that the only batch of the request was not appended."""
+        """Record that the only batch of the request was not appended."""
         answer = _unanswered(data)
         self._answers_of(topic).append(answer)
         self._not_appended(answer, partition, _in_order(_where(topic, data), data.records, error, self._context))
@@ -213,7 +216,7 @@ class _Produce:
     def not_replicated(
         self, partition: Partition, appended: tuple[int, int, int], code: ErrorCode
     ) -> ProduceResponse | None:
-        """See the module-level function `not_replicated`."""
+        """Return the response to a request with one batch that is appended but not replicated, because of `code`."""
         topic = self._request.topic_data[0]
         answer = _unanswered(topic.partition_data[0])
         self._answers_of(topic).append(answer)
@@ -278,8 +281,8 @@ class _Produce:
         walked_for: LogConfig | None = None,
     ) -> Answer[None]:
         """Append one batch, and fill in the result of its partition. `led`: the batch's partition if it was already
-        looked up. `walked_for`: the log's settings under which the batch's records were already walked; if the settings
-        have changed since, the records are walked again.
+        looked up. `walked_for`: the log's settings under which the batch's records were already checked; if the
+        settings have changed since, the records are checked again.
         """
         request, context = self._request, self._context
         partition = None
@@ -319,7 +322,7 @@ class _Produce:
         config: LogConfig,
         wrong: KafkaError | None,
     ) -> Answer[None]:
-        """Append a batch whose records have been walked under the settings `config`."""
+        """Append a batch whose records have been checked one by one under the settings `config`."""
         if wrong is None:
             return self._append(topic, data, answer, walked_for=config)
         self._fail(answer, wrong)
@@ -353,7 +356,7 @@ class _Produce:
             _forget_refused(_where(topic, data), records, self._context)
         answer.base_offset, answer.log_append_time_ms = appended
         answer.log_start_offset = partition.log.state.log_start_offset
-        if self._request.acks == ACKS_ALL and not partition.is_alone:
+        if partition.waits_for_disk or (self._request.acks == ACKS_ALL and not partition.is_alone):
             self._replicate(answer, partition, answer.base_offset + _count(records))
 
     def _not_appended(self, answer: PartitionResponse, partition: Partition | None, error: KafkaError) -> None:
@@ -361,9 +364,13 @@ class _Produce:
             # The producer compares this offset with its last acknowledged offset, to find out whether its records were
             # deleted (S28).
             answer.log_start_offset = partition.log.log_start_offset
-        is_in_the_log = error.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and self._request.acks == ACKS_ALL
-        if partition is not None and is_in_the_log and not partition.is_alone:
-            # Clients take this error for a success (S12), so the batch must be replicated first.
+        is_in_the_log = error.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+        if (
+            partition is not None
+            and is_in_the_log
+            and (partition.waits_for_disk or (self._request.acks == ACKS_ALL and not partition.is_alone))
+        ):
+            # Clients take this error for a success (S12), so the batch must be replicated and synced first.
             self._replicate(answer, partition, partition.log.log_end_offset)
         if partition is not None:
             partition.traffic.failed_produces += 1
@@ -372,7 +379,7 @@ class _Produce:
 
     def _replicate(self, answer: PartitionResponse, partition: Partition, next_offset: int) -> None:
         # The wait starts now: if it started later, another leader's record at that offset might complete it.
-        committed = partition.committed(next_offset)
+        committed = partition.acknowledged(next_offset, self._request.acks)
         if isinstance(committed, Future) or committed is not ErrorCode.NONE:
             self._unreplicated = self._unreplicated or []
             self._unreplicated.append((answer, partition, committed))
@@ -392,11 +399,11 @@ class _Produce:
 
     @property
     def is_replicated(self) -> bool:
-        """Whether no append is waiting for other replicas."""
+        """Whether no append is waiting for other replicas or for the disk."""
         return self._unreplicated is None
 
     def when_replicated(self, _: None) -> Answer[ProduceResponse | None]:
-        """Return the response as soon as acks=all is satisfied, or its timeout has passed."""
+        """Return the response as soon as the appends may be acknowledged, or the request's timeout has passed."""
         if self._unreplicated is None:
             return self.answer()
         self._context.effects_are_done()
@@ -409,7 +416,8 @@ class _Produce:
     def _answer_replicated(self, codes: list[ErrorCode]) -> ProduceResponse | None:
         for (answer, partition, _), code in zip(self._unreplicated or (), codes, strict=True):
             if code is not ErrorCode.NONE:
-                self._fail(answer, KafkaError(code, f"{partition.topic}-{partition.index}: appended, not replicated"))
+                lacking = "synced" if code is ErrorCode.KAFKA_STORAGE_ERROR else "replicated"
+                self._fail(answer, KafkaError(code, f"{partition.topic}-{partition.index}: appended, not {lacking}"))
         return self.answer()
 
     def answer(self) -> ProduceResponse | None:
@@ -437,7 +445,7 @@ class _Produce:
 
 
 def _wrong(walk: Steps[None]) -> Steps[KafkaError | None]:
-    """Run a walk through the records; returns the error that it raises, or None."""
+    """Run the check of a batch's records; returns the error that the check raises, or None."""
     try:
         yield from walk
     except KafkaError as error:
@@ -446,7 +454,7 @@ def _wrong(walk: Steps[None]) -> Steps[KafkaError | None]:
 
 
 def _nothing(_: object) -> None:
-    """Convert the result of a walk without an error to None."""
+    """Convert the result of a record check without an error to None."""
 
 
 def _unanswered(data: PartitionData) -> PartitionResponse:
@@ -464,8 +472,9 @@ def _not_transactional() -> KafkaError:
 
 
 def leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
-    """Return the partition that this broker leads, even while the gate is shut, because `Partition.append` checks the
-    gate. Also raises KafkaError for an internal topic, which clients may not write to, whichever broker leads it.
+    """Return the partition that this broker leads, even while the gate is shut (this broker's session may have
+    expired), because `Partition.append` checks the session. Also raises KafkaError for an internal topic, which clients
+    may not write to, whichever broker leads it.
     """
     replicas = context.services.replicas
     try:
@@ -484,7 +493,7 @@ def leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
 
 
 def _check_may_write(topic: TopicData, context: RecordContext) -> None:
-    """Raises KafkaError, unless the topic does not exist: `leader` reports that error."""
+    """Raises KafkaError, unless the topic does not exist, which the method `leader` reports."""
     name = _name_of(topic, context)
     if name and not context.may(rules.PRODUCE, name):
         raise KafkaError(rules.PRODUCE.refused)
@@ -510,7 +519,7 @@ def _checked(records: object, request: ProduceRequest, context: RecordContext) -
     attributes = records[ATTRIBUTES_LOW_BYTE_AT]
     if attributes & TRANSACTIONAL_BIT:
         if request.transactional_id is None:
-            # Write access under a transactional id is checked by this id, so the id must not be missing
+            # Write access under a transactional id is checked by the transactional id, so the id must not be missing
             # (CVE-2018-17196).
             raise KafkaError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"

@@ -3,8 +3,8 @@
 The coordinator is called once for all partitions of a request where possible (`Verification.ask`). The coordinator's
 verdict is valid for a partition until an event may have ended the transaction there: a marker, or a new leader epoch.
 After such an event, and for a request of one batch, the coordinator is called again for this partition alone. While a
-verdict is pending, a guard ensures that no marker is written between the call and the append: otherwise the record
-would open a transaction that no coordinator ends (E3).
+verdict is pending, a guard (an object that a marker invalidates) ensures that no marker is written between the call and
+the append: otherwise the record would open a transaction that no coordinator ends (E3).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FIRST_TRANSACTIONS_V2_VERSION: Final = 12
 """First version of Produce with transactions V2: the producer has a new epoch for each transaction (KIP-890, T6)."""
 
 Appended = tuple[int, int]
-"""Base offset, and log append time in ms or -1."""
+"""Type of an append's result: base offset, and log append time in ms or -1."""
 
 
 class Verification:
@@ -102,9 +102,9 @@ def append_in_transaction(
     context: RecordContext,
     verification: Verification | None,
 ) -> Answer[Appended | KafkaError]:
-    """Like `Partition.append`, if the partition is in the open transaction; under transactions V2 the partition is
-    added to the transaction (T7). `verification`: the verdicts for the entire request, or None. The records have been
-    walked, if the log requires it; they are walked again if the log's settings have changed when the coordinator
+    """Append a batch if the partition is in the open transaction; under transactions V2 the partition is added to the
+    transaction (T7). `verification`: the verdicts for the entire request, or None. The records have been checked one by
+    one, if the log requires it; the records are checked again if the log's settings have changed when the coordinator
     responds. Some errors are raised as KafkaError instead of being returned.
     """
     is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
@@ -143,7 +143,7 @@ def append_in_transaction(
         return outcome
 
     if not isinstance(refused, Future):
-        return append(None, refused)  # no marker can have been written in between
+        return append(None, refused)  # no guard needed, because no marker can have been written in between
     late = refused
     return partition.guards.during(producer_id, epoch, lambda guard: then(late, partial(append, guard)))
 

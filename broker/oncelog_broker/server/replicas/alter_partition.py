@@ -2,8 +2,8 @@
 AlterPartition.
 
 A replica outside the ISR sends AlterPartition to request a new leader epoch. A replica whose log has a newer leader
-epoch than the partition state sends AlterPartition to request an epoch above its log's. `controller/alter_partition.py`
-explains both cases.
+epoch than the partition state sends AlterPartition to request an epoch above the last epoch of its log.
+`controller/alter_partition.py` explains both cases.
 
 Behaviour: all proposals of a request are written together; each proposal is granted or refused independently. A broker
 that is not the controller returns NOT_CONTROLLER. If the outcome of the writes is unknown, the response is
@@ -45,7 +45,7 @@ def handle(request: AlterPartitionRequest, context: ReplicaContext) -> Answer[Al
 async def alter(
     request: AlterPartitionRequest, version: int, elector: Elector, slices: Slices
 ) -> AlterPartitionResponse:
-    """Call this broker's controller, on behalf of any broker, including itself."""
+    """Let this broker's controller handle the proposals, on behalf of any broker, including this broker."""
     pauses = slices.pauses()
     proposals = []
     for proposal in _proposals(request, version):

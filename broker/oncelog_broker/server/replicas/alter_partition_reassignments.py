@@ -61,7 +61,7 @@ async def _reassign(
         partitions = []
         for partition in topic.partitions:
             await pauses.here()
-            # The errors are removed one by one, because freeing very many errors in one step takes long.
+            # The errors are removed one by one, because freeing very many errors at once takes long.
             partitions.append(_result(partition.partition_index, errors.popleft()))
         topics.append(TopicResult(name=topic.name, partitions=partitions))
     return AlterPartitionReassignmentsResponse(

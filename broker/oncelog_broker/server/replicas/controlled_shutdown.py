@@ -28,7 +28,7 @@ def handle(request: ControlledShutdownRequest, context: ReplicaContext) -> Answe
 
 
 async def shut_down(request: ControlledShutdownRequest, elector: Elector) -> ControlledShutdownResponse:
-    """Call this broker's controller, on behalf of any broker, including itself."""
+    """Let this broker's controller handle the controlled shutdown, on behalf of any broker, including this broker."""
     try:
         term = elector.term()
         with translated("the leaders of partitions"):

@@ -1,8 +1,8 @@
 """DescribeLogDirs (35), v1-5: the data directories of this broker, the logs in each directory, and the free space.
 
-Each broker describes its own replicas, whether it leads or follows them. An offline log is not listed, as in Kafka. No
-log is a future log: moving a partition from one directory to another is not supported (KIP-113). No directory is
-cordoned (v5), because the setting `cordoned.log.dirs` is refused.
+Each broker describes its own replicas, whether it leads or follows them. An offline log is not listed, as in Kafka. A
+future log is the copy of a log that is being moved to another directory (AlterReplicaLogDirs). No directory is cordoned
+(v5), because the setting `cordoned.log.dirs` is refused.
 """
 
 from __future__ import annotations
@@ -45,6 +45,15 @@ def _describe(request: DescribeLogDirsRequest, context: ReplicaContext) -> Steps
             _tell(key, directory, results, topics, context)
         if number % LOGS_PER_STEP == 0:
             yield None
+    for future in context.services.directory_moves.futures():
+        if _is_wanted(future.key, wanted):
+            line = PartitionResult(
+                partition_index=future.key[1],
+                partition_size=future.size_bytes,
+                offset_lag=future.lag,
+                is_future_key=True,
+            )
+            _topic(future.key[0], future.directory, results, topics).partitions.append(line)
     return DescribeLogDirsResponse(error_code=ErrorCode.NONE, results=list(results.values()))
 
 
@@ -62,11 +71,7 @@ def _tell(
     partition = context.services.replicas.hosted(*key)
     if partition is None or partition.log.is_offline:
         return
-    topic = topics.get((directory, key[0]))
-    if topic is None:
-        topic = topics[directory, key[0]] = TopicResult(name=key[0], partitions=[])
-        results[directory].topics.append(topic)
-    topic.partitions.append(
+    _topic(key[0], directory, results, topics).partitions.append(
         PartitionResult(
             partition_index=key[1],
             partition_size=partition.log.size_bytes,
@@ -74,6 +79,16 @@ def _tell(
             is_future_key=False,
         )
     )
+
+
+def _topic(
+    name: str, directory: str, results: dict[str, DirectoryResult], topics: dict[tuple[str, str], TopicResult]
+) -> TopicResult:
+    topic = topics.get((directory, name))
+    if topic is None:
+        topic = topics[directory, name] = TopicResult(name=name, partitions=[])
+        results[directory].topics.append(topic)
+    return topic
 
 
 def _measure(result: DirectoryResult, context: ReplicaContext) -> None:

@@ -75,7 +75,7 @@ class Asked(NamedTuple):
     """The partitions of an ElectLeaders request."""
 
     in_order: list[PartitionKey]
-    """The requested partitions, including repeated ones."""
+    """The requested partitions, including repeated partitions."""
     keys: set[PartitionKey]
 
 
@@ -92,7 +92,8 @@ async def _asked(topics: Iterable[ElectLeadersRequest.TopicPartitions], pause: P
 
 
 def _shows(image: ClusterImage, elected: Mapping[PartitionKey, int]) -> bool:
-    """Return whether the image shows each of these elections or a later one, or the partition was deleted."""
+    """Return whether the cluster image shows each of these elections or a later election, or the partition was
+    deleted."""
     return all(
         (state := image.partition(*key)) is None or state.leader_epoch >= epoch for key, epoch in elected.items()
     )
@@ -109,7 +110,7 @@ async def _answered(
     keys: Iterable[PartitionKey], outcomes: Outcomes, context: ReplicaContext, *, names_all: bool = True
 ) -> ElectLeadersResponse:
     """`names_all`: include partitions that need no election. The outcomes are removed one by one, because freeing very
-    many errors in one step takes long.
+    many errors at once takes long.
     """
     pauses, topics = context.services.slices.pauses(), dict[str, TopicResult]()
     results: dict[PartitionKey, PartitionResult | None] = {}

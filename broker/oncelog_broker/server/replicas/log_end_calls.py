@@ -31,13 +31,13 @@ class LogEndCalls:
         self._node_id = node_id
         self._pause = pause
         self._asked: asyncio.Future[tuple[Peers, Replicas]] = asyncio.get_running_loop().create_future()
-        """The connections to other brokers and this broker's replicas. A future, because both are created after the
-        registration that makes this broker electable.
+        """The connections to other brokers and this broker's replicas. The value is a future, because peers and
+        replicas are created after the registration that makes this broker electable.
         """
 
     def begin(self, peers: Peers, replicas: Replicas) -> None:
-        """Send the requests that wait, and later ones immediately: from now on this broker can query `peers` for their
-        logs and `replicas` for its own.
+        """Send the requests that wait, and send later requests immediately: from now on this broker can query `peers`
+        for their logs and `replicas` for its own.
         """
         self._asked.set_result((peers, replicas))
 
@@ -56,7 +56,7 @@ class LogEndCalls:
             asked = keys[start : start + PARTITIONS_PER_REQUEST]
             response = await peers.send(broker, _request(asked), purpose=Purpose.CONTROL, timeout=timeout)
             if not response.are_log_ends:
-                return dict.fromkeys(keys, UNKNOWN)  # the broker runs an older release, or does not trust this broker
+                return dict.fromkeys(keys, UNKNOWN)  # an older release, or no trust in this broker: no log ends
             ends.update(_ends(response))
         return ends
 

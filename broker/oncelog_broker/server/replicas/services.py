@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol, TypeAlias
 
 from oncelog_broker.log.directories.log_manager import LogManager
+from oncelog_broker.replication.directory_moves import DirectoryMoves
 from oncelog_broker.replication.replicas import Replicas
 from oncelog_broker.server.request.context import RequestContext
 from oncelog_broker.server.request.forwarding import ForwardingServices
@@ -15,6 +16,7 @@ class ReplicaServices(ForwardingServices, Protocol):
 
     replicas: Replicas
     logs: LogManager
+    directory_moves: DirectoryMoves
 
 
 ReplicaContext: TypeAlias = RequestContext[ReplicaServices]

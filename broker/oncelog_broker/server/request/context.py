@@ -39,9 +39,12 @@ T = TypeVar("T", bound=NamedTopic)
 
 UNCOUNTED: Final = nullcontext()
 TOPICS_PER_STEP: Final = 200
-"""Number of topics that one slice authorizes: some milliseconds if their verdicts are not cached yet."""
+"""Number of topics that one slice authorizes: some milliseconds if the decisions of the authorizer are not cached yet.
+"""
 LONG_POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
-"""Requests that wait for actions of other clients; their own effects, if any, are done when the wait begins."""
+"""Type of requests that wait for actions of other clients; the effects of such a request, if any, are done when the
+wait begins.
+"""
 
 
 class CommonServices(Protocol):
@@ -57,11 +60,11 @@ class CommonServices(Protocol):
     tasks: Tasks
     slices: Slices
     at_work: asyncio.Semaphore
-    """Limits the concurrent requests that take several steps (queued.max.requests)."""
+    """Limits the concurrent requests that take several slices of work (queued.max.requests)."""
     deadlines: Deadlines
     metadata: MetadataCache
     authorizer: StandardAuthorizer | None
-    """Decides by ACLs; None means that every client may do everything."""
+    """The authorizer, which decides by ACLs; None means that every client may do everything."""
 
     @property
     def image(self) -> ClusterImage:
@@ -131,7 +134,7 @@ class RequestContext(Generic[S]):
         config = self.services.config
         return not has_brokers_only_listener(config) or self.connection.listener == inter_broker_listener(config)
 
-    # --- the rights of the sender, by the rules of `security/authorizer/rules.py`
+    # --- the rights of the sender of the request, by the rules of `security/authorizer/rules.py`
 
     def may(self, rule: Rule, name: str | None = CLUSTER_NAME) -> bool:
         """Return whether the sender may use the resource with this name, by a rule of the request's API. A name of None
@@ -156,18 +159,20 @@ class RequestContext(Generic[S]):
         return connection.rights
 
     def require(self, rule: Rule, name: str = CLUSTER_NAME) -> None:
-        """Like `may`; raises the KafkaError of the rule if the sender may not."""
+        """Check that the sender may use the resource with this name; raises the KafkaError of the rule if the sender
+        may not.
+        """
         if not self.may(rule, name):
             raise KafkaError(rule.refused)
 
     def divided(self, rule: Rule, topics: Iterable[T]) -> tuple[list[T], list[T]]:
-        """Divide topics into those that the sender may use, and the rest. For a few topics only; see
-        `divided_in_steps`.
+        """Divide topics into topics that the sender may use, and other topics. Use this method for a few topics only;
+        `divided_in_steps` divides many topics in slices of work.
         """
         return run_steps(self.divided_in_steps(rule, topics))
 
     def divided_in_steps(self, rule: Rule, topics: Iterable[T]) -> Steps[tuple[list[T], list[T]]]:
-        """Like `divided`, for any number of topics."""
+        """Divide any number of topics into those that the sender may use, and the rest, in slices of work."""
         verdicts: dict[str, bool] = {}
         divided: tuple[list[T], list[T]] = ([], [])
         for number, topic in enumerate(topics, 1):
@@ -197,7 +202,7 @@ class RequestContext(Generic[S]):
         """
         return UNCOUNTED
 
-    # --- how a handler responds: with its response, with None (acks=0), or with the result of one of these
+    # --- how a handler responds: with its response, with None (acks=0), or with the result of one of the methods below
 
     def in_slices(self, work: Steps[R]) -> Answer[R]:
         """Return the result of `work`, computed in slices if it takes long; a disconnect of the client cancels the
@@ -206,7 +211,7 @@ class RequestContext(Generic[S]):
         return self.services.slices.run(work)
 
     def answered_in_slices(self, work: Steps[Answer[R]]) -> Answer[R]:
-        """Like `in_slices`, for `work` whose result may itself be a future."""
+        """Return the result of `work`, computed in slices if it takes long; the result may itself be a future."""
         answer: Answer[Any] = self.services.slices.run(work)
         return then(answer, lambda answer: answer)
 
@@ -223,13 +228,13 @@ class RequestContext(Generic[S]):
     # --- concurrency with other requests
 
     def begins(self) -> None:
-        """Note that the handler gets the request: from now on a disconnect of the client may cancel it."""
+        """Record that the handler gets the request: from now on a disconnect of the client may cancel the request."""
         self.is_unread = False
         if self._slot is not None:
             self.connection.begins(self._slot)
 
     def effects_are_done(self) -> None:
-        """Note that all effects of this request are done and only its response is pending: the next request of its
+        """Record that all effects of this request are done and only its response is pending: the next request of its
         connection may begin.
         """
         self._effects_are_done = True

@@ -1,4 +1,5 @@
-"""Removes repeated names from a request: each named thing is looked up once, and appears in the response once.
+"""Removes repeated names from a request: each named group, topic or partition is looked up once, and appears in the
+response once.
 
 A name takes two or three bytes, and its description may take a thousand times as many: groups with all their offsets,
 partitions with all their producers. If a repeated name does not change the response, only its first occurrence is
@@ -16,18 +17,18 @@ from oncelog_broker.runtime.steps import Steps
 
 TOPICS_PER_STEP: Final = 500
 NAMES_PER_STEP: Final = 2000
-"""Number of names in one step; some names are pairs, and take half a microsecond each."""
+"""Number of names that are processed in one slice; some names are pairs, and take half a microsecond each."""
 
 K = TypeVar("K", bound=Hashable)
 
 
 def once(named: Iterable[K]) -> list[K]:
-    """Return each thing once, in the order of first mention."""
+    """Return each name once, in the order of first mention."""
     return list(dict.fromkeys(named))
 
 
 def counted(named: Iterable[K]) -> Steps[Counter[K]]:
-    """Count how often each thing is named."""
+    """Count how often each name occurs."""
     found: Counter[K] = Counter()
     names = iter(named)
     while some := list(islice(names, NAMES_PER_STEP)):

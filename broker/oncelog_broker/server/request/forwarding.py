@@ -41,7 +41,9 @@ FORWARDED: Final = frozenset(
 )
 """The APIs that only the controller serves. Any broker may change configurations, quotas, users and ACLs."""
 GRACE_SECONDS: Final = 5.0
-"""Seconds added to the client's timeout: the controller times out earlier, and its response says more than none."""
+"""Seconds added to the client's timeout: the controller times out earlier, and its error response is more helpful than
+no response.
+"""
 MAX_WAIT_SECONDS: Final = 600.0
 """Upper limit of the wait in seconds, however long the client's timeout is."""
 ENVELOPE_BYTES: Final = 64 * 1024
@@ -52,7 +54,7 @@ class ForwardingServices(CommonServices, Protocol):
     """The parts of the broker that a handler needs to forward a request to the controller (KIP-590)."""
 
     elector: Elector
-    """Knows whether this broker is the controller, and its controller epoch."""
+    """An object that knows whether this broker is the controller, and its controller epoch."""
     peers: Peers
 
 
@@ -92,7 +94,7 @@ async def pass_on(request: Request[R], controller: int, context: ForwardingConte
 
     Raises KafkaError: NOT_CONTROLLER if the request was not sent, REQUEST_TIMED_OUT if its outcome is unknown.
     """
-    from oncelog.errors import UnsupportedVersion  # a broker without a cluster forwards nothing
+    from oncelog.errors import UnsupportedVersion  # no controller: a broker without a cluster forwards nothing
     from oncelog_protocol.messages.envelope import EnvelopeRequest
 
     services, connection = context.services, context.connection

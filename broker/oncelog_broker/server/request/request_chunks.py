@@ -1,8 +1,8 @@
-"""Divides a request about very many partitions into parts of some hundred partitions; each part is one short step, and
-the response looks as if there were no parts.
+"""Divides a request about very many partitions into parts of some hundred partitions; each part is handled in one short
+slice, and the response looks as if there were no parts.
 
 Other requests may run between two parts, so a condition of the first part may not hold for the last: each part is
-checked independently, like one of several requests.
+checked independently, like a separate request.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class AnsweredTopic(Protocol):
-    """A topic of a response."""
+    """Type of a topic in a response."""
 
     name: str
     partitions: list[Any]
@@ -31,7 +31,9 @@ A = TypeVar("A", bound=AnsweredTopic)
 
 
 def is_long(topics: Iterable[Any], of: str = "partitions") -> bool:
-    """Return whether the request has more than one part. `of` names the field of a topic that lists its partitions."""
+    """Return whether the request has more than one part. The argument `of` is the name of the field of a topic that
+    lists its partitions.
+    """
     left = PARTITIONS_PER_PART
     for topic in topics:
         left -= len(getattr(topic, of)) or 1
@@ -42,7 +44,7 @@ def is_long(topics: Iterable[Any], of: str = "partitions") -> bool:
 
 def parts(topics: Iterable[T], of: str = "partitions") -> Iterator[list[T]]:
     """Yield the topics in order, at most PARTITIONS_PER_PART partitions at a time; a topic without partitions counts as
-    one.
+    one partition.
     """
     part: list[T] = []
     room = PARTITIONS_PER_PART

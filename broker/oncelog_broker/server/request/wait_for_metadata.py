@@ -25,8 +25,8 @@ async def wait_until_shown(cache: MetadataCache, shows: Callable[[ClusterImage],
 async def wait_until_usable(
     cache: MetadataCache, replicas: Replicas, topic: str, partitions: int, timeout_ms: int
 ) -> None:
-    """Return when the image shows the topic with `partitions` partitions, and this broker has opened the ones that it
-    leads.
+    """Return when the image shows the topic with `partitions` partitions, and this broker has opened the logs of the
+    partitions that it leads.
 
     Raises KafkaError REQUEST_TIMED_OUT if the topic was created but cannot be used in time.
     """
@@ -62,7 +62,7 @@ def shows_topic(name: str, partitions: int) -> Callable[[ClusterImage], bool]:
 
 
 def lacks_topic(name: str, topic_id: bytes | None) -> Callable[[ClusterImage], bool]:
-    """Return a predicate: whether the topic is deleted; another topic with the same name does not matter."""
+    """Return a predicate: whether the topic is deleted; another topic with the same name does not count."""
 
     def shows(image: ClusterImage) -> bool:
         topic = image.topic(name)

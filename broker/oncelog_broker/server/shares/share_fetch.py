@@ -117,7 +117,7 @@ def _session(request: ShareFetchRequest, asker: Asker, context: ShareContext) ->
 
 
 def _later(response: ShareFetchResponse, seconds: float, context: ShareContext) -> Answer[ShareFetchResponse]:
-    """Return the response after `seconds`, so that its client does not retry immediately."""
+    """Return the response after `seconds`, so that the client does not retry immediately."""
     answer: asyncio.Future[ShareFetchResponse] = asyncio.get_running_loop().create_future()
 
     def give() -> None:
@@ -144,7 +144,7 @@ class _ShareFetch:
         self._deadline = context.services.clock.monotonic() + seconds
 
     def begin(self) -> Answer[Mapping[SharedTopicPartition, Got]]:
-        """Acquire records, or wait for some."""
+        """Acquire records, or wait until records are available."""
         return self._attempt(may_repeat=True)
 
     def _attempt(self, *, may_repeat: bool) -> Answer[Mapping[SharedTopicPartition, Got]]:
@@ -190,7 +190,7 @@ class _ShareFetch:
         hints = LeaderHints(self._context)
         wanted = dict.fromkeys((*got, *outcomes))
         if self._request.share_session_epoch == OPEN_SESSION:
-            wanted |= self._session.partitions  # the first response of a session names all partitions
+            wanted |= self._session.partitions  # the first response of a session has all partitions
         partitions = []
         for number, where in enumerate(wanted, 1):
             partitions.append((where, _partition(where, got.get(where), outcomes.get(where), hints)))

@@ -1,8 +1,8 @@
 """One pass of a ShareFetch over the partitions of its session: reads their logs, and acquires records.
 
-First the pass reads the logs from the first available record on. The pass acquires records only if the read bytes
-suffice, because acquired records must be sent. Another member may have acquired some of these records in between; they
-are skipped.
+First the pass reads the logs from the first available record on. The pass acquires records only if enough bytes were
+read for the request, because acquired records must be sent. Another member may have acquired some of these records in
+between; they are skipped.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class ShareRead:
         if not size:
             return None
         if size < SCATTER_BYTES or not isinstance(records.obj, mmap):
-            # Small records would have to be copied: they are sent with the next response.
+            # Skip small records, which would have to be copied: these records are sent with the next response.
             if not (may_copy or is_first):
                 return None
             self._copies_left -= size
@@ -176,11 +176,11 @@ class ShareRead:
 
     def _acquire(self, read: _Read, max_records: int) -> Steps[int]:
         """Acquire the records that were read. Returns the number of acquired records. If only markers and records of
-        aborted transactions were read, they are marked as done, and the log is read further.
+        aborted transactions were read, these records are marked as done, and the log is read further.
         """
         sessions = self._context.services.share_partitions.sessions
         for _ in range(MAX_EMPTY_READS):
-            if not sessions.is_open(self._session):  # the session's member will not get the response
+            if not sessions.is_open(self._session):  # released, because the member will get no response
                 return 0
             try:
                 found = list(islice(batches(read.records), MAX_BATCHES))

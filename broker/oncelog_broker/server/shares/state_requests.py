@@ -17,7 +17,7 @@ R = TypeVar("R")
 
 
 class StateRequest(Protocol):
-    """A request about the state of share partitions of one group."""
+    """Type of a request about the state of share partitions of one group."""
 
     group_id: str
 
@@ -27,9 +27,9 @@ class StateRequest(Protocol):
 
 
 Ask = Callable[[ShareKey, Any], Answer[R | KafkaError]]
-"""Calls the coordinator for a share partition, with the request's data for it."""
+"""Type of a function that calls the share coordinator for a share partition, with the request's data for it."""
 Made = Callable[[int, R | KafkaError], Any]
-"""Builds the result of a partition for the response, from the partition's index and outcome."""
+"""Type of a function that builds the result of a partition for the response, from the partition's index and outcome."""
 
 
 def answered(request: StateRequest, rule: Rule, context: ShareContext, ask: Ask[R], made: Made[R]) -> Answer[list[Any]]:

@@ -15,6 +15,7 @@ from oncelog_broker.config.alter import (
     Changes,
     ConfigChange,
     alter_broker_overrides,
+    alter_client_metrics_overrides,
     alter_group_overrides,
     alter_topic_overrides,
 )
@@ -58,6 +59,7 @@ def _to_overrides(changes: Changes, config: BrokerConfig) -> ChangesOf:
     return ChangesOf(
         topic=partial(_replace_topic, changes),
         group=partial(_replace_group, changes, config),
+        client_metrics=partial(_replace_client_metrics, changes),
         broker=partial(_replace_broker, changes),
         levels=_no_levels,
     )
@@ -73,6 +75,10 @@ def _replace_topic(settings: Changes, _: dict[str, str]) -> Mapping[str, str]:
 
 def _replace_group(settings: Changes, config: BrokerConfig, _: dict[str, str]) -> Mapping[str, str]:
     return alter_group_overrides({}, settings, config)
+
+
+def _replace_client_metrics(settings: Changes, _: dict[str, str]) -> Mapping[str, str]:
+    return alter_client_metrics_overrides({}, settings)
 
 
 def _replace_broker(settings: Changes, _: dict[str, str]) -> Mapping[str, str]:

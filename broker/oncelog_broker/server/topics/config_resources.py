@@ -6,8 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, Protocol, TypeVar
 
-from oncelog_broker.config.alter import Changes, ConfigChange, add_change
+from oncelog_broker.config.alter import AlterOperation, Changes, ConfigChange, add_change
 from oncelog_broker.config.broker_config import BrokerConfig
+from oncelog_broker.config.client_metrics_keys import MATCH
+from oncelog_broker.coordinator.patterns import check_id_pattern
 from oncelog_broker.metadata.topic_names import check_topic_name
 from oncelog_broker.observability.log_levels import set_levels
 from oncelog_broker.runtime.slices import with_pauses
@@ -32,24 +34,26 @@ class Rules(NamedTuple):
 
 
 Change = Callable[[dict[str, str]], Mapping[str, str]]
-"""Computes new overrides from the old ones; raises KafkaError to refuse the change."""
+"""Type of a function that computes new overrides from the old overrides; raises KafkaError to refuse the change."""
 
 
 class ChangesOf(NamedTuple):
-    """The same change, as one function for each type of resource.
+    """The same change of settings, as one function for each type of resource.
 
-    `levels` returns the new levels of a broker's loggers; raises KafkaError to refuse the change.
+    `levels` (a field) is a function that returns the new levels of a broker's loggers; raises KafkaError to refuse the
+    change.
     """
 
     topic: Change
     group: Change
+    client_metrics: Change
     broker: Change
     levels: Callable[[], Mapping[str, str | None]]
 
 
 def check_named_once(resource_type: int, name: str, mentions: Counter[tuple[int, str]]) -> None:
     """`mentions`: how often a request names each resource, by type and name. A resource that a request names several
-    times is refused each time. Raises KafkaError INVALID_REQUEST for such a resource.
+    times is refused each time. Raises KafkaError INVALID_REQUEST for a resource that the request names several times.
     """
     if (count := mentions[resource_type, name]) > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"'{name}' is named {count} times in the request.")
@@ -86,8 +90,28 @@ def broker_of(name: str, context: TopicContext) -> int | None:
     return context.services.node_id
 
 
+def named_client_metrics(name: str) -> str:
+    """Return the name of a subscription of client metrics, which need not exist. Raises KafkaError INVALID_REQUEST for
+    an empty name.
+    """
+    if not name:
+        raise KafkaError(ErrorCode.INVALID_REQUEST, "subscriptions of client metrics have names: name one")
+    return name
+
+
+async def _check_patterns(changes: Changes) -> None:
+    """Check the patterns that a change of client metrics sets or appends. Raises KafkaError INVALID_CONFIG."""
+    change = changes.get(MATCH.name)
+    if change is None or change.operation not in (AlterOperation.SET, AlterOperation.APPEND):
+        return
+    for text in MATCH.parse(change.value or ""):
+        pattern = text.partition("=")[2].strip()
+        if error := await check_id_pattern(pattern):
+            raise KafkaError(ErrorCode.INVALID_CONFIG, f"'{pattern}' in {MATCH.name} is not a pattern: {error}")
+
+
 def check_may_change(rules: Rules, resource_type: int, name: str, context: TopicContext) -> None:
-    """Raises the KafkaError of the API's rule, unless the client may change the resource."""
+    """Raises the authorization error of the API's rule, unless the client may change the resource."""
     if resource_type == ResourceType.TOPIC:
         context.require(rules.topic, name)
     elif resource_type == ResourceType.GROUP:
@@ -136,6 +160,8 @@ async def alter_each(
             for asked in changes_of(resource):
                 await pauses.here()
                 add_change(changes, asked)
+            if kind == ResourceType.CLIENT_METRICS:
+                await _check_patterns(changes)
             change = to_overrides(changes, context.services.config)
             await change_configs(kind, name, change, validate_only, context)
         except KafkaError as error:
@@ -152,7 +178,8 @@ async def change_configs(
     validate_only: bool,
     context: TopicContext,
 ) -> None:
-    """Change the settings of a topic, broker or group, and return when this broker applies them. Raises KafkaError."""
+    """Change the settings of a topic, broker, group or subscription of client metrics, and return when this broker
+    applies them. Raises KafkaError."""
     services = context.services
     if resource_type == ResourceType.TOPIC:
         if not name:
@@ -178,6 +205,15 @@ async def change_configs(
         if not validate_only:
             await wait_until_shown(
                 services.metadata, lambda image: image.config_of_group(group_id) == group_overrides, TIMEOUT_MS
+            )
+    elif resource_type == ResourceType.CLIENT_METRICS:
+        subscription = named_client_metrics(name)
+        settings = await services.configs.alter_client_metrics_config(
+            subscription, change.client_metrics, validate_only
+        )
+        if not validate_only:
+            await wait_until_shown(
+                services.metadata, lambda image: image.config_of_client_metrics(subscription) == settings, TIMEOUT_MS
             )
     elif resource_type == ResourceType.BROKER_LOGGER:
         check_own(name, context)

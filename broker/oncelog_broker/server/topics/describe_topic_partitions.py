@@ -39,7 +39,7 @@ def _page(request: DescribeTopicPartitionsRequest, context: TopicContext) -> Ste
     image = context.services.image
     named = {topic.name for topic in request.topics}
     names = list(named or image.topics)
-    heapify(names)  # a heap, because sorting very many names in one step takes long
+    heapify(names)  # use a heap, because sorting very many names at once takes long
     first_topic, first_partition = "", 0
     if request.cursor is not None:
         first_topic, first_partition = request.cursor.topic_name, request.cursor.partition_index

@@ -13,6 +13,7 @@ from oncelog_broker.config.alter import (
     Changes,
     ConfigChange,
     alter_broker_overrides,
+    alter_client_metrics_overrides,
     alter_group_overrides,
     alter_topic_overrides,
 )
@@ -60,6 +61,7 @@ def _to_overrides(changes: Changes, config: BrokerConfig) -> ChangesOf:
     return ChangesOf(
         topic=partial(alter_topic_overrides, changes=changes),
         group=partial(alter_group_overrides, changes=changes, broker=config),
+        client_metrics=partial(alter_client_metrics_overrides, changes=changes),
         broker=partial(alter_broker_overrides, changes=changes),
         levels=partial(checked_levels, changes),
     )

@@ -1,7 +1,7 @@
 """ListConfigResources (74), v0-1: the resources that DescribeConfigs can describe (KIP-1142).
 
-The resources are topics, brokers, brokers' loggers, and groups that have their own settings. oncelog has no
-configuration for client metrics, so none is listed; v0 lists only client metrics.
+The resources are topics, brokers, brokers' loggers, groups that have their own settings, and subscriptions of client
+metrics; v0 lists only subscriptions of client metrics.
 """
 
 from __future__ import annotations
@@ -58,4 +58,4 @@ def _names(kind: int, image: ClusterImage) -> Iterable[str]:
         return map(str, image.brokers)
     if kind == ResourceType.GROUP:
         return image.group_configs
-    return ()
+    return image.client_metrics

@@ -99,7 +99,7 @@ async def _create_then_answer(request: MetadataRequest, context: TopicContext, m
     for name in missing:
         await pauses.here()
         if not context.may(rules.METADATA, name):
-            continue  # the client may not learn whether the topic exists
+            continue  # the client must not learn whether the topic exists
         try:
             if not context.may(rules.METADATA_CREATE_ANY):
                 context.require(rules.METADATA_CREATE, name)

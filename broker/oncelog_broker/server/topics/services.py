@@ -20,7 +20,7 @@ class TopicServices(ForwardingServices, Protocol):
     configs: ConfigController
 
     def create_topic(self, name: str, /) -> Awaitable[None]:
-        """Create an internal topic automatically; see `topic_creation.TopicCreation.create`."""
+        """Create an internal topic automatically, and wait until it can be used."""
 
 
 TopicContext: TypeAlias = RequestContext[TopicServices]

@@ -29,8 +29,8 @@ TIMEOUT_MS: Final = 30_000
 
 
 class TopicCreation:
-    """Creates auto-created and internal topics; see the module's docstring. `may_degrade`: whether internal topics may
-    have fewer replicas than configured.
+    """Creates auto-created topics, internal topics of coordinators, and internal topics of streams groups, through the
+    controller. `may_degrade`: whether internal topics may have fewer replicas than configured.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class TopicCreation:
         try:
             internal = internal_topic(name, config, live, may_degrade=self._may_degrade)
         except KafkaError as error:
-            if self._too_few.get(name) != live:  # log once, because clients retry often
+            if self._too_few.get(name) != live:  # log only once for each topic, because clients retry often
                 self._too_few[name] = live
                 logger.warning("clients wait for a coordinator", extra={"reason": error.message})
             raise
@@ -75,10 +75,12 @@ class TopicCreation:
         await self._create_and_wait(name, partitions, replicas, overrides, 1)
 
     async def create_as_asked(self, name: str, partitions: int, replicas: int, overrides: Mapping[str, str]) -> None:
-        """Create a topic that a client needs, with its numbers and settings; wait until it can be used. An existing
-        topic is no error. `replicas` -1: the broker's default.
+        """Create a topic that a client needs, with its numbers of partitions and replicas and its settings; wait until
+        the topic can be used. An existing topic is no error. `replicas`: the replication factor; -1 means the broker's
+        default.
 
-        Raises KafkaError: as `create`, and INVALID_CONFIG, INVALID_PARTITIONS, POLICY_VIOLATION (too many partitions).
+        Raises KafkaError: the errors of `create`, such as COORDINATOR_NOT_AVAILABLE and REQUEST_TIMED_OUT, and
+        INVALID_CONFIG, INVALID_PARTITIONS, POLICY_VIOLATION (too many partitions).
         """
         refused = too_many(partitions)
         if refused is not None:
@@ -91,7 +93,7 @@ class TopicCreation:
     async def _create_and_wait(
         self, name: str, partitions: int, replicas: int, overrides: Mapping[str, str], waits_for: int
     ) -> None:
-        """`waits_for`: how many partitions the image must show."""
+        """`waits_for`: how many partitions the cluster image must show before this method returns."""
         try:
             await self._create(name, partitions, replicas, overrides)
         except KafkaError as error:
@@ -109,7 +111,7 @@ class TopicCreation:
             await self._topics.create_topic(name, partitions, replicas, overrides)
             return
         # Imported here, because compiling a message takes milliseconds at start-up, and most brokers never send this
-        # one.
+        # message.
         from oncelog_protocol.messages.create_topics import CreateTopicsRequest
 
         topic = CreateTopicsRequest.CreatableTopic(

@@ -1,10 +1,10 @@
 """AddPartitionsToTxn (24), v0-5: adds partitions to a transaction, or verifies that the transaction contains them
 (S36).
 
-Behaviour: all partitions of a transaction are added, or none; if one does not exist or is internal, the others get
-OPERATION_NOT_ATTEMPTED. verify_only adds nothing and returns a result for each partition. Versions: v0-3 have one
-transaction, from a producer; v4-5 have many, from a broker for its producers (KIP-890), or from a client for its own
-transactions.
+Behaviour: all partitions of a transaction are added, or none; if one partition does not exist or is internal, the other
+partitions get OPERATION_NOT_ATTEMPTED. verify_only adds nothing and returns a result for each partition. Versions: v0-3
+have one transaction, from a producer; v4-5 have many, from a broker for its producers (KIP-890), or from a client for
+its own transactions.
 
 Allowed senders (S97): a broker with CLUSTER_ACTION on the inter-broker listener, for every producer. Any other sender
 needs rights on the transactional id and the topics, in every version, because some clients use the highest version that
@@ -49,7 +49,7 @@ TxnOffsetCommit writes.
 
 PARTITIONS_PER_STEP: Final = 100
 CodeOf = Callable[[TopicPartition], ErrorCode]
-"""Returns the error code of each partition, if the codes differ."""
+"""Type of the result if the codes differ: returns the error code of each partition."""
 
 
 def handle(request: AddPartitionsToTxnRequest, context: TransactionContext) -> Answer[AddPartitionsToTxnResponse]:
@@ -69,7 +69,7 @@ def handle(request: AddPartitionsToTxnRequest, context: TransactionContext) -> A
     )
     served: Answer[Any] = context.services.slices.run(_serve(transaction, False, context), must_finish=True)
     return then(
-        then(served, lambda answer: answer),  # the result may be a future
+        then(served, lambda answer: answer),  # handle the result with `then`, because the result may be a future
         lambda result: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results),
     )
 
@@ -120,7 +120,7 @@ def _serve(transaction: Transaction, is_broker: bool, context: TransactionContex
             if is_closed:
                 refused[where] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif known is None or index not in known.partitions:
-                # A partition without a leader is not refused, because clients treat this error as the end of the
+                # A partition without a leader is not refused, because clients would treat the error as the end of the
                 # transaction.
                 refused[where] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if len(partitions) % PARTITIONS_PER_STEP == 0:

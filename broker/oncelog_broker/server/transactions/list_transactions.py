@@ -62,7 +62,7 @@ def _list(request: ListTransactionsRequest, context: TransactionContext) -> Step
 async def _matching(
     text: str, request: ListTransactionsRequest, context: TransactionContext
 ) -> ListTransactionsResponse:
-    """Return the transactions of `_list` whose ids match the pattern."""
+    """Return the transactions that pass all filters and whose ids match the pattern."""
     try:
         pattern = await IdPattern.read(text)
     except InvalidPattern:

@@ -12,8 +12,7 @@ from oncelog_broker.server.request.context import RequestContext
 
 
 class TransactionServices(GroupServices, Protocol):
-    """The parts of the broker that handlers of producer ids and transactions may use, in addition to the common
-    ones."""
+    """The parts of the broker that handlers of producer ids and transactions may use, in addition to CommonServices."""
 
     transactions: TransactionCoordinator
     markers: MarkerAppender

@@ -1,8 +1,9 @@
 """TxnOffsetCommit (28), v0-5: write offsets of a group that become valid only if the transaction commits (S37).
 
 Behaviour: the request is refused unless the group's partition of `__consumer_offsets` is in the open transaction (E5):
-AddOffsetsToTxn adds the partition, and from v5 on this request does. The consumer's generation and member id fence
-zombies (KIP-447, S46). Versions: v3 adds generation and member id, v4 TRANSACTION_ABORTABLE, v5 transactions V2.
+AddOffsetsToTxn adds the partition, and from v5 on this request adds the partition. The consumer's generation and member
+id fence zombies (KIP-447, S46). Versions: v3 adds generation and member id, v4 TRANSACTION_ABORTABLE, v5 transactions
+V2.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
 }
-"""Maps an error of the log to the error of this API."""
+"""Maps an error code of the log to the error of this API."""
 
 
 def handle(request: TxnOffsetCommitRequest, context: TransactionContext) -> Answer[TxnOffsetCommitResponse]:
@@ -61,7 +62,7 @@ def _check(request: TxnOffsetCommitRequest, context: TransactionContext) -> None
 def _commit_some(
     request: TxnOffsetCommitRequest, topics: list[TopicRequest], denied: list[TopicRequest], context: TransactionContext
 ) -> Answer[TxnOffsetCommitResponse]:
-    """Write the offsets of `topics`, and refuse those of the other topics."""
+    """Write the offsets of `topics`, and refuse the offsets of the other topics."""
     refused = _refuse(replace(request, topics=denied), context, KafkaError(rules.TXN_OFFSET_COMMIT.refused))
     if not topics:
         return refused
@@ -116,9 +117,9 @@ def _in_parts(
     context: TransactionContext,
     answer: Callable[[TxnOffsetCommitRequest], Answer[TxnOffsetCommitResponse]],
 ) -> Answer[TxnOffsetCommitResponse]:
-    """Return the result of `answer` for the request or, if the request is long, for its parts, in slices. When the
-    client disconnects the remaining parts are skipped: offsets count only if the transaction commits, and a client
-    without a response does not commit."""
+    """Return the result of the function `answer` for the request or, if the request is long, for its parts, in slices.
+    When the client disconnects the remaining parts are skipped: offsets count only if the transaction commits, and a
+    client without a response does not commit."""
     if not is_long(request.topics):
         return answer(request)
 

@@ -11,7 +11,7 @@ from tests.interop.differential.side import CLOSED
 ERROR: Final = "error_code"
 
 NOT_SERVED: Final = (
-    *("AlterReplicaLogDirs", "DescribeQuorum", "InitializeShareGroupState", "ReadShareGroupState"),
+    *("DescribeQuorum", "InitializeShareGroupState", "ReadShareGroupState"),
     *("WriteShareGroupState", "DeleteShareGroupState", "ReadShareGroupStateSummary"),
 )
 
@@ -36,8 +36,6 @@ KNOWN: Final = (
     Known("unknown-keys", "configs.altering_others", ERROR, 0, 40, label="broker, unknown key"),
     Known("keys-that-promise", "configs.altering_others", ERROR, 0, 40, label="all brokers, a promise"),
     Known("keys-of-a-start", "configs.altering_others", ERROR, 0, 42, label="all brokers, at a start"),
-    Known("other-resources", "configs.describing", ERROR, 0, 42, label="client metrics"),
-    Known("other-resources", "configs.altering_others", ERROR, 0, 42, label="client metrics"),
     Known("named-twice", "configs.describing", "results", label="twice"),
     Known("own-keys", "configs.of_a_new_topic", "record.validation", ABSENT),
     Known("own-keys", "configs.describing", "record.validation", ABSENT, label="empty list of keys"),

@@ -291,6 +291,12 @@ def altering_others(side: Side) -> None:
         ("logger", LOGGER, node, ("kafka.server", SET, "INFO")),
         ("group", GROUP, side.own("g"), ("consumer.session.timeout.ms", SET, "50000")),
         ("client metrics", CLIENT_METRICS, side.own("m"), ("interval.ms", SET, "1000")),
+        ("client metrics, too often", CLIENT_METRICS, side.own("m"), ("interval.ms", SET, "99")),
+        ("client metrics, no number", CLIENT_METRICS, side.own("m"), ("interval.ms", SET, "often")),
+        ("client metrics, unknown key", CLIENT_METRICS, side.own("m"), ("interval", SET, "1000")),
+        ("client metrics, unknown attribute", CLIENT_METRICS, side.own("m"), ("match", SET, "user=alice")),
+        ("client metrics, no pattern", CLIENT_METRICS, side.own("m"), ("match", SET, "client_id=(")),
+        ("client metrics, no name", CLIENT_METRICS, "", ("interval.ms", SET, "1000")),
         ("type 0", 0, "x", ("a", SET, "1")),
         ("type 99", 99, "x", ("a", SET, "1")),
     ):

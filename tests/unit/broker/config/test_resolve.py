@@ -80,7 +80,7 @@ def test_a_default_is_called_one():
 
 
 def test_source_codes_are_those_of_describe_configs():
-    assert [int(source) for source in ConfigSource] == [1, 2, 3, 4, 5, 6, 8]
+    assert [int(source) for source in ConfigSource] == [1, 2, 3, 4, 5, 6, 7, 8]
 
 
 def test_describe_broker_lists_every_key():

@@ -106,3 +106,14 @@ async def test_a_quota_that_was_removed_meanwhile_does_not_come_back_and_a_new_o
     store.before_write = others
     await configs.alter_quotas(entity, change)
     assert await kept(store, paths.quotas(entity)) == expected
+
+
+async def test_a_subscription_of_client_metrics_ends_with_its_last_setting(store: Any) -> None:
+    configs, path = ConfigController(store), paths.client_metrics_config("lag")
+    assert await configs.alter_client_metrics_config("lag", setting(metrics="*")) == {"metrics": "*"}
+    assert await kept(store, path) == {"metrics": "*"}
+    await configs.alter_client_metrics_config("lag", setting(match="client_id=a"), validate_only=True)
+    assert await kept(store, path) == {"metrics": "*"}
+    await configs.alter_client_metrics_config("lag", without("metrics"))
+    with pytest.raises(NoNode):
+        await store.get(path)

@@ -6,13 +6,15 @@ import asyncio
 import errno
 import threading
 from collections.abc import AsyncIterator, Callable, Collection
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.support.hosts import Shown, host_of
 from tests.support.served import EPOCH, FOLLOWER, LEADER, TOPIC, Client, Served
-from tests.support.storage import contents, make_batch, open_log
+from tests.support.slow_disk import SlowDisk
+from tests.support.storage import SMALL, contents, make_batch, open_log
 
 from oncelog_broker.metadata.model.image import Broker, ClusterImage
 from oncelog_broker.replication import fetcher
@@ -65,6 +67,7 @@ class Pair:
     """A leader and a follower of one partition."""
 
     def __init__(self, directory: Path) -> None:
+        self.directory = directory
         self.served = Served(directory / "leader")
         (self.leader,) = self.served.partitions
         self.wire = Wire(self.served)
@@ -392,3 +395,55 @@ async def test_s56_a_log_that_is_given_up_is_fetched_anew(pair: Pair) -> None:
     await pair.until(lambda: bool(pair.truncated))
     await pair.until_the_same()
     assert pair.follower.log.log_end_offset == 4
+
+
+async def test_s124_a_follower_asks_for_more_when_what_it_has_is_on_the_disk(pair: Pair) -> None:
+    """The leader takes the fetch offset for a promise: all in-sync replicas have every record before it."""
+    disk, fetched = SlowDisk(), asyncio.Event()
+    pair.follower.log.close()
+    log = open_log(pair.directory / "synced" / "orders-0", replace(SMALL, flush_messages=1), disk=disk)
+    pair.follower = Partition(
+        TOPIC, bytes(16), 0, log, broker_id=FOLLOWER, request_sync=lambda partition: fetched.set()
+    )
+    pair.begin()
+    pair.produce(3)
+    await disk.until_begun()
+    asked = len(pair.wire.asked)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert (log.log_end_offset > 0, len(pair.wire.asked), pair.leader.high_watermark) == (True, asked, 0)
+    disk.may_end.set()
+    await pair.until_the_same()
+    assert log.state.synced_offset == 3
+    assert not fetched.is_set(), "the fetch loop itself syncs"
+
+
+async def test_s124_a_follower_syncs_what_an_earlier_process_has_left_before_it_asks(pair: Pair) -> None:
+    disk = SlowDisk()
+    pair.follower.log.close()
+    log = open_log(pair.directory / "synced" / "orders-0", replace(SMALL, flush_messages=1), disk=disk)
+    pair.produce(2)
+    log.append_as_follower(pair.leader.log.reader.read(0, 1000, upper_bound=2, min_one_batch=True))
+    pair.follower = Partition(TOPIC, bytes(16), 0, log, broker_id=FOLLOWER, request_sync=lambda partition: None)
+    pair.begin()
+    await disk.until_begun()
+    assert pair.wire.asked == []
+    disk.may_end.set()
+    await pair.until_the_same()
+
+
+async def test_e26_a_follower_whose_fsync_fails_asks_for_nothing_more(pair: Pair) -> None:
+    disk = SlowDisk()
+    disk.fails = True
+    pair.follower.log.close()
+    log = open_log(pair.directory / "synced" / "orders-0", replace(SMALL, flush_messages=1), disk=disk)
+    pair.follower = Partition(TOPIC, bytes(16), 0, log, broker_id=FOLLOWER, request_sync=lambda partition: None)
+    pair.begin()
+    pair.produce()
+    await disk.until_begun()
+    asked = len(pair.wire.asked)
+    disk.may_end.set()
+    await pair.until(lambda: log.is_offline)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert (len(pair.wire.asked), pair.leader.high_watermark) == (asked, 0)

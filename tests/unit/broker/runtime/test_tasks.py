@@ -22,9 +22,11 @@ ENDS_BY_ITSELF = {
     "internal topics of a streams group": "one request after the other: failures are told, and a heartbeat asks again",
     "job of a coordinator": "one result: its failure is logged, and a later heartbeat asks again",
     "load {}-{}": "one replay of one log: a failure is kept with the shard, and tried again where that may help",
+    "move of a log to another data directory": "one move: a failure is logged, and the log stays where it was",
     "questions to the coordinators of broker {}": "each question gets an answer, whatever fails",
     "state of share partition {}": "one write after the other: its failure is told, and the next change writes again",
     "states of share group {}": "one request: what failed is noted in the group, and a later heartbeat asks again",
+    "sync {}": "a failure takes the log offline and fails the waiting requests; each append asks again",
     "truncate {}": "one truncation: its end, good or bad, is reported, and the fetcher asks again",
 }
 """Names of all tasks that the broker starts with `spawn` -> why the task need not be restarted."""

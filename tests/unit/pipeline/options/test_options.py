@@ -41,7 +41,7 @@ def test_omitted_options_have_defaults() -> None:
     made = stream()
     assert made.subscription == Subscription(topics=("a",))
     assert made.starting == Bound(Where.LATEST)
-    assert made.settings == {"isolation_level": "read_committed"}
+    assert made.settings == {"isolation_level": "read_committed", "max_partition_fetch_bytes": 4 << 20}
     assert (made.fails_on_data_loss, made.includes_headers) == (True, False)
     assert (made.max_offsets_per_trigger, made.min_partitions, made.max_records_per_partition) == (None, None, None)
     assert (made.poll_timeout_ms, made.offset_retries, made.offset_retry_interval_ms) == (120_000, 3, 10)
@@ -161,11 +161,17 @@ def test_limits_are_parsed() -> None:
 def test_kafkas_settings_are_our_clients() -> None:
     options = {
         "kafka.fetch.max.bytes": "1000",
+        "kafka.max.partition.fetch.bytes": "500",
         "kafka.check.crcs": "false",
         "kafka.isolation.level": "read_uncommitted",
     }
     made = stream(**options)
-    assert made.settings == {"fetch_max_bytes": 1000, "check_crcs": False, "isolation_level": "read_uncommitted"}
+    assert made.settings == {
+        "fetch_max_bytes": 1000,
+        "max_partition_fetch_bytes": 500,
+        "check_crcs": False,
+        "isolation_level": "read_uncommitted",
+    }
     Consumer(made.bootstrap_servers, **made.settings)
     written = sink(
         **{"kafka.compression.type": "lz4", "kafka.retry.backoff.ms": "7", "kafka.transaction.timeout.ms": "9"}

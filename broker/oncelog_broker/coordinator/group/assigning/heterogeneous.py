@@ -1,11 +1,11 @@
 """The assignor "uniform" for groups whose members read different topics. Pure.
 
-Members keep their previous partitions of the topics that they read. Each free partition is assigned to the reader of
-its topic with the fewest partitions. Then, topic by topic, partitions move from the reader with the most partitions to
-the reader with the fewest, until both differ by at most one partition or no further move is possible. Topics with many
-partitions per reader come first, because these topics determine how many partitions each reader gets. Source: Kafka's
-UniformHeterogeneousAssignmentBuilder. If two readers have equally many partitions, this assignor may choose another
-reader than Kafka.
+Members keep their previous partitions of the topics that they read. Each free partition is assigned to the member with
+the fewest partitions among the members that read its topic. Then, topic by topic, partitions move from the reader with
+the most partitions to the reader with the fewest, until both members differ by at most one partition or no further move
+is possible. Topics with many partitions per reader come first, because these topics determine how many partitions each
+reader gets. Source: Kafka's UniformHeterogeneousAssignmentBuilder. If two readers have equally many partitions, this
+assignor may choose another reader than Kafka.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ MAX_ROUNDS: Final = 16
 
 
 class _Plan:
-    """The assignment so far. A member is identified by its index in `GroupSpec.members`."""
+    """The assignment of partitions to members while it is computed. A member is identified by its index in
+    `GroupSpec.members`.
+    """
 
     def __init__(self, spec: GroupSpec) -> None:
         self.partitions = spec.partitions
@@ -51,7 +53,7 @@ class _Plan:
 
 
 def assign_heterogeneous(spec: GroupSpec) -> Steps[Targets]:
-    """Return the targets of all members."""
+    """Return the target assignment of each member."""
     plan = _Plan(spec)
     yield from _keep(spec, plan)
     topics = plan.topics_in_order()

@@ -1,7 +1,7 @@
 """The assignor "range": each member gets a range of each topic that it reads. Pure.
 
-Topics with equal numbers of partitions and the same readers are divided in the same way; for example partition 3 of all
-these topics is assigned to the same member. The assignor ignores the previous assignment.
+Topics with equal numbers of partitions and the same subscribed members are divided in the same way; for example
+partition 3 of all these topics is assigned to the same member. The assignor ignores the previous assignment.
 """
 
 from __future__ import annotations
@@ -11,8 +11,10 @@ from oncelog_broker.runtime.steps import Steps
 
 
 def assign_ranges(spec: GroupSpec) -> Steps[Targets]:
-    """Divide each topic among its readers. Static members come first, ordered by instance id, then dynamic members,
-    ordered by member id. If the partitions do not divide evenly, the first members get one additional partition."""
+    """Divide the partitions of each topic among the members that read the topic. Static members come first, ordered by
+    instance id, then dynamic members, ordered by member id. If the partitions do not divide evenly, the first members
+    in this order get one additional partition.
+    """
     members = sorted(spec.members, key=_place)
     readers = dict.fromkeys(spec.partitions, 0)
     for member in members:

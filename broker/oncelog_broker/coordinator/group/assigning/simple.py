@@ -3,8 +3,8 @@ partitions.
 
 Source: Kafka's SimpleAssignor. With M members and P partitions each partition is assigned to ceil(M / P) members, so
 that every member has at least one partition. The numbers of partitions of two members differ by at most one. Within
-both limits a member keeps its previous partitions. If members read different topics, each topic is assigned separately.
-Pure.
+these two limits (members per partition, partitions per member) a member keeps its previous partitions. If members read
+different topics, each topic is assigned separately. Pure.
 """
 
 from __future__ import annotations
@@ -49,8 +49,8 @@ def _assign(
     rooms: dict[str, int] = {}
     done = 0
     for member in members:
-        # `quota` or `quota + 1` partitions are due to each member; `extras` members get the larger number. A member
-        # that had more than `quota` partitions keeps `quota + 1` while `extras` lasts.
+        # `quota` or `quota + 1` partitions are the fair share of each member; `extras` members get the larger number. A
+        # member that had more than `quota` partitions keeps `quota + 1` while `extras` lasts.
         had = [(topic_id, number) for topic_id, numbers in member.target.items() for number in sorted(numbers)]
         kept = [partition for partition in had if holders.get(partition, sharing) < sharing]
         room = quota + (extras > 0 and len(kept) > quota)
@@ -84,12 +84,14 @@ def _fill(
     sharing: int,
     assigned: Mapping[str, dict[bytes, set[int]]],
 ) -> Steps[None]:
-    """Assign the remaining places of partitions to members with fewer partitions than their share. The partitions with
-    the fewest members come first. A member that already has all partitions with free places gets nothing more."""
+    """Assign the remaining assignments of partitions to members with fewer partitions than their share. The partitions
+    with the fewest members come first. A member that already has all partitions with fewer members than required gets
+    nothing more.
+    """
     done = 0
     unfilled = [member.member_id for member in members if rooms[member.member_id] > 0]
     free = [partition for partition, count in holders.items() for _ in range(sharing - count)]
-    # The partitions with the fewest members are at the end.
+    # The partitions with the fewest members are at the end of the list.
     free.sort(key=lambda partition: holders[partition], reverse=True)
     while unfilled and free:
         waiting = []

@@ -14,8 +14,9 @@ millisecond."""
 
 
 class Subscriber(NamedTuple):
-    """A member as an assignor's input. `topics` are the ids of the existing topics that the member reads, `target` is
-    the member's previous target assignment."""
+    """A member as an assignor's input. `topics` are the ids of the existing topics that the member reads; `target` is
+    the member's previous target assignment.
+    """
 
     member_id: str
     instance_id: str | None

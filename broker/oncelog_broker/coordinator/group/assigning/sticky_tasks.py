@@ -1,16 +1,17 @@
 """The assignor `sticky` of streams groups: members keep their tasks, as far as the assignment stays balanced.
 
-Source: Kafka 4.3's StickyTaskAssignor. Kafka's result depends on the order of hash maps; this result does not.
+Source: Kafka 4.3's StickyTaskAssignor. Kafka's result depends on the order of hash maps; the result of this assignor
+does not.
 
 1. Each active task gets one member, and each member at most ceil(tasks / members) active tasks. A task stays at its
-   previous member. Otherwise the task goes to a member with a standby task, which has the state already, or to the
-   member with the fewest tasks.
+   previous member if the limits allow it. A task that cannot stay goes to a member with a standby task, which has the
+   state already, or to the member with the fewest tasks.
 2. Each task of a stateful subtopology gets standby tasks, at the previous active member, at members with a standby
    task, or at the members with the fewest tasks. Members of one process share a state directory, so a process never
    gets the same task twice. If there are too few processes, a task gets fewer standby tasks.
 
-The quotas fall as members reach them, so that the numbers of active tasks differ by at most one. Kafka 4.3 assigns no
-warm-up tasks. Pure. The assignor returns an assignment for every input.
+The numbers of tasks that members may get fall as members reach them, so that the numbers of active tasks differ by at
+most one. Kafka 4.3 assigns no warm-up tasks. Pure. The assignor returns an assignment for every input.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ STICKY: Final = "sticky"
 
 
 class TaskMember(NamedTuple):
-    """A member with its previous target assignment."""
+    """A group member with its previous target assignment."""
 
     member_id: str
     process_id: str
@@ -35,8 +36,9 @@ class TaskMember(NamedTuple):
 
 
 class TaskGroup(NamedTuple):
-    """The input of the assignor. `subtopologies` has the number of tasks of each subtopology, and whether it is
-    stateful. `standbys` is the wanted number of standby tasks of each stateful task. `members` are sorted by id."""
+    """The input of the assignor for streams groups: tasks and members. `subtopologies` has the number of tasks of each
+    subtopology, and whether it is stateful. `standbys` is the wanted number of standby tasks of each stateful task.
+    `members` are sorted by id."""
 
     members: Sequence[TaskMember]
     subtopologies: Mapping[str, tuple[int, bool]]
@@ -44,7 +46,7 @@ class TaskGroup(NamedTuple):
 
 
 def assign_sticky(group: TaskGroup) -> Steps[dict[str, TaskSet]]:
-    """Return the target of each member."""
+    """Return the target assignment of each member."""
     state = _State(group)
     yield from state.note_previous()
     if group.members:
@@ -59,7 +61,9 @@ def assign_sticky(group: TaskGroup) -> Steps[dict[str, TaskSet]]:
 
 
 class _Quota:
-    """The number of tasks that each member may have. The number falls as members reach it."""
+    """The maximum number of tasks that each member may have. The maximum number of tasks per member falls by one when
+    enough members have reached this number.
+    """
 
     __slots__ = ("_members", "_tasks", "value")
 
@@ -71,7 +75,7 @@ class _Quota:
         return -(-self._tasks // self._members) if self._members else 0
 
     def note(self, count: int) -> None:
-        """Note that a member has received its `count`-th task."""
+        """Note that a member has received `count` tasks."""
         if count == self.value and self._members:
             self._members -= 1
             self._tasks -= count
@@ -88,11 +92,11 @@ class _Holder:
         self.standby: dict[str, set[int]] = {}
         self.count = 0
         self.process_tasks = process_tasks
-        """The tasks that the members of this member's process have received."""
+        """The tasks of all members that run in the same process as this member."""
         self.rank = 0
 
     def give(self, task: Task, tasks: dict[str, set[int]]) -> None:
-        """Add a task to `tasks`, which is `active` or `standby`."""
+        """Add a task to `tasks`, which is this member's set `active` or `standby`."""
         tasks.setdefault(task[0], set()).add(task[1])
         self.process_tasks.add(task)
         self.count += 1
@@ -137,12 +141,13 @@ class _State:
         holder = self._holders[member_id]
         return TaskSet(_frozen(holder.active), _frozen(holder.standby))
 
-    # --- active tasks
+    # --- assigning active tasks
 
     def assign_active(self) -> Steps[None]:
         left: list[Task] = []
         done = 0
-        # By partition: the previous assignment has often given all tasks of one partition to one member.
+        # The tasks are ordered by partition, because the previous assignment has often given all tasks of one partition
+        # to one member.
         for task in self._by_partition(only_stateful=False):
             previous = self._was_active.get(task)
             if previous is None or previous.count >= self._active_quota.value:
@@ -174,7 +179,7 @@ class _State:
         self._active_quota.note(holder.count)
         self._total_quota.note(holder.count)
 
-    # --- standby tasks
+    # --- assigning standby tasks
 
     def assign_standbys(self) -> Steps[None]:
         missing: dict[Task, int] = {}
@@ -208,7 +213,8 @@ class _State:
 
     def _give_to_least_loaded(self, queue: list[_Entry], task: Task) -> None:
         """Give a standby task to the member with the fewest tasks among the processes without this task, if there is
-        one."""
+        such a process.
+        """
         passed_over = []
         while queue:
             entry = heapq.heappop(queue)
@@ -246,14 +252,14 @@ class _State:
                 yield name, number
 
     def _queue(self) -> list[_Entry]:
-        """Return a heap of all members. Ranks differ, so holders are never compared."""
+        """Return a heap of all members, ordered by number of tasks. Ranks differ, so holders are never compared."""
         queue = [(holder.count, holder.rank, holder) for holder in self._holders.values()]
         heapq.heapify(queue)
         return queue
 
 
 _Entry = tuple[int, int, _Holder]
-"""An entry of the heap: number of tasks, rank, member."""
+"""An entry of the heap of members: number of tasks, rank, member."""
 
 
 def _least_loaded(holders: Iterable[_Holder]) -> _Holder | None:

@@ -15,7 +15,7 @@ TopicPartition = tuple[bytes, int]
 
 
 def assign_uniformly(spec: GroupSpec) -> Steps[Targets]:
-    """Return the targets of all members."""
+    """Return the target assignment of each member."""
     if spec.is_homogeneous:
         return (yield from _assign_homogeneous(spec))
     return (yield from assign_heterogeneous(spec))
@@ -40,8 +40,8 @@ def _assign_homogeneous(spec: GroupSpec) -> Steps[Targets]:
         left = room - held
         takes_one_more = more > 0
         if left and takes_one_more and len(members) - number > more:
-            # Leave the additional partition to a later member, which may have it already. The last members must take
-            # additional partitions.
+            # Leave the additional partition to a later member, which may have this partition already. The last members
+            # must take the additional partitions that earlier members have left.
             left -= 1
             takes_one_more = False
         more -= takes_one_more

@@ -19,9 +19,9 @@ from oncelog_broker.coordinator.group.topic_view import TopicView
 
 
 class MemberChange:
-    """The changes of one step. `before` is the member at the start of the step, `member` the member with the changes so
-    far. `replaced` is the id of the static member that the member replaces, or None. `group_epoch` is the group epoch
-    after the changes so far."""
+    """The changes that one heartbeat or JoinGroup causes in a group. `before` is the member at the start of the step,
+    `member` the member with the changes so far. `replaced` is the id of the static member that the member replaces, or
+    None. `group_epoch` is the group epoch after the changes so far."""
 
     __slots__ = ("before", "group_epoch", "member", "replaced", "step")
 
@@ -69,7 +69,7 @@ class MemberChange:
         step.effects.changes.append(lambda: mark_checked(step.logged_group(), step.topics))
 
     def reconcile(self, epoch: int, target: Target, owned: Owned | None, *, subscription_changed: bool) -> None:
-        """Move the member one step towards its target assignment, whose epoch is `epoch`."""
+        """Move the member one step towards its target assignment; `epoch` is the epoch of the target."""
         step, group, before = self.step, self.step.group, self.member
         if not subscription_changed and before.is_reconciled_to(epoch):
             return
@@ -81,7 +81,7 @@ class MemberChange:
 
 
 def mark_checked(group: ConsumerGroup | None, topics: TopicView) -> None:
-    """Note that the metadata hash of the group is the hash of `topics`."""
+    """Remember in memory that the group's metadata hash is the hash of `topics`."""
     if group is not None:
         group.checked_topics = topics
 
@@ -94,8 +94,9 @@ def preferred_assignor(members: Iterable[ConsumerMember], configured: tuple[str,
 
 
 def replace_static(step: ConsumerStep, old: ConsumerMember, member_id: str) -> ConsumerMember:
-    """Let a static member replace its older incarnation. The new member id gets the target and the current assignment,
-    starts at epoch 0, and must be reconciled with the target again."""
+    """Let a static member replace its previous member with the same instance id. The new member id gets the target and
+    the current assignment, starts at epoch 0, and moves to the target step by step again.
+    """
     group = step.group
     member = old._replace(member_id=member_id, epoch=0, previous_epoch=0)
     step.effects.records += group.tombstones_of(old.member_id)

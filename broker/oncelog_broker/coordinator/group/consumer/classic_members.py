@@ -1,8 +1,8 @@
 """Handles JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic members in a group of the consumer protocol. Pure.
 
-The generation of a classic member is its member epoch. JoinGroup moves the member one step towards its target and gets
-its response immediately. SyncGroup returns the member's assignment. Heartbeat returns REBALANCE_IN_PROGRESS if another
-step is necessary.
+The generation of a classic member is its member epoch. JoinGroup lets the member give up or get partitions once,
+towards its target assignment, and gets its response immediately. SyncGroup returns the member's assignment. Heartbeat
+returns REBALANCE_IN_PROGRESS if another JoinGroup is necessary.
 """
 
 from __future__ import annotations
@@ -103,8 +103,9 @@ def _member_id_required(asked: Join, member_id: str) -> JoinGroupResponse:
 def _member(
     step: ConsumerStep, member_id: str, instance_id: str | None, *, is_new: bool
 ) -> tuple[ConsumerMember, str | None, ConsumerMember | None]:
-    """The member before this request, the member id of the older incarnation that the member replaces, and this
-    incarnation. The last two are None if nothing is replaced."""
+    """The member before this request, the id of the static member that the member replaces, and that static member. The
+    second and third value are None if no static member is replaced.
+    """
     group = step.group
     if instance_id is None:
         return group.members.get(member_id) or ConsumerMember(member_id), None, None
@@ -167,7 +168,9 @@ def _known(step: ConsumerStep, member_id: str, instance_id: str | None, generati
 
 
 def sync(step: ConsumerStep, request: SyncGroupRequest, waiter: Waiter) -> None:
-    """Handle a SyncGroup. Raises KafkaError like `_known`, INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS."""
+    """Handle a SyncGroup. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION,
+    INCONSISTENT_GROUP_PROTOCOL, REBALANCE_IN_PROGRESS.
+    """
     member = _known(step, request.member_id, request.group_instance_id, request.generation_id)
     assert member.classic is not None
     if request.protocol_type not in (None, CONSUMER_PROTOCOL) or request.protocol_name not in (
@@ -194,8 +197,8 @@ def sync(step: ConsumerStep, request: SyncGroupRequest, waiter: Waiter) -> None:
 
 
 def heartbeat(step: ConsumerStep, request: HeartbeatRequest, waiter: Waiter) -> None:
-    """Handle a Heartbeat; the response is REBALANCE_IN_PROGRESS if the member must join again. Raises KafkaError like
-    `_known`.
+    """Handle a Heartbeat; the response is REBALANCE_IN_PROGRESS if the member must join again. Raises KafkaError
+    UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
 
     Unlike Kafka, a Heartbeat also computes a new target assignment if necessary, because all members may be classic
     members.
@@ -215,8 +218,8 @@ def heartbeat(step: ConsumerStep, request: HeartbeatRequest, waiter: Waiter) -> 
 
 
 def _ask_to_join(step: ConsumerStep, member: ConsumerMember) -> None:
-    """Note that the member got REBALANCE_IN_PROGRESS. Starting with the first such response the member must join within
-    its rebalance timeout."""
+    """Remember that the member got REBALANCE_IN_PROGRESS. Starting with the first such response the member must join
+    within its rebalance timeout."""
     if member.member_id not in step.group.asked_to_join:
         step.effects.changes.append(lambda: _note_asked(step, member.member_id, is_asked=True))
         step.start_timer(TimerKind.JOIN, member.member_id, member.rebalance_timeout_ms)
@@ -256,7 +259,9 @@ def leave(
 
 
 def _leaver(step: ConsumerStep, identity: LeaveGroupRequest.MemberIdentity) -> ConsumerMember:
-    """The member that `identity` names. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID."""
+    """The group member that `identity` (member id or instance id) names. Raises KafkaError UNKNOWN_MEMBER_ID,
+    FENCED_INSTANCE_ID.
+    """
     if identity.group_instance_id is None:
         return known_member(step.group, identity.member_id)
     if identity.member_id == "":

@@ -6,7 +6,8 @@ which the member was reconciled.
 
 The fields contain the logged state, which only `replay` changes. The property `state` is derived from the fields.
 Invariants: each static member is in `static_members`. `owners` maps each partition that a member has or must give up to
-this member. `held_bytes` is the sum over the members, and is counted in `held` until `let_go` is called.
+this member. `held_bytes` is the sum over the members, and is counted in `held` (the broker's total for all groups)
+until `let_go` is called.
 """
 
 from __future__ import annotations
@@ -61,9 +62,10 @@ class ResolvedRegex(NamedTuple):
 
 
 class ConsumerGroup:
-    """A group of the consumer protocol. `checked_topics` is the view of the cluster's topics with which the group last
+    """A group of the consumer protocol. `checked_topics` is the state of the cluster's topics with which the group last
     compared its metadata hash. `resolved_names` are the topic names against which the regular expressions were last
-    matched. Both are None after loading."""
+    matched. Both fields (`checked_topics`, `resolved_names`) are None after loading.
+    """
 
     __slots__ = (
         "asked_to_join",
@@ -97,7 +99,7 @@ class ConsumerGroup:
         """Wall time of the last assignment, in ms; 0 if it is not known."""
         self.members: dict[str, ConsumerMember] = {}
         self.static_members: dict[str, str] = {}
-        """Instance id -> member id."""
+        """Instance id (group.instance.id) of a static member -> member id."""
         self.targets: dict[str, Target] = {}
         self.owners: dict[bytes, dict[int, str]] = {}
         """Topic id -> partition -> id of the member that has the partition or must give it up."""
@@ -115,7 +117,7 @@ class ConsumerGroup:
         self.checked_topics: TopicView | None = None
         self.resolved_names: object | None = None
 
-    # --- derived values
+    # --- values derived from the logged state
 
     protocol_type: Final = CONSUMER_PROTOCOL
     kind: Final = "consumer"
@@ -164,8 +166,9 @@ class ConsumerGroup:
     def topics_with(
         self, members: Mapping[str, ConsumerMember], regexes: Mapping[str, ResolvedRegex] | None = None
     ) -> frozenset[str]:
-        """Like `topics`, but for the given members and the given matches of regular expressions. `regexes` None: the
-        group's own matches."""
+        """The names of the topics that the given members read, with the given matches of regular expressions. With
+        `regexes` None the group's own matches are used.
+        """
         named = {member.topics for member in members.values()}
         used = {member.regex for member in members.values()}
         known = self.regexes if regexes is None else regexes
@@ -193,7 +196,7 @@ class ConsumerGroup:
                 return True
         return False
 
-    # --- records in the log
+    # --- records of the group in the log
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> GroupEpochRecord:
         return GroupEpochRecord(self.group_id, ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash))
@@ -266,7 +269,9 @@ class ConsumerGroup:
             self.has_old_topics = record.value is not None
 
     def let_go(self) -> None:
-        """Subtract the metadata of all members from `held`, because the group is being deleted."""
+        """Subtract the metadata of all members from `held` (the broker's total for all groups), because the group is
+        being deleted.
+        """
         self._hold(-self.held_bytes)
 
     # --- private helpers
@@ -299,7 +304,8 @@ class ConsumerGroup:
     def _forget_said(self, member: ConsumerMember | None) -> None:
         if member is None:
             return
-        # Another member may have the instance id by now.
+        # The instance id is removed only if it still belongs to this member, because another member may have the
+        # instance id by now.
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
             del self.static_members[member.instance_id]
         if member.regex:

@@ -1,8 +1,8 @@
 """Converts a group of the consumer protocol to a classic group, when only classic members are left. Pure.
 
 The conversion is one batch of records: tombstones of the group, and the record of the classic group. The generation of
-the classic group is the group epoch, and its assignments are the targets. After the conversion the members must join
-again, since a member has left.
+the classic group is the group epoch, and the members' assignments are the target assignments. After the conversion the
+members must join again, since a member has left.
 """
 
 from __future__ import annotations
@@ -52,8 +52,9 @@ def downgrade(step: ConsumerStep, gone: Collection[str]) -> None:
 
 
 def downgrade_with(step: ConsumerStep, replaced: str, joined: ConsumerMember, epoch: int, *, rejoins: bool) -> None:
-    """Convert the group to a classic group in which `joined` replaces the member `replaced`. The step already contains
-    the records that add `joined`."""
+    """Convert the group to a classic group in which `joined` replaces the member `replaced`. The step (context of the
+    operation) already contains the records that add `joined`.
+    """
     group = step.group
     members = {member_id: member for member_id, member in group.members.items() if member_id != replaced}
     members[joined.member_id] = joined
@@ -103,8 +104,9 @@ def _become_classic(
         effects.start_timer(GroupTimer(TimerKind.REJOIN, group_id), 0.0)
 
     def follow_all_protocols() -> None:
-        """Restore all protocols of the members. The record has only one protocol of each member; the other protocols
-        are soft state."""
+        """Restore all protocols of the members in the new classic group. The logged record has only one protocol of
+        each member; the other protocols are soft state, which replaying the record does not restore.
+        """
         logged = step.groups.get(group_id)
         if isinstance(logged, ClassicGroup):
             for member in classic.members.values():

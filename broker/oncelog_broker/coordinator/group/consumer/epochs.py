@@ -17,7 +17,7 @@ CheckPartition = Callable[[str, int], None]
 
 
 def known_member(group: ConsumerGroup, member_id: str) -> ConsumerMember:
-    """The member with this id. Raises KafkaError UNKNOWN_MEMBER_ID."""
+    """The group member with this id. Raises KafkaError UNKNOWN_MEMBER_ID."""
     member = group.members.get(member_id)
     if member is None:
         raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group.group_id}.")
@@ -39,8 +39,8 @@ def known_static_member(group: ConsumerGroup, member_id: str, instance_id: str) 
 
 
 def check_heartbeat_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None:
-    """Check the epoch of a heartbeat. The member's epoch is valid. The previous epoch is valid, too, if the heartbeat
-    lists only partitions that the member has: the response with the new epoch was lost. Raises KafkaError
+    """Check the epoch of a heartbeat. The member's epoch is valid. The previous epoch is also valid if the heartbeat
+    lists only partitions that the member has, because then the response with the new epoch was lost. Raises KafkaError
     FENCED_MEMBER_EPOCH."""
     if epoch in (JOINING_EPOCH, member.epoch):
         return

@@ -1,5 +1,5 @@
-"""Handles ConsumerGroupHeartbeat, with which a member joins, stays, and moves to its target. Pure; only replayed
-records change durable state.
+"""Handles ConsumerGroupHeartbeat, with which a member joins, stays, and moves to its target. This module has no I/O;
+only replayed records change durable state.
 
 Source: Kafka 4.3's GroupMetadataManager.consumerGroupHeartbeat. Unlike Kafka, the response requests the next heartbeat
 soon while an assignment is being computed or while other members still have partitions of the member's target. So a
@@ -45,8 +45,8 @@ NOT_SAID: Final = -1
 
 
 class Heartbeat(NamedTuple):
-    """One heartbeat request with its sender. `wrong_regex` is the error message for an invalid regular expression; None
-    if the expression is valid or missing."""
+    """One ConsumerGroupHeartbeat request with its sender. `wrong_regex` is the error message for an invalid regular
+    expression; None if the expression is valid or missing."""
 
     request: ConsumerGroupHeartbeatRequest
     client: Client
@@ -64,14 +64,18 @@ class Heartbeat(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether the request has all fields, as after an error. The response then has all fields, too."""
+        """Whether the request has all fields, as a client's first request after an error has. A request with all fields
+        gets a response with all fields.
+        """
         request = self.request
         says_topics = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
         return request.rebalance_timeout_ms != NOT_SAID and says_topics and request.topic_partitions is not None
 
 
 def check_request(request: ConsumerGroupHeartbeatRequest, version: int, assignors: tuple[str, ...]) -> None:
-    """Check a request without knowing its group. Raises KafkaError INVALID_REQUEST, UNSUPPORTED_ASSIGNOR."""
+    """Check the parts of a request that do not depend on the group. Raises KafkaError INVALID_REQUEST,
+    UNSUPPORTED_ASSIGNOR.
+    """
     epoch = request.member_epoch
     if not request.member_id and (version >= FIRST_CLIENT_MEMBER_ID_VERSION or epoch > 0 or epoch == LEAVING_EPOCH):
         raise _invalid("MemberId can't be empty.")
@@ -105,8 +109,9 @@ def _invalid(message: str) -> KafkaError:
 
 
 def is_unchanged(step: ConsumerStep, asked: Heartbeat) -> ConsumerMember | None:
-    """The member, if it has reached its target, reports no change, and no other work is due; otherwise None. Nearly
-    every heartbeat is of this kind."""
+    """The member, if it has reached its target, reports no change, and the group has no other work to do; otherwise
+    None. Nearly every heartbeat changes nothing, so this check saves most of the work.
+    """
     request, group = asked.request, step.group
     member = group.members.get(request.member_id)
     if (
@@ -166,8 +171,8 @@ def heartbeat(step: ConsumerStep, asked: Heartbeat) -> None:
 
 
 def _static_joins(step: ConsumerStep, member_id: str, instance_id: str) -> tuple[ConsumerMember, str | None]:
-    """The member, and the id of the older incarnation that the member replaces (None: no incarnation). Raises
-    KafkaError UNRELEASED_INSTANCE_ID."""
+    """The sending member, and the id of the static member that it replaces; the id is None if no member is replaced.
+    Raises KafkaError UNRELEASED_INSTANCE_ID."""
     old = step.group.static_member(instance_id)
     if old is None:
         return step.group.members.get(member_id) or ConsumerMember(member_id), None

@@ -66,7 +66,7 @@ class ConsumerMember(NamedTuple):
     epoch: int = JOINING_EPOCH
     previous_epoch: int = -1
     state: MemberState = MemberState.STABLE
-    # --- fields that the member reports about itself: see `said`
+    # --- fields that the member reports about itself, which the property `said` returns together
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
@@ -81,7 +81,8 @@ class ConsumerMember(NamedTuple):
     pending_revocation: Current = NO_PARTITIONS
 
     def moved_to(self, epoch: int, state: MemberState, assigned: Current, pending: Current) -> ConsumerMember:
-        """The member after a step of its reconciliation; `epoch` may be the present epoch."""
+        """The member after a reconciliation step (giving up or getting partitions); `epoch` may be the present
+        epoch."""
         return self._replace(
             epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, pending_revocation=pending
         )
@@ -108,7 +109,7 @@ class ConsumerMember(NamedTuple):
         topics = sum(TOPIC_OVERHEAD + len(name.encode()) for name in self.topics)
         return PROTOCOL_OVERHEAD + said + topics + bytes_of(protocols)
 
-    # --- records in the log
+    # --- conversions to and from records in the log
 
     def metadata_record(self, group_id: str) -> MemberRecord:
         """The record with the fields that the member reports about itself."""

@@ -1,8 +1,8 @@
 """Moves a member from its current assignment to its target assignment, one step per heartbeat. Pure.
 
 A member first gives up the partitions that are not in its target, then gets the free partitions of its target. A
-partition becomes free when the heartbeat of its former owner no longer lists it, not when the target changes. So two
-members never read the same partition, even if heartbeats are late or lost.
+partition becomes free when the heartbeat of its former owner no longer lists it, not when the target changes. Therefore
+two members never read the same partition, even if heartbeats are late or lost.
 
     state       action at a heartbeat
     STABLE      Nothing, if the member is at the epoch of the target and its subscription has not changed. If the
@@ -28,10 +28,10 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class Aim(NamedTuple):
-    """The input of a reconciliation: the target assignment `target` of the assignment epoch `epoch`. `topics` are the
-    ids of the topics that the member reads; the member gets no partitions of other topics. `is_free(topic_id,
-    partition)` returns whether a partition has no owner. `owned` are the partitions that the member's request lists;
-    None if the request has no list."""
+    """The input of a member's reconciliation with its target: the assignment `target`, computed for the assignment
+    epoch `epoch`. `topics` are the ids of the topics that the member reads; the member gets no partitions of other
+    topics. `is_free(topic_id, partition)` returns whether a partition has no owner. `owned` are the partitions that the
+    member's request lists; None if the request has no list."""
 
     epoch: int
     target: Target
@@ -42,8 +42,8 @@ class Aim(NamedTuple):
 
 
 def reconcile(member: ConsumerMember, aim: Aim) -> ConsumerMember:
-    """Return the member after the next step; returns the same member if no step is possible. Raises KafkaError
-    FENCED_MEMBER_EPOCH."""
+    """Return the member after the next step; the result is the unchanged member if no step is possible. Raises
+    KafkaError FENCED_MEMBER_EPOCH."""
     if member.state is MemberState.STABLE:
         if member.epoch != aim.epoch:
             return _next(member, member.epoch, aim)
@@ -86,8 +86,8 @@ def _drop_unread(member: ConsumerMember, aim: Aim) -> ConsumerMember:
 
 
 def _next(member: ConsumerMember, epoch: int, aim: Aim) -> ConsumerMember:
-    """The member after the next step towards its target. `epoch`: the epoch of the member while it has partitions to
-    give up."""
+    """The member after it has given up or received partitions once more towards its target. `epoch`: the epoch of the
+    member while it has partitions to give up."""
     assigned: dict[bytes, dict[int, int]] = {}
     revoked: dict[bytes, dict[int, int]] = {}
     given: dict[bytes, list[int]] = {}

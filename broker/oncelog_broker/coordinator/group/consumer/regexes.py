@@ -3,8 +3,8 @@ changes the group afterwards. Pure.
 
 A pattern has the syntax of RE2 and must match a topic name completely. RE2 takes time proportional to the pattern and
 the name, and there may be many names, so RE2 runs in a thread, with some names per job (`coordinator.patterns`). All
-patterns of a group are matched together, for all members. The result has only topics that the member whose heartbeat
-started the job may describe.
+patterns (regular expressions) of a group are matched together, for all members. The result of a match has only topics
+that the member whose heartbeat started the job may describe.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class RegexChange(Enum):
 
 
 class Resolved(NamedTuple):
-    """The result of a job: the topics among `names` that each pattern matches."""
+    """The result of a matching job (run in a thread): the topics among `names` that each pattern matches."""
 
     topics: Mapping[str, frozenset[str]]
     names: Collection[str]
@@ -141,7 +141,7 @@ def _mark_resolved(step: ConsumerStep, resolved: Resolved) -> None:
 
 
 def drop_unused(step: ConsumerStep, left: Collection[str]) -> None:
-    """Log tombstones for the regular expressions that no member in `left` uses."""
+    """Log tombstones for the regular expressions that no remaining member (`left`) uses."""
     group, effects = step.group, step.effects
     used = {group.members[member_id].regex for member_id in left}
     for regex in sorted({*group.regex_members, *group.regexes} - used):

@@ -1,4 +1,4 @@
-"""One step of a consumer group: the group, its context, and the effects so far. Pure."""
+"""One step (call of the state machine) of a consumer group: the group, its context, and the effects so far. Pure."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from oncelog_broker.coordinator.group.topic_view import TopicView
 
 
 class ConsumerStep(NamedTuple):
-    """The context of one step. `group` is the logged group, or the group as it will be after the first records of the
-    step are replayed.
+    """The context of one step (call of the state machine): the group, its settings, and the effects so far. `group` is
+    the logged group, or the group as it will be after the first records of the step are replayed.
 
-    `groups` are all groups of the machine, by id. `settings` are the settings of this group, `topics` the topics of the
-    cluster; `new_id()` creates a member id.
+    `groups` are all groups of the state machine, by group id. `settings` are the settings of this group, `topics` the
+    topics of the cluster; `new_id()` creates a member id.
     """
 
     group: ConsumerGroup
@@ -57,8 +57,9 @@ class ConsumerStep(NamedTuple):
             self.cancel_timer(TimerKind.REBALANCE, member.member_id)
 
     def logged_group(self) -> ConsumerGroup | None:
-        """The group after the records of the step were replayed, for changes and jobs, which run after the replay. None
-        if the group no longer exists."""
+        """The group after the records of the step were replayed, for soft-state changes and jobs, which run after the
+        replay. The result is None if the group no longer exists.
+        """
         found = self.groups.get(self.group.group_id)
         return found if isinstance(found, ConsumerGroup) else None
 

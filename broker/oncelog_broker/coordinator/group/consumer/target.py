@@ -1,10 +1,11 @@
-"""Decides when the target assignment of a consumer group is computed, and computes it: in the step itself for a small
-group, as a job for a large group. Pure.
+"""Decides when the target assignment of a consumer group is computed, and computes it: for a small group while the
+heartbeat is handled, for a large group as a background job. Pure.
 
 A new target is computed when the group epoch is above the assignment epoch, at most once in
-`consumer.assignment.interval.ms` (KIP-1263). A job uses the group as it was when the job began. The result of the job
-is used although the group may have changed since: a member that left is skipped, a new member waits for the next
-assignment, and a member does not get partitions of a topic that it no longer reads (`reconcile`).
+`consumer.assignment.interval.ms` (KIP-1263). A job (background computation) uses the group as it was when the job
+began. The result of the job is used although the group may have changed since: a member that left is skipped, a new
+member waits for the next assignment, and a member does not get partitions of a topic that it no longer reads
+(`reconcile`).
 """
 
 from __future__ import annotations
@@ -26,14 +27,15 @@ from oncelog_broker.coordinator.group.topic_view import TopicView
 from oncelog_broker.runtime.steps import Steps, run_steps
 
 SMALL: Final = 1_000
-"""Maximum number of members plus partitions of a group whose target is computed within a step, which takes a few
-milliseconds."""
+"""Maximum number of members plus partitions of a group whose target is computed while a heartbeat is handled, which
+takes a few milliseconds.
+"""
 ASSIGN_JOB: Final = "assign"
 
 
 class Assigned(NamedTuple):
-    """The result of a job: the targets for the group epoch `epoch`. `changed` has the instance id and the target record
-    of each member whose target has changed."""
+    """The result of a background job: the target assignments for the group epoch `epoch`. `changed` has the instance id
+    and the target record of each member whose target has changed."""
 
     epoch: int
     changed: list[tuple[str | None, TargetRecord]]
@@ -48,7 +50,7 @@ class _Snapshot(NamedTuple):
     members: Mapping[str, ConsumerMember]
     targets: Mapping[str, Target]
     static_targets: Mapping[str, Target]
-    """Member id -> the target that a static member gets from its older incarnation."""
+    """Member id -> the target that a static member takes over from its previous member id."""
     regexes: Mapping[str, ResolvedRegex]
     topics: TopicView
 
@@ -63,8 +65,8 @@ def wait_ms(step: ConsumerStep) -> int:
 
 def maybe_assign(change: MemberChange) -> tuple[int, Target]:
     """Compute a new target assignment if the group epoch is above the assignment epoch and the assignment interval has
-    passed. For a large group, start a job that computes the target. Returns the present assignment epoch and the
-    member's target."""
+    passed. For a large group, start a background job that computes the target. Returns the present assignment epoch and
+    the member's target."""
     step, group, member = change.step, change.step.group, change.member
     present = group.assignment_epoch, group.target_of(member.member_id, member.instance_id)
     if group.assignment_epoch >= change.group_epoch or wait_ms(step) > 0:
@@ -112,7 +114,7 @@ def _names(snapshot: _Snapshot, topics: frozenset[str], regex: str) -> frozenset
 
 
 def _targets(snapshot: _Snapshot) -> Steps[Targets]:
-    """Run the assignor; the result is the target of each member."""
+    """Run the assignor; returns the target assignment of each member."""
     ids: dict[tuple[frozenset[str], str], frozenset[bytes]] = {}
     subscribers = []
     for number, member_id in enumerate(sorted(snapshot.members), 1):
@@ -134,8 +136,8 @@ def _targets(snapshot: _Snapshot) -> Steps[Targets]:
 
 
 def _assign_later(step: ConsumerStep) -> Steps[Assigned | None]:
-    """The job that computes the target of the present group, and encodes the records of changed targets. The result is
-    None if no new target is necessary."""
+    """The background job that computes the target of the present group, and encodes the records of changed targets. The
+    result is None if no new target is necessary."""
     group = step.logged_group()
     if group is None or group.assignment_epoch >= group.epoch:
         return None
@@ -156,13 +158,15 @@ def _assign_later(step: ConsumerStep) -> Steps[Assigned | None]:
 
 
 def take_assigned(group: ConsumerGroup, assigned: Assigned, now_ms: int) -> Effects:
-    """Log the target assignment that a job computed, unless a target of the same or a later group epoch has been
-    logged."""
+    """Log the target assignment that a background job computed, unless a target of the same or a later group epoch has
+    been logged.
+    """
     effects = Effects()
     if assigned.epoch <= group.assignment_epoch:
         return effects
-    # The assignment epoch is logged last. If its record is missing, the assignment is computed again; a partly logged
-    # target does no harm, because the owners of partitions do not depend on targets.
+    # The record of the assignment epoch is logged last. If the record of the assignment epoch is missing, the
+    # assignment is computed again; a partly logged target does no harm, because the owners of partitions do not depend
+    # on targets.
     effects.may_be_divided = True
     for instance_id, record in assigned.changed:
         if record.member_id in group.members:

@@ -87,8 +87,8 @@ def _refused(classic: ClassicGroup, reason: str) -> KafkaError:
 
 
 def _member(classic: ClassicGroup, member: Member, topics: TopicView) -> tuple[ConsumerMember, Target]:
-    """The converted member, and as its target the member's last assignment. A member that never sent SyncGroup has no
-    assignment."""
+    """Return the converted member, and the member's last assignment as its target. A member that never sent SyncGroup
+    has no assignment."""
     protocol = classic.protocol_name or member.protocols[0][0]
     try:
         said = decode_versioned(ConsumerProtocolSubscription, member.metadata(protocol))

@@ -1,5 +1,5 @@
-"""Handles ShareGroupHeartbeat, with which a member joins a share group, stays, and leaves. Pure; only replayed records
-change durable state.
+"""Handles ShareGroupHeartbeat, with which a member joins a share group, stays, and leaves. This module has no I/O; only
+replayed records change durable state.
 
 Source: Kafka 4.3's GroupMetadataManager.shareGroupHeartbeat. Unlike Kafka, the response requests the next heartbeat
 soon while share partitions are being initialized, since a new member cannot read before that.
@@ -28,14 +28,16 @@ VERY_SOON_MS: Final = 100
 """Maximum heartbeat interval, in ms, while share partitions are being initialized."""
 MAX_MEMBER_ID_CHARS: Final = 36
 BY_RESET: Final = -1
-"""Start offset of a share partition whose group's share.auto.offset.reset decides the offset at the first read."""
+"""Start offset of a share partition that has no start offset yet; the group's share.auto.offset.reset decides the
+offset at the first read.
+"""
 FROM_THE_START: Final = 0
 
 Assignment = ShareGroupHeartbeatResponse.Assignment
 
 
 class ShareHeartbeat(NamedTuple):
-    """One heartbeat request with its sender."""
+    """One ShareGroupHeartbeat request with its sender."""
 
     request: ShareGroupHeartbeatRequest
     client: Client
@@ -51,7 +53,7 @@ class ShareHeartbeat(NamedTuple):
 
 
 def check_request(request: ShareGroupHeartbeatRequest) -> None:
-    """Check a request without knowing its group. Raises KafkaError INVALID_REQUEST."""
+    """Check the parts of a request that do not depend on the group. Raises KafkaError INVALID_REQUEST."""
     check_member_id(request.member_id)
     for name, text in (("GroupId", request.group_id), ("RackId", request.rack_id)):
         if text is not None and not text.strip():
@@ -120,8 +122,9 @@ def heartbeat(step: ShareStep, asked: ShareHeartbeat) -> None:
 
 
 def _is_unchanged(step: ShareStep, asked: ShareHeartbeat) -> ShareMember | None:
-    """The member, if it has reached its target, reports no change, and no other work is due; otherwise None. Nearly
-    every heartbeat is of this kind."""
+    """The member, if it has reached its target, reports no change, and the group has no other work to do; otherwise
+    None. Nearly every heartbeat changes nothing, so this check saves most of the work.
+    """
     request, group = asked.request, step.group
     member = group.members.get(request.member_id)
     if (
@@ -152,7 +155,7 @@ def _check_epoch(member: ShareMember, epoch: int) -> None:
 
 
 def _said(member: ShareMember, asked: ShareHeartbeat) -> ShareMember:
-    """The member with the fields that the request sets; the other fields stay."""
+    """The member with the fields that the request sets; the other fields stay unchanged."""
     request = asked.request
     names = request.subscribed_topic_names
     return member._replace(
@@ -314,7 +317,7 @@ def fence(step: ShareStep, member_id: str) -> None:
     effects.records += group.tombstones_of(member_id)
     left = {other: member for other, member in group.members.items() if other != member_id}
     effects.append(group.epoch_record(group.epoch + 1, step.topics.hash_of(topics_of(left))))
-    if not left:  # no member is left for an assignment
+    if not left:  # the group is empty, so no member needs an assignment
         effects.append(group.target_epoch_record(group.epoch + 1, 0))
 
 

@@ -17,7 +17,7 @@ from oncelog_broker.coordinator.group.share.state_partitions import NamedPartiti
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 Starts = Mapping[bytes, Mapping[int, int]]
-"""Topic id -> partition -> start offset."""
+"""Start offsets to set: topic id -> partition -> start offset."""
 
 
 def alter(step: ShareStep, starts: Starts) -> tuple[Effects, int]:
@@ -39,8 +39,8 @@ def alter(step: ShareStep, starts: Starts) -> tuple[Effects, int]:
 
 def delete(step: ShareStep, topic_ids: frozenset[bytes] | None) -> tuple[Effects, Target]:
     """Log that the state of these topics, or with None of all topics, is being deleted. Returns the effects and the
-    share partitions to delete. For a topic whose deletion had begun before, these are all partitions. Raises KafkaError
-    NON_EMPTY_GROUP."""
+    share partitions to delete. For a topic whose deletion had begun earlier, the result contains all partitions of the
+    topic. Raises KafkaError NON_EMPTY_GROUP."""
     group, effects = step.group, step.effects
     _check_empty(step)
     state = group.state_partitions

@@ -6,7 +6,7 @@ epoch is the assignment epoch to which the member was reconciled. A member gets 
 shared, so a member need not wait for other members.
 
 The fields contain the logged state, which only `replay` changes. Invariant: `held_bytes` is the sum over the members,
-and is counted in `held` until `let_go` is called.
+and is counted in `held` (the broker's total for all groups) until `let_go` is called.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class ShareGroupState(Enum):
 
 
 class ShareGroup:
-    """A share group. `checked_topics` is the view of the cluster's topics with which the group last compared its
+    """A share group. `checked_topics` is the state of the cluster's topics with which the group last compared its
     metadata hash; None after loading. `asked_at_ms` is the wall time of the last request to initialize share
     partitions, in ms; 0 after loading."""
 
@@ -83,7 +83,7 @@ class ShareGroup:
         self.checked_topics: TopicView | None = None
         self.asked_at_ms = 0
 
-    # --- derived values
+    # --- values derived from the logged state
 
     protocol_type: Final = SHARE_PROTOCOL
     kind: Final = "share"
@@ -99,7 +99,7 @@ class ShareGroup:
         """The names of all topics that members read."""
         return topics_of(self.members)
 
-    # --- records in the log
+    # --- records of the group in the log
 
     def epoch_record(self, epoch: int, metadata_hash: int) -> ShareGroupEpochRecord:
         value = ShareGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash)
@@ -162,7 +162,9 @@ class ShareGroup:
             self.checked_topics = None  # the next heartbeat checks which share partitions can be assigned
 
     def let_go(self) -> None:
-        """Subtract the metadata of all members from `held`, because the group is being deleted."""
+        """Subtract the metadata of all members from `held` (the broker's total for all groups), because the group is
+        being deleted.
+        """
         self._hold(-self.held_bytes)
 
     # --- private helpers

@@ -1,4 +1,4 @@
-"""The share groups of one group machine, with the operations that the machine needs for share groups. Pure.
+"""The share groups of one group state machine, with the operations that the state machine needs for share groups. Pure.
 
 A group id belongs to only one protocol, so the groups of all protocols are in one dict, `groups`. `ShareGroups` adds
 and removes only share groups in this dict.
@@ -28,8 +28,9 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 class ShareGroups:
     """Handles requests and records of share groups. `remove(group_id)` removes a group of any protocol;
-    `has_offsets(group_id)` returns whether the group has committed offsets; the other parameters are the same as in
-    `GroupMachine`."""
+    `has_offsets(group_id)` returns whether the group has committed offsets; the other parameters are settings, clock,
+    the broker's memory count, and the present topics, as `GroupMachine` gets them.
+    """
 
     def __init__(
         self,
@@ -51,10 +52,12 @@ class ShareGroups:
         self._topics = topics
         self._overrides_of = overrides_of
 
-    # --- methods for the machine
+    # --- methods for the state machine of all groups
 
     def replay(self, record: ShareGroupRecord) -> None:
-        """Apply a logged record. The tombstone of a group that is no longer a share group has no effect."""
+        """Apply a logged record to the share groups. The tombstone of a group that is no longer a share group has no
+        effect.
+        """
         group = self._groups.get(record.group_id)
         if not isinstance(group, ShareGroup):
             if record.value is None:
@@ -67,7 +70,7 @@ class ShareGroups:
             group.replay(record)
 
     def has(self, record: object) -> bool:
-        """Whether the record is one of share groups."""
+        """Whether the record is a record of a share group."""
         return KINDS.has(record)
 
     def on_loaded(self, group: ShareGroup, effects: Effects) -> None:
@@ -84,7 +87,9 @@ class ShareGroups:
         return Effects()
 
     def on_failed(self, group: ShareGroup, effects: Effects) -> None:
-        """Restart the session timers after a step failed: the logged state is intact, but the timers may be wrong."""
+        """Restart the session timers after the append of a step's records failed: the logged state is intact, but the
+        timers may be wrong.
+        """
         group.checked_topics = None
         self._step(group, effects).start_sessions()
 
@@ -104,7 +109,7 @@ class ShareGroups:
             heartbeat.heartbeat(step, asked)
         return effects
 
-    # --- the state of share partitions
+    # --- requests and records about the state of share partitions
 
     def on_initialized(self, group_id: str, done: Target, failed: Target) -> Effects:
         """Log which share partitions the share coordinators have initialized (`done`) or failed to initialize
@@ -153,7 +158,8 @@ class ShareGroups:
 
     def states_deleted(self, group_id: str, topic_ids: frozenset[bytes], *, with_group: bool) -> Effects:
         """Log that the share coordinators have deleted the state of these topics. `with_group`: delete the group, too;
-        raises KafkaError NON_EMPTY_GROUP if it has members or other state."""
+        raises KafkaError NON_EMPTY_GROUP if the group has members or other state.
+        """
         effects = Effects()
         group = self._groups.get(group_id)
         if not isinstance(group, ShareGroup):
@@ -167,7 +173,7 @@ class ShareGroups:
             effects.append(group.state_record(left))
         return effects
 
-    # --- private helpers
+    # --- private helpers of `ShareGroups`
 
     def _step(self, group: ShareGroup, effects: Effects) -> ShareStep:
         own = self._overrides_of(group.group_id)

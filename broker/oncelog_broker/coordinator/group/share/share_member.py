@@ -15,7 +15,7 @@ from oncelog_protocol.coordinator_records.share_groups import (
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
 STABLE: Final = 0
-"""The only state of a member, because a member gets its target immediately."""
+"""The name of the only state that a share group member has, because a member gets its target immediately."""
 
 CurrentTopic = ShareGroupCurrentMemberAssignmentValue.TopicPartitions
 
@@ -31,7 +31,7 @@ class ShareMember(NamedTuple):
     member_id: str
     epoch: int = JOINING_EPOCH
     previous_epoch: int = -1
-    # --- fields that the member reports about itself: see `said`
+    # --- fields that the member reports about itself, which the property `said` returns together
     rack_id: str | None = None
     client_id: str = ""
     client_host: str = ""
@@ -50,10 +50,10 @@ class ShareMember(NamedTuple):
         said = sum(len(text.encode()) for text in texts if text is not None)
         return PROTOCOL_OVERHEAD + said + sum(TOPIC_OVERHEAD + len(name.encode()) for name in self.topics)
 
-    # --- records in the log
+    # --- conversions to and from records in the log
 
     def metadata_record(self, group_id: str) -> ShareMemberRecord:
-        """The metadata record of the member."""
+        """The metadata record that stores the member's reported fields."""
         value = ShareGroupMemberMetadataValue(
             rack_id=self.rack_id,
             client_id=self.client_id,

@@ -1,4 +1,4 @@
-"""One step of a share group: the group, its context, and the effects so far. Pure."""
+"""One step (call of the state machine) of a share group: the group, its context, and the effects so far. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from oncelog_broker.coordinator.group.topic_view import TopicView
 
 
 class InitializeStates(NamedTuple):
-    """Requests that the share coordinators initialize share partitions, after the records of the step are committed
+    """Requests that the share coordinators initialize share partitions, after the group's records are committed
     (`Effects.ends`). `starts`: start offsets by topic id and partition; -1 means that the group's
     share.auto.offset.reset decides."""
 
@@ -29,8 +29,9 @@ class InitializeStates(NamedTuple):
 
 
 class ShareStep(NamedTuple):
-    """The context of one step. `group` is the logged group, `groups` are all groups of the machine by id. `settings`
-    are the settings of this group, `topics` the topics of the cluster, `now_ms` is wall time."""
+    """The context of one step (call of the state machine): the group, its settings, and the effects so far. `group` is
+    the logged group, `groups` are all groups of the state machine by id. `settings` are the settings of this group,
+    `topics` the topics of the cluster, `now_ms` is wall time."""
 
     group: ShareGroup
     groups: Mapping[str, object]
@@ -54,7 +55,8 @@ class ShareStep(NamedTuple):
             self.start_session(member_id)
 
     def logged_group(self) -> ShareGroup | None:
-        """The group after the records of the step were replayed, for changes and jobs, which run after the replay. None
-        if the group no longer exists."""
+        """The group after the records of the step were replayed, for soft-state changes and jobs, which run after the
+        replay. The result is None if the group no longer exists.
+        """
         found = self.groups.get(self.group.group_id)
         return found if isinstance(found, ShareGroup) else None

@@ -1,9 +1,10 @@
-"""Decides when the target assignment of a share group is computed, and computes it: in the step itself for a small
-group, as a job for a large group. Pure.
+"""Decides when the target assignment of a share group is computed, and computes it: for a small group while the
+heartbeat is handled, for a large group as a background job. Pure.
 
 A new target is computed when the group epoch is above the assignment epoch, at most once in
-`share.assignment.interval.ms`. Only share partitions with initialized state are assigned. A job uses the group as it
-was when the job began; a member that has left meanwhile is skipped, and a new member waits for the next assignment.
+`share.assignment.interval.ms`. Only share partitions with initialized state are assigned. A job (background
+computation) uses the group as it was when the job began; a member that has left meanwhile is skipped, and a new member
+waits for the next assignment.
 """
 
 from __future__ import annotations
@@ -22,14 +23,16 @@ from oncelog_broker.coordinator.group.share_records import ShareTargetRecord
 from oncelog_broker.runtime.steps import Steps, run_steps
 
 SMALL: Final = 1_000
-"""Maximum number of members plus partitions of a group whose target is computed within a step, which takes a few
-milliseconds."""
+"""Maximum number of members plus partitions of a group whose target is computed while a heartbeat is handled, which
+takes a few milliseconds.
+"""
 ASSIGN_JOB: Final = "assign"
 
 
 class ShareAssigned(NamedTuple):
-    """The result of a job: the targets for the group epoch `epoch`. `changed` has the records of the members whose
-    targets have changed."""
+    """The result of a background job: the target assignments for the group epoch `epoch`. `changed` (a field) has the
+    records of the members whose targets have changed.
+    """
 
     epoch: int
     changed: list[ShareTargetRecord]
@@ -49,8 +52,8 @@ def maybe_assign(
     step: ShareStep, members: Mapping[str, ShareMember], group_epoch: int, member_id: str
 ) -> tuple[int, Target]:
     """Compute a new target assignment if the group epoch is above the assignment epoch and the assignment interval has
-    passed. For a large group, start a job that computes the target. Returns the present assignment epoch and the target
-    of `member_id`."""
+    passed. For a large group, start a background job that computes the target. Returns the present assignment epoch and
+    the target of `member_id`."""
     group = step.group
     present = group.assignment_epoch, group.target_of(member_id)
     if group.assignment_epoch >= group_epoch or wait_ms(step) > 0:
@@ -70,7 +73,7 @@ def maybe_assign(
 def _targets(
     step: ShareStep, members: Mapping[str, ShareMember], assignable: Target, old: Mapping[str, Target]
 ) -> Steps[Targets]:
-    """Run the assignor; the result is the target of each member."""
+    """Run the assignor; returns the target assignment of each member."""
     ids: dict[frozenset[str], frozenset[bytes]] = {}
     subscribers = []
     for member_id in sorted(members):
@@ -86,7 +89,9 @@ def _targets(
 
 
 def _assign_later(step: ShareStep) -> Steps[ShareAssigned | None]:
-    """The job that computes the target of the present group. The result is None if no new target is necessary."""
+    """The background job that computes the target assignment of the present group. The result is None if no new target
+    is necessary.
+    """
     group = step.logged_group()
     if group is None or group.assignment_epoch >= group.epoch or not group.members:
         return None
@@ -101,12 +106,13 @@ def _assign_later(step: ShareStep) -> Steps[ShareAssigned | None]:
 
 
 def take_assigned(group: ShareGroup, assigned: ShareAssigned, now_ms: int) -> Effects:
-    """Log the target assignment that a job computed, unless a target of the same or a later group epoch has been
-    logged."""
+    """Log the target assignment that a background job computed, unless a target of the same or a later group epoch has
+    been logged.
+    """
     effects = Effects()
     if assigned.epoch <= group.assignment_epoch:
         return effects
-    effects.may_be_divided = True  # the epoch is logged last; without its record the job runs again
+    effects.may_be_divided = True  # the epoch is logged last; without its record the target is computed again
     effects.records += [record for record in assigned.changed if record.member_id in group.members]
     effects.append(group.target_epoch_record(assigned.epoch, now_ms))
     return effects

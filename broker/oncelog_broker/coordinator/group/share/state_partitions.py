@@ -25,7 +25,7 @@ class NamedPartitions(NamedTuple):
 
 
 Topics = Mapping[bytes, NamedPartitions]
-"""Topic id -> partitions."""
+"""Topic id -> partition indexes of the topic."""
 NO_TOPICS: Final[Topics] = MappingProxyType({})
 
 
@@ -43,7 +43,7 @@ class StatePartitions(NamedTuple):
         )
 
     def done(self, topics: Target) -> StatePartitions:
-        """Mark these share partitions as initialized, if they are initializing."""
+        """Mark these share partitions as initialized, if the group has marked them as initializing."""
         found = {
             topic_id: NamedPartitions(named.name, named.partitions & topics[topic_id])
             for topic_id, named in self.initializing.items()
@@ -66,7 +66,7 @@ class StatePartitions(NamedTuple):
         return without._replace(deleting={**without.deleting, **names})
 
     def without(self, topic_ids: Iterable[bytes]) -> StatePartitions:
-        """Remove these topics from all three mappings."""
+        """Remove these topics from all three mappings (initializing, initialized, deleting)."""
         gone = frozenset(topic_ids)
         return StatePartitions(
             {topic_id: named for topic_id, named in self.initializing.items() if topic_id not in gone},
@@ -83,11 +83,11 @@ class StatePartitions(NamedTuple):
         return _numbers(_plus(self.initialized, self.initializing))
 
     def topic_ids(self) -> frozenset[bytes]:
-        """The ids of all topics in the three mappings."""
+        """The ids of all topics in the three mappings (initializing, initialized, deleting)."""
         return frozenset((*self.initializing, *self.initialized, *self.deleting))
 
     def to_value(self) -> Value | None:
-        """The value of the record; None if all three mappings are empty."""
+        """The value of the logged record; None if `initializing`, `initialized` and `deleting` are all empty."""
         if self == StatePartitions():
             return None
         return Value(
@@ -100,7 +100,7 @@ class StatePartitions(NamedTuple):
 
     @classmethod
     def of(cls, value: Value | None) -> StatePartitions:
-        """The value of a record, decoded."""
+        """The share partitions of a group, decoded from the value of a record."""
         if value is None:
             return cls()
         return cls(

@@ -2,9 +2,9 @@
 and assigns its tasks. Pure.
 
 The values are `streams_topology`, `configured_topology` and `streams_member`; the state is `streams_group`, which only
-replayed records change. `streams_step` is the context of one operation. A heartbeat passes these modules:
-`heartbeat_request` (the request and its checks), `heartbeat` (the changes in their order), `streams_target` (the target
-assignment), `streams_reconcile` (the path of a member to its target) and `heartbeat_answer`. `endpoints` has the
-partitions that members serve to interactive queries. `streams_leaving` removes members, and `streams_epochs` checks the
-epochs of commits. `streams_groups` has all streams groups of a machine; the machine uses only this module.
+replayed records change. `streams_step` is the context of one operation. A heartbeat is handled by these modules, in
+this order: `heartbeat_request` (the request and its checks), `heartbeat` (the changes in their order), `streams_target`
+(the target assignment), `streams_reconcile` (the path of a member to its target) and `heartbeat_answer`. `endpoints`
+has the partitions that members serve to interactive queries. `streams_leaving` removes members, and `streams_epochs`
+checks the epochs of commits. `streams_groups` has all streams groups of a state machine, which uses only this module.
 """

@@ -2,7 +2,7 @@
 internal topics, and the reason why tasks cannot be assigned. Pure.
 
 Source: Kafka 4.3's InternalTopicManager. In Kafka, all repartition topics with a fixed number of partitions must have
-the same number; here, only those of one co-partition group.
+the same number; here, only the repartition topics of one co-partition group.
 
 The application may fix the number of partitions of a repartition topic. Otherwise the number follows the topics with
 which the repartition topic is co-partitioned. Without such topics, the number is the maximum over the source topics of
@@ -21,10 +21,12 @@ from oncelog_protocol.coordinator_records.streams_groups import TopicInfo
 from oncelog_protocol.messages.streams_group_heartbeat import StatusCode
 
 PartitionsOf = Callable[[str], int | None]
-"""Returns the number of partitions of the named topic; None if the topic does not exist."""
+"""Function of a topic name that returns the topic's number of partitions; None if the topic does not exist."""
 DEFAULT_REPLICATION_FACTOR: Final = -1
 MAX_TASKS: Final = 10_000
-"""Maximum number of active tasks of a group: one member can get all of them in one step, which takes milliseconds."""
+"""Maximum number of active tasks of a group: one member can get all these tasks in one heartbeat, which takes
+milliseconds.
+"""
 NAMED_IN_STATUS: Final = 3
 """Maximum number of topics that the detail of a status names."""
 
@@ -59,8 +61,9 @@ class Problem(NamedTuple):
 
 
 class ConfiguredTopology(NamedTuple):
-    """The result of a comparison. `missing` has the internal topics to create. After any other problem, `subtopologies`
-    is empty."""
+    """The result of comparing a topology with the existing topics. `missing` has the internal topics that the broker
+    must create. If any other problem was found, `subtopologies` is empty.
+    """
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology]
@@ -221,6 +224,6 @@ def _wanted(topic: TopicInfo, partitions: int) -> WantedTopic:
 
 
 def _some(names: list[str]) -> str:
-    """Join the first names, and tell the number of further names."""
+    """Join the first names, followed by the number of further names."""
     more = len(names) - NAMED_IN_STATUS
     return ", ".join(names[:NAMED_IN_STATUS]) + (f" and {more} additional topics" if more > 0 else "")

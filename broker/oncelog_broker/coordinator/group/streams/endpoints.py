@@ -18,7 +18,7 @@ TopicPartition = EndpointToPartitions.TopicPartition
 
 
 class _Made(NamedTuple):
-    """An entry with the values from which it was computed."""
+    """An endpoint entry of a response, with the values from which the entry was computed."""
 
     assigned: CurrentTasks
     endpoint: tuple[str, int]
@@ -27,8 +27,9 @@ class _Made(NamedTuple):
 
 
 class EndpointPartitions:
-    """Computes the entries of members and caches the last entry of each member, since most members do not change
-    between heartbeats."""
+    """Computes the endpoint entries of members and caches the last entry of each member, since most members do not
+    change between heartbeats.
+    """
 
     __slots__ = ("_made",)
 
@@ -38,7 +39,7 @@ class EndpointPartitions:
     def of(
         self, members: Iterable[StreamsMember], configured: ConfiguredTopology, partitions_of: PartitionsOf
     ) -> list[EndpointToPartitions]:
-        """Return the entries of all members with an endpoint."""
+        """Return the endpoint entries of all members with an endpoint."""
         entries = []
         for member in members:
             if member.endpoint is None:
@@ -52,7 +53,7 @@ class EndpointPartitions:
         return entries
 
     def forget(self, member_id: str) -> None:
-        """Drop the entry of a member that has left the group."""
+        """Drop the cached endpoint entry of a member that has left the group."""
         self._made.pop(member_id, None)
 
 
@@ -69,8 +70,8 @@ def _entry(
 def _partitions(
     tasks: Tasks | EpochTasks, configured: ConfiguredTopology, partitions_of: PartitionsOf
 ) -> list[TopicPartition]:
-    """Return the source partitions that tasks read. If a topic has fewer partitions than its subtopology has tasks, the
-    last tasks read no partition of this topic."""
+    """Return the source topic partitions that these tasks read. If a topic has fewer partitions than its subtopology
+    has tasks, the last tasks read no partition of this topic."""
     read: Mapping[str, list[int]] = {
         topic: [number for number in sorted(tasks[subtopology_id]) if number < (partitions_of(topic) or 0)]
         for subtopology_id in sorted(tasks)

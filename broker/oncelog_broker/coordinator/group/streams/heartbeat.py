@@ -1,8 +1,8 @@
-"""StreamsGroupHeartbeat: a member joins a streams group, stays in it, and leaves it. Pure; only replayed records change
-durable state.
+"""Handles StreamsGroupHeartbeat, with which a member joins a streams group, stays, and leaves. This module has no I/O;
+only replayed records change durable state.
 
-A heartbeat that changes something logs, in one batch of records: the member's metadata, the topology that the first
-member brought, the group epoch, the target assignment, the member's current assignment.
+A heartbeat that changes something logs, in one batch of records: the member's metadata, the topology that the group's
+first member sent, the group epoch, the target assignment, the member's current assignment.
 
 Source: Kafka 4.3's GroupMetadataManager.streamsGroupHeartbeat. Unlike Kafka's broker, this broker asks for the next
 heartbeat soon while a member waits for an assignment, for tasks of other members, or for internal topics.
@@ -30,7 +30,7 @@ from oncelog_protocol.messages.streams_group_heartbeat import StreamsGroupHeartb
 
 
 def heartbeat(step: StreamsStep, asked: StreamsHeartbeat) -> None:
-    """Serve a heartbeat of a member that joins or stays.
+    """Handle a heartbeat of a member that joins or stays.
 
     Raises KafkaError GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST (another topology,
     a task that does not exist), MESSAGE_TOO_LARGE, COORDINATOR_NOT_AVAILABLE.
@@ -73,7 +73,7 @@ def heartbeat(step: StreamsStep, asked: StreamsHeartbeat) -> None:
 
 
 def _current(member: StreamsMember) -> tuple[object, ...]:
-    """Return the fields that the record of the current assignment contains."""
+    """Return the fields of a member that the record of its current assignment contains."""
     return (member.epoch, member.previous_epoch, member.state, member.assigned, member.pending_revocation)
 
 
@@ -107,12 +107,12 @@ def _is_unchanged(step: StreamsStep, asked: StreamsHeartbeat) -> StreamsMember |
     return None
 
 
-# --- the member
+# --- the member in a heartbeat
 
 
 def _known_or_new(step: StreamsStep, asked: StreamsHeartbeat) -> StreamsMember:
-    """Return the sender as the group knows it, or a new member. Raises KafkaError GROUP_MAX_SIZE_REACHED,
-    UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
+    """Return the sender of the heartbeat as a known member of the group, or as a new member. Raises KafkaError
+    GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH."""
     group, member_id = step.group, asked.request.member_id
     member = group.members.get(member_id)
     if member is None:
@@ -130,7 +130,8 @@ def _known_or_new(step: StreamsStep, asked: StreamsHeartbeat) -> StreamsMember:
 
 def _check_epoch(member: StreamsMember, asked: StreamsHeartbeat) -> None:
     """Check the epoch of a heartbeat: valid are the member's epoch, and the previous epoch if the member claims only
-    assigned tasks, since then the answer with the new epoch was lost. Raises KafkaError FENCED_MEMBER_EPOCH."""
+    assigned tasks, since then the response with the new epoch was lost. Raises KafkaError FENCED_MEMBER_EPOCH.
+    """
     epoch = asked.request.member_epoch
     if epoch in (JOINING_EPOCH, member.epoch):
         return
@@ -145,7 +146,7 @@ def _check_epoch(member: StreamsMember, asked: StreamsHeartbeat) -> None:
 
 
 def _said(member: StreamsMember, asked: StreamsHeartbeat) -> StreamsMember:
-    """Return the member with the fields of the request; fields that the request omits stay."""
+    """Return the member with the fields of the request; fields that the request omits stay unchanged."""
     request = asked.request
     at, tags = request.user_endpoint, request.client_tags
     return member._replace(
@@ -165,7 +166,7 @@ def _said(member: StreamsMember, asked: StreamsHeartbeat) -> StreamsMember:
 def _check_bytes(
     step: StreamsStep, before: StreamsMember | None, member: StreamsMember, topology: StreamsTopology
 ) -> None:
-    """Check the limits on the metadata of members and groups, which hold for groups of all protocols. Raises KafkaError
+    """Check the limits on the metadata of members and groups, which apply to groups of all protocols. Raises KafkaError
     MESSAGE_TOO_LARGE, GROUP_MAX_SIZE_REACHED, COORDINATOR_NOT_AVAILABLE."""
     group, config = step.group, step.config
     sizes = [] if before is not None and before.said == member.said else [member.held_bytes]
@@ -186,14 +187,14 @@ def _check_bytes(
         )
 
 
-# --- the group
+# --- the group of the heartbeat
 
 
 def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> StreamsTopology:
     """Return the topology of the group, which comes from its first member. Raises KafkaError INVALID_REQUEST if the
     request has another topology, unless the requested topology is older."""
     if request.topology is None:
-        if group.topology is None:  # The log has lost the record of the topology.
+        if group.topology is None:  # the record of the topology is missing in the log
             raise KafkaError(ErrorCode.UNKNOWN_MEMBER_ID, f"Group {group.group_id} has no topology: join again.")
         return group.topology
     if group.topology is not None and group.topology.epoch > request.topology.epoch:
@@ -207,8 +208,9 @@ def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> Str
 
 
 def _configure(step: StreamsStep, topology: StreamsTopology) -> tuple[ConfiguredTopology, int]:
-    """Return the topology with the existing topics, and their metadata hash. Both are computed again only after a
-    change of the cluster."""
+    """Return the group's topology matched with the existing topics, and the hash of these topics' metadata. Both
+    results are computed again only after a change of the cluster's topics.
+    """
     group = step.group
     if group.configured is not None and group.checked_topics is step.topics:
         return group.configured, group.metadata_hash
@@ -219,7 +221,7 @@ def _configure(step: StreamsStep, topology: StreamsTopology) -> tuple[Configured
 
 
 def _check_owned(configured: ConfiguredTopology, asked: StreamsHeartbeat) -> None:
-    """Check that the topology has all owned tasks. Raises KafkaError INVALID_REQUEST."""
+    """Check that all tasks that the member claims to own exist in the topology. Raises KafkaError INVALID_REQUEST."""
     for tasks in asked.owned or ():
         for subtopology_id, numbers in tasks.items():
             subtopology = configured.subtopologies.get(subtopology_id)
@@ -241,8 +243,9 @@ def _raise_group_epoch(
     *,
     is_needed: bool,
 ) -> int:
-    """Raise the group epoch if the member, the topics, their completeness, or the settings of assignments have changed.
-    Returns the epoch."""
+    """Raise the group epoch if the member, the topics, whether all topics exist, or the settings of assignments have
+    changed. Returns the new or unchanged group epoch.
+    """
     group, configs = step.group, step.assignment_configs
     validated = topology.epoch if configured.is_ready else NO_TOPOLOGY_VALIDATED
     logged: tuple[int, int, Configs] = (

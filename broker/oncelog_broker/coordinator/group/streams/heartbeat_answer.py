@@ -1,4 +1,4 @@
-"""The answer to a StreamsGroupHeartbeat: tasks, statuses, endpoints, and the time of the next heartbeat. Pure."""
+"""The response to a StreamsGroupHeartbeat: tasks, statuses, endpoints, and the time of the next heartbeat. Pure."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.messages.streams_group_heartbeat import StatusCode, StreamsGroupHeartbeatResponse, TaskIds
 
 SOON_MS: Final = 500
-"""Maximum heartbeat interval of members that wait for tasks or for topics."""
+"""Maximum heartbeat interval, in ms, of members that wait for tasks or for topics."""
 MIN_INTERVAL_MS: Final = 100
-"""Minimum heartbeat interval of all members."""
+"""Minimum heartbeat interval, in ms, of all members."""
 
 Status = StreamsGroupHeartbeatResponse.Status
 
@@ -63,7 +63,7 @@ def interval_ms(
     assignment: Assignment,
     delayed_until_ms: int,
 ) -> int:
-    """Return the time until the member's next heartbeat."""
+    """Return the milliseconds until the member's next heartbeat."""
     interval = step.settings.heartbeat_interval_ms
     if delayed_until_ms:
         return min(interval, SOON_MS, max(MIN_INTERVAL_MS, delayed_until_ms - step.now_ms))

@@ -1,4 +1,6 @@
-"""The request of a StreamsGroupHeartbeat with its sender, the checks of the request, and the answer. Pure."""
+"""The request of a StreamsGroupHeartbeat with its sender, the checks of the request, and the result (response and
+topics to create). Pure.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +20,11 @@ from oncelog_protocol.messages.streams_group_heartbeat import (
 
 STATIC_LEAVING_EPOCH: Final = -2
 NOT_SAID: Final = -1
-"""The rebalance timeout in requests that do not change it."""
+"""Value of the rebalance timeout in requests that do not change the timeout."""
 
 
 class StreamsHeartbeat(NamedTuple):
-    """One request with its sender."""
+    """One StreamsGroupHeartbeat request with its sender."""
 
     request: StreamsGroupHeartbeatRequest
     client: Client
@@ -38,7 +40,9 @@ class StreamsHeartbeat(NamedTuple):
 
     @property
     def owned(self) -> TaskSet | None:
-        """The tasks that the member claims to own; none if the member joins. None if the request makes no claim."""
+        """The tasks that the member claims to own; no tasks if the member joins. The value is None if the request does
+        not list owned tasks.
+        """
         request = self.request
         claimed = owned_of(request.active_tasks, request.standby_tasks, request.warmup_tasks)
         return NO_TARGET if claimed is None and self.joins else claimed
@@ -46,7 +50,9 @@ class StreamsHeartbeat(NamedTuple):
 
 class StreamsAnswer(NamedTuple):
     """The response, and the internal topics that this broker must create with the rights of the sender.
-    `keep_errors_ms` is the time in which later responses contain the error of a failed creation."""
+    `keep_errors_ms` is the number of milliseconds for which later responses contain the error of a failed topic
+    creation.
+    """
 
     response: StreamsGroupHeartbeatResponse
     topics: tuple[WantedTopic, ...] = ()

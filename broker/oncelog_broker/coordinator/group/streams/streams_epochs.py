@@ -13,8 +13,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 def check_commit(group: StreamsGroup, member_id: str, epoch: int, *, version: int | None) -> CheckPartition | None:
     """Check that a member may commit offsets in this epoch. Returns None if the epoch is valid for all partitions,
-    otherwise a check for single partitions. An older epoch is valid for the partitions of active tasks that the member
-    received in that epoch or earlier, and that are still assigned or pending revocation (KIP-1251).
+    otherwise a function that checks one partition. An older epoch is valid for the partitions of active tasks that the
+    member received in that epoch or earlier, and that are still assigned or pending revocation (KIP-1251).
 
     `version` is the version of OffsetCommit, or None for TxnOffsetCommit. Raises KafkaError UNKNOWN_MEMBER_ID,
     UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH.

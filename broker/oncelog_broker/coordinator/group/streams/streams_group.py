@@ -4,10 +4,11 @@ The epochs are the same as in the consumer protocol (`consumer_group`). The grou
 which the assignment depends. The assignment epoch is the group epoch for which the target was computed. The member
 epoch is the assignment epoch to which the member was reconciled.
 
-Only `replay` changes the logged state. Invariants:
-- `active_owners` maps each active task that is assigned or pending revocation to its member.
-- `copies` maps each standby or warm-up task that is assigned or pending revocation to its members.
-- `held_bytes` is the sum over topology and members, and is counted in `held` until `let_go` is called.
+Invariants: only `replay` changes the logged state; Invariants:
+- `active_owners` maps each active task that is assigned or pending revocation to the member that has the task.
+- `copies` maps each standby or warm-up task that is assigned or pending revocation to the members that have the task.
+- `held_bytes` is the sum over topology and members, and is counted in `held` (the broker's total for all groups) until
+`let_go` is called.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ as in Kafka 4.3."""
 NO_TOPOLOGY_VALIDATED: Final = -1
 
 Configs = Mapping[str, str]
-"""The settings on which an assignment depends."""
+"""The settings of a group on which an assignment depends."""
 
 
 class StreamsGroupState(Enum):
@@ -55,19 +56,19 @@ class StreamsGroupState(Enum):
     NOT_READY = "NotReady"
     """Topics of the topology are missing or have the wrong number of partitions."""
     ASSIGNING = "Assigning"
-    """The target was computed for an older group epoch."""
+    """The target assignment was computed for an older group epoch."""
     RECONCILING = "Reconciling"
-    """Some member has not reached its target yet."""
+    """At least one member has not reached its target assignment yet."""
     STABLE = "Stable"
     DEAD = "Dead"
 
 
 class StreamsGroup:
     """A streams group. Some fields are not logged, so a new coordinator starts without them. `checked_topics` is the
-    view of the cluster's topics with which the group last compared its metadata hash, and `configured` is its topology
+    state of the cluster's topics with which the group last compared its metadata hash, and `configured` is its topology
     with these topics; both are None after loading. `shutdown_requested_by` is the member that asked all members to
-    stop. `delayed_until_ms` is the end of the initial rebalance delay (wall time), or 0. `endpoint_epoch` rises when
-    the tasks of a member with an endpoint change."""
+    stop. `delayed_until_ms` is the end of the initial rebalance delay (wall time in ms); 0 means no delay.
+    `endpoint_epoch` rises when the tasks of a member with an endpoint change."""
 
     __slots__ = (
         "active_owners",
@@ -115,14 +116,14 @@ class StreamsGroup:
         self.endpoint_epoch = 0
         self.endpoints = EndpointPartitions()
 
-    # --- derived values
+    # --- values derived from the logged state
 
     protocol_type: Final = STREAMS_PROTOCOL
     kind: Final = "streams"
 
     @property
     def state(self) -> StreamsGroupState:
-        """Looks at each member, so only requests that describe groups should call it."""
+        """Computing the state checks each member, so only requests that describe groups should call this method."""
         if not self.members:
             return StreamsGroupState.EMPTY
         if self.topology is None or self.topology.epoch != self.validated_topology_epoch:
@@ -142,8 +143,10 @@ class StreamsGroup:
         return self.targets.get(member_id, NO_TARGET)
 
     def is_free(self, role: Role, subtopology: str, partition: int, member: StreamsMember) -> bool:
-        """Whether the member may get the task in this role. An active task must not have another owner. In any role,
-        no member of the same process may have the task. Tasks that the member itself must give up count as free."""
+        """Whether the member may get the task in this role (active, standby or warm-up). An active task must not have
+        another owner. No member of the same process may have the task, in any role. Tasks that the member itself must
+        give up count as free.
+        """
         task = (subtopology, partition)
         gives_up = member.pending_revocation
         owner = self.active_owners.get(task)
@@ -159,7 +162,7 @@ class StreamsGroup:
                 return False
         return True
 
-    # --- the log
+    # --- records of the group in the log
 
     def epoch_record(
         self, epoch: int, metadata_hash: int, validated_topology_epoch: int, configs: Configs
@@ -184,7 +187,7 @@ class StreamsGroup:
         return StreamsTargetEpochRecord(self.group_id, value)
 
     def tombstones_of(self, member_id: str) -> list[StreamsGroupRecord]:
-        """The tombstones that delete a member. The order matters to Kafka's brokers."""
+        """The tombstones that delete a member. Kafka's brokers expect the tombstones in this order."""
         return [
             StreamsCurrentRecord(self.group_id, member_id, None),
             StreamsTargetRecord(self.group_id, member_id, None),
@@ -203,8 +206,9 @@ class StreamsGroup:
         return records
 
     def replay(self, record: StreamsGroupRecord) -> None:
-        """Apply a logged record, other than the tombstone of the group itself. Records of one group may come in any
-        order: compaction and loading leave out records that later ones replace."""
+        """Apply a logged record, other than the tombstone of the group itself. Records of one group may be replayed in
+        any order: compaction and loading leave out records that later ones replace.
+        """
         if isinstance(record, StreamsCurrentRecord):
             member = self.members.get(record.member_id) or StreamsMember(record.member_id)
             if record.value is not None:
@@ -239,7 +243,9 @@ class StreamsGroup:
             self.checked_topics = self.configured = None
 
     def let_go(self) -> None:
-        """Stop counting the memory of this group, which is being deleted."""
+        """Subtract the memory of this group from `held` (the broker's total for all groups), because the group is being
+        deleted.
+        """
         self._hold(-self.held_bytes)
 
     # --- inside
@@ -266,8 +272,9 @@ class StreamsGroup:
             self.shutdown_requested_by = None
 
     def _disown(self, member: StreamsMember) -> None:
-        """Remove the member from the owners of its tasks. An active task with another owner stays: the record of the
-        new owner may have been replayed first."""
+        """Remove the member from the owners of the tasks that it had. An active task that has another owner keeps this
+        owner: the record of the new owner may have been replayed first.
+        """
         for tasks in (member.assigned, member.pending_revocation):
             self._disown_tasks(member.member_id, tasks)
 
@@ -295,7 +302,7 @@ def _each(tasks: Mapping[str, Mapping[int, int] | frozenset[int]]) -> Iterator[T
 
 
 def unknown_member(group: StreamsGroup, member_id: str) -> KafkaError:
-    """Return UNKNOWN_MEMBER_ID with a message."""
+    """Return the error UNKNOWN_MEMBER_ID with a message that names the member."""
     return KafkaError(
         ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of streams group {group.group_id}."
     )

@@ -1,6 +1,6 @@
-"""The streams groups of one machine, with the functions that the machine uses. Pure.
+"""The streams groups of one group state machine, with the functions that the state machine calls. Pure.
 
-A group id belongs to one protocol at a time, so the groups of all protocols are in one dict, `groups`, which this class
+A group id belongs to only one protocol, so the groups of all protocols are in one dict, `groups`, which this class
 changes for streams groups alone.
 """
 
@@ -29,11 +29,13 @@ from oncelog_broker.coordinator.group.topic_view import TopicView
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_ENDPOINT_EPOCH_START: Final = 2**30
-"""Upper limit of the endpoint epochs with which loaded groups start."""
+"""Upper limit of the random endpoint epochs that groups get when they are loaded from the log."""
 
 
 class StreamsGroups:
-    """`remove(group_id)` removes a group of any protocol. The other parameters are the same as those of the machine."""
+    """`remove(group_id)` removes a group of any protocol. The other parameters are settings, clock, the broker's memory
+    count, and the present topics, as `GroupMachine` gets them.
+    """
 
     def __init__(
         self,
@@ -53,14 +55,16 @@ class StreamsGroups:
         self._topics = topics
         self._overrides_of = overrides_of
 
-    # --- methods for the machine
+    # --- methods for the state machine of all groups
 
     def has(self, record: object) -> bool:
-        """Whether the record belongs to streams groups."""
+        """Whether the record is a record of a streams group."""
         return KINDS.has(record)
 
     def replay(self, record: StreamsGroupRecord) -> None:
-        """Apply a logged record. A tombstone of a group that is no longer a streams group has no effect."""
+        """Apply a logged record to the streams groups. A tombstone of a group that is no longer a streams group has no
+        effect.
+        """
         group = self._groups.get(record.group_id)
         if not isinstance(group, StreamsGroup):
             if record.value is None:
@@ -73,13 +77,14 @@ class StreamsGroups:
             group.replay(record)
 
     def on_loaded(self, group: StreamsGroup, effects: Effects) -> None:
-        """Start the timers of a loaded group. Endpoint epochs are not logged: the group gets an epoch that differs from
-        the epochs that members have received from the previous coordinator."""
+        """Start the timers of a group that was loaded from the log. Endpoint epochs are not logged: the group gets an
+        epoch that differs from the epochs that members have received from the previous coordinator."""
         group.endpoint_epoch = self._now_ms() // 1000 % MAX_ENDPOINT_EPOCH_START
         self._step(group, effects).start_timers()
 
     def on_timer(self, group: StreamsGroup, timer: GroupTimer, effects: Effects) -> None:
-        """Handle the end of a session, of a rebalance timeout, or of the initial rebalance delay."""
+        """Handle an expired timer: a session timeout, a rebalance timeout, or the end of the initial rebalance
+        delay."""
         step = self._step(group, effects)
         if timer.kind == TimerKind.INITIAL_DELAY:
             on_initial_delay_over(step)
@@ -92,8 +97,8 @@ class StreamsGroups:
         return Effects()
 
     def on_failed(self, group: StreamsGroup, effects: Effects) -> None:
-        """Restart the timers after the append of a step has failed. The logged state is intact. The initial rebalance
-        delay ends, since its timer may have expired in the failed step."""
+        """Restart the timers after the append of a step has failed. The logged state of the group is intact. The
+        initial rebalance delay ends, since its timer may have expired in the failed step."""
         group.checked_topics = None
         group.delayed_until_ms = 0
         self._step(group, effects).start_timers()
@@ -101,8 +106,8 @@ class StreamsGroups:
     # --- members
 
     def heartbeat(self, asked: StreamsHeartbeat) -> Effects:
-        """Serve a StreamsGroupHeartbeat. A classic group without members is replaced, and its offsets stay. Raises
-        KafkaError GROUP_ID_NOT_FOUND, and the errors of `heartbeat.heartbeat`."""
+        """Handle a StreamsGroupHeartbeat. A classic group without members is replaced by a streams group, and the
+        committed offsets stay. Raises KafkaError GROUP_ID_NOT_FOUND, and the errors of `heartbeat.heartbeat`."""
         group_id, effects = asked.request.group_id, Effects()
         group = self._groups.get(group_id)
         if asked.joins and (group is None or (isinstance(group, ClassicGroup) and not group.members)):

@@ -12,7 +12,7 @@ from oncelog_protocol.messages.streams_group_heartbeat import StreamsGroupHeartb
 
 
 def leave(step: StreamsStep, asked: StreamsHeartbeat) -> None:
-    """Serve a heartbeat with an epoch of -1. Raises KafkaError UNKNOWN_MEMBER_ID."""
+    """Handle a heartbeat with the epoch -1 (leave). Raises KafkaError UNKNOWN_MEMBER_ID."""
     member_id, group = asked.request.member_id, step.group
     if member_id not in group.members:
         raise unknown_member(group, member_id)
@@ -37,8 +37,8 @@ def fence(step: StreamsStep, member_id: str) -> None:
     effects.records += group.tombstones_of(member_id)
     effects.append(group.next_epoch_record())
     if len(group.members) == 1:
-        # The group is empty now. Without this record its assignment epoch would stay behind the group epoch
-        # (KAFKA-20442).
+        # The group has no members any more. Without this record the assignment epoch of the empty group would stay
+        # behind the group epoch (KAFKA-20442).
         effects.append(group.target_epoch_record(group.epoch + 1, 0))
 
 

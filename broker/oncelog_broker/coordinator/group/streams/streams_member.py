@@ -22,7 +22,7 @@ from oncelog_protocol.coordinator_records.streams_groups import (
 )
 
 JOINING_EPOCH: Final = 0
-"""A heartbeat with this epoch joins the group, or joins it again after the member was fenced."""
+"""A heartbeat with this epoch joins the group, or joins the group again after the member was fenced."""
 LEAVING_EPOCH: Final = -1
 
 Endpoint = StreamsGroupMemberMetadataValue.Endpoint
@@ -31,8 +31,8 @@ CurrentIds = StreamsGroupCurrentMemberAssignmentValue.TaskIds
 
 
 class StreamsMemberState(IntEnum):
-    """The progress of a member towards its target. The numbers are stored in the log, and differ from those of consumer
-    groups.
+    """The progress of a member towards its target assignment. The numbers are stored in the log, and differ from the
+    numbers of the same states in consumer groups.
 
     STABLE: the member has the target assignment of its epoch. UNREVOKED: the member must still give up tasks.
     UNRELEASED: some tasks of the target still belong to other members. UNKNOWN: the state was written by a later
@@ -49,15 +49,15 @@ class StreamsMember(NamedTuple):
     """A member. `assigned` has the current tasks, and `pending_revocation` the tasks that the member must give up.
 
     A member whose last response was lost may still send `previous_epoch`. Members with the same `process_id` share a
-    state directory, so no two of them may have the same task. `endpoint` is the host and port at which the member
-    serves interactive queries. `tags` has sorted pairs of key and value.
+    state directory, so no two members of one process may have the same task. `endpoint` is the host and port at which
+    the member serves interactive queries. `tags` has sorted pairs of key and value.
     """
 
     member_id: str
     epoch: int = JOINING_EPOCH
     previous_epoch: int = -1
     state: StreamsMemberState = StreamsMemberState.STABLE
-    # --- fields that the member reports about itself: see `said`
+    # --- fields that the member reports about itself, which the property `said` returns together
     instance_id: str | None = None
     rack_id: str | None = None
     rebalance_timeout_ms: int = -1
@@ -74,7 +74,9 @@ class StreamsMember(NamedTuple):
     def moved_to(
         self, epoch: int, state: StreamsMemberState, assigned: CurrentTasks, pending: CurrentTasks
     ) -> StreamsMember:
-        """Return the member after a step of its reconciliation, in which the epoch may stay the same."""
+        """Return the member after a step of its reconciliation (giving up or getting tasks); the epoch may stay the
+        same.
+        """
         return self._replace(
             epoch=epoch, previous_epoch=self.epoch, state=state, assigned=assigned, pending_revocation=pending
         )
@@ -94,14 +96,14 @@ class StreamsMember(NamedTuple):
 
     @property
     def held_bytes(self) -> int:
-        """Estimated memory of the fields that the member reports about itself."""
+        """Estimated bytes of memory of the fields that the member reports about itself."""
         host = None if self.endpoint is None else self.endpoint[0]
         texts = (self.member_id, self.rack_id, self.client_id, self.client_host, self.process_id, host)
         said = sum(len(text.encode()) for text in texts if text is not None)
         tags = sum(TOPIC_OVERHEAD + len(key.encode()) + len(value.encode()) for key, value in self.tags)
         return PROTOCOL_OVERHEAD + said + tags
 
-    # --- the log
+    # --- conversions to and from records in the log
 
     def metadata_record(self, group_id: str) -> StreamsMemberRecord:
         """Return the record with the fields that the member reports about itself."""
@@ -119,7 +121,7 @@ class StreamsMember(NamedTuple):
         return StreamsMemberRecord(group_id, self.member_id, value)
 
     def with_metadata(self, value: StreamsGroupMemberMetadataValue) -> StreamsMember:
-        """Return the member with the fields of a record."""
+        """Return the member with the reported fields of a metadata record."""
         at = value.user_endpoint
         return self._replace(
             instance_id=value.instance_id,
@@ -150,7 +152,7 @@ class StreamsMember(NamedTuple):
         return StreamsCurrentRecord(group_id, self.member_id, value)
 
     def with_current(self, value: StreamsGroupCurrentMemberAssignmentValue) -> StreamsMember:
-        """Return the member with the current assignment of a record."""
+        """Return the member with the current assignment of an assignment record."""
         try:
             state = StreamsMemberState(value.state)
         except ValueError:

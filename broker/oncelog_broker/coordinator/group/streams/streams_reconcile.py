@@ -1,9 +1,10 @@
-"""Reconciles a member of a streams group with its target, one step for each heartbeat. Pure.
+"""Reconciles a member of a streams group with its target assignment, one step for each heartbeat. Pure.
 
 Source: Kafka 4.3's streams CurrentAssignmentBuilder. As in consumer groups, a member first gives up tasks, and then
-gets new tasks. An active task must not have another owner. Members of one process share a state directory, so no two of
-them may have the same task in any role. In Kafka, a member that has given up its tasks moves to the epoch after its
-own, in which another member may have had the same tasks; here the member moves to the epoch of its target.
+gets new tasks. An active task must not have another owner. Members of one process share a state directory, so no two
+members of one process may have the same task in any role. In Kafka, a member that has given up its tasks moves to the
+epoch after its own epoch, in which another member may have had the same tasks; here the member moves to the epoch of
+its target.
 """
 
 from __future__ import annotations
@@ -25,12 +26,14 @@ from oncelog_broker.coordinator.group.streams_tasks import (
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 IsFree = Callable[[Role, str, int, StreamsMember], bool]
-"""Whether a member may get a task in a role; the arguments are role, subtopology, partition and member. A task that the
-member itself must give up is free for this member."""
+"""Function that returns whether a member may get a task in a role; the arguments are role, subtopology, partition and
+member. A task that the member itself must give up is free for this member."""
 
 
 class StreamsAim(NamedTuple):
-    """The `target` of a member with its `epoch`. `owned` has the tasks that the member claims to own, or None."""
+    """The input of a member's reconciliation: the assignment `target`, computed for the assignment epoch `epoch`.
+    `owned` has the tasks that the member claims to own, or None if the heartbeat makes no claim.
+    """
 
     epoch: int
     target: TaskSet
@@ -39,8 +42,8 @@ class StreamsAim(NamedTuple):
 
 
 def reconcile(member: StreamsMember, aim: StreamsAim) -> StreamsMember:
-    """Return the member after the next step towards its target. Raises KafkaError FENCED_MEMBER_EPOCH for a member in a
-    state of a later release that may still own tasks."""
+    """Return the member after it has given up or received tasks once more towards its target. Raises KafkaError
+    FENCED_MEMBER_EPOCH for a member in a state of a later release that may still own tasks."""
     if member.state is StreamsMemberState.STABLE and member.epoch == aim.epoch:
         return member
     if member.state is StreamsMemberState.UNREVOKED and owns_any(aim.owned, member.pending_revocation):
@@ -66,7 +69,8 @@ class _Difference(NamedTuple):
 
 
 def _next(member: StreamsMember, epoch: int, aim: StreamsAim) -> StreamsMember:
-    """Compute the next assignment. The member stays in `epoch` while it must give up tasks."""
+    """Compute the next assignment of the member. The member keeps the member epoch `epoch` while it must give up
+    tasks."""
     had, target = member.assigned, aim.target
     active = _difference(had.tasks.active, target.active, Role.ACTIVE, member, aim)
     standby = _difference(had.standby, target.standby, Role.STANDBY, member, aim)

@@ -1,4 +1,4 @@
-"""One step of a streams group: the group, its context, and the effects so far. Pure."""
+"""One step (call of the state machine) of a streams group: the group, its context, and the effects so far. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ NUM_STANDBY_REPLICAS = "num.standby.replicas"
 
 
 class StreamsStep(NamedTuple):
-    """The context of one step. `group` has the logged state of the group. `groups` has all groups of the machine by id.
-    `settings` has the settings of this group, and `topics` the topics of the cluster."""
+    """The context of one step (call of the state machine): the group, its settings, and the effects so far. `group` has
+    the logged state of the group. `groups` has all groups of the state machine by id. `settings` has the settings of
+    this group, and `topics` the topics of the cluster."""
 
     group: StreamsGroup
     groups: Mapping[str, object]
@@ -33,7 +34,9 @@ class StreamsStep(NamedTuple):
         return {NUM_STANDBY_REPLICAS: str(self.settings.num_standby_replicas)}
 
     def start_session(self, member_id: str) -> None:
-        """Expect a heartbeat within the session timeout."""
+        """Start the session timer of a member, which expires unless the member sends a heartbeat within the session
+        timeout.
+        """
         self._start_timer(TimerKind.SESSION, member_id, self.settings.session_timeout_ms)
 
     def follow_reconciliation(self, member: StreamsMember) -> None:
@@ -61,8 +64,9 @@ class StreamsStep(NamedTuple):
                 self.follow_reconciliation(member)
 
     def logged_group(self) -> StreamsGroup | None:
-        """Return the group after the records of the step have been replayed, for changes and jobs, which run after the
-        replay."""
+        """Return the group after the records of the step have been replayed, for soft-state changes and jobs, which run
+        after the replay.
+        """
         found = self.groups.get(self.group.group_id)
         return found if isinstance(found, StreamsGroup) else None
 

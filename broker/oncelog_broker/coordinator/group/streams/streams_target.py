@@ -1,10 +1,10 @@
-"""Computes the target assignment of a streams group: for a small group in the step itself, for a large group in a job.
-Pure.
+"""Computes the target assignment of a streams group: for a small group while the heartbeat is handled, for a large
+group in a background job. Pure.
 
 The target is computed when the group epoch is above the assignment epoch, at most once in
 `streams.assignment.interval.ms`. In a group that was empty, the initial rebalance delay must be over. While topics are
-missing, all targets are empty. A job uses the state of the group at its start: members that leave during the job are
-skipped, and members that join during the job wait for the next assignment.
+missing, all targets are empty. A job (background computation) uses the state of the group at its start: members that
+leave during the job are skipped, and members that join during the job wait for the next assignment.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from oncelog_broker.coordinator.group.streams_tasks import NO_TARGET, TaskSet
 from oncelog_broker.runtime.steps import Steps, run_steps
 
 SMALL: Final = 1_000
-"""Maximum number of members and tasks of a group that is assigned in the step itself, which takes a few milliseconds.
+"""Maximum number of members and tasks of a group that is assigned while a heartbeat is handled, which takes a few
+milliseconds.
 """
 ASSIGN_JOB: Final = "assign"
 BY_INITIAL_DELAY: Final = "Assignment delayed due to the configured initial rebalance delay."
@@ -33,15 +34,15 @@ BY_JOB: Final = "Assignment delayed until it is computed."
 
 
 class StreamsAssigned(NamedTuple):
-    """The result of a job: the changed targets for the group epoch `epoch`."""
+    """The result of a background job: the changed targets for the group epoch `epoch`."""
 
     epoch: int
     changed: list[StreamsTargetRecord]
 
 
 class Assignment(NamedTuple):
-    """The assignment epoch and the target of one member. `delay` is the reason why a newer assignment must wait; None
-    if the assignment is current."""
+    """The assignment epoch and the target assignment of one member. `delay` is the reason why a newer assignment must
+    wait; None if the assignment is current."""
 
     epoch: int
     target: TaskSet
@@ -49,7 +50,9 @@ class Assignment(NamedTuple):
 
 
 def wait_ms(step: StreamsStep) -> int:
-    """Return the time in ms until the group may be assigned; 0 after the clock was set back."""
+    """Return the time in ms until the group may be assigned again; 0 if the group may be assigned now, also after the
+    clock was set back.
+    """
     since = step.now_ms - step.group.assigned_at_ms
     interval = step.settings.assignment_interval_ms
     return interval - since if 0 <= since < interval else 0
@@ -63,7 +66,8 @@ def maybe_assign(
     member_id: str,
 ) -> Assignment:
     """Compute a new target if the group epoch is ahead of the assignment epoch and the group may be assigned. For a
-    large group, start a job instead. `group_epoch` is the group epoch after this step."""
+    large group, start a background job instead. `group_epoch` is the group epoch after the changes of this heartbeat.
+    """
     group = step.group
     present = Assignment(group.assignment_epoch, group.target_of(member_id))
     if group.assignment_epoch >= group_epoch:
@@ -102,7 +106,7 @@ def _targets(
     configs: Configs,
     old: Mapping[str, TaskSet],
 ) -> Steps[dict[str, TaskSet]]:
-    """Run the assignor. Returns the target of each member id."""
+    """Run the assignor for streams groups. Returns the target of each member id."""
     if not configured.is_ready:
         return dict.fromkeys(members, NO_TARGET)
     group = TaskGroup(
@@ -121,7 +125,7 @@ def _targets(
 
 
 def _assign_later(step: StreamsStep) -> Steps[StreamsAssigned | None]:
-    """Run the job: compute the targets from the present state of the group, and encode their records."""
+    """The background job: compute the targets from the present state of the group, and encode their records."""
     group = step.logged_group()
     if group is None or group.assignment_epoch >= group.epoch or not group.members or group.configured is None:
         return None
@@ -137,11 +141,11 @@ def _assign_later(step: StreamsStep) -> Steps[StreamsAssigned | None]:
 
 
 def take_assigned(group: StreamsGroup, assigned: StreamsAssigned, now_ms: int) -> Effects:
-    """Log the result of a job, unless a later one is there."""
+    """Log the result of a background job, unless the result of a later computation has been logged."""
     effects = Effects()
     if assigned.epoch <= group.assignment_epoch:
         return effects
-    # The epoch comes last: targets that were logged without it are computed again.
+    # The assignment epoch is logged last: targets that were logged without the epoch are computed again.
     effects.may_be_divided = True
     effects.records += [record for record in assigned.changed if record.member_id in group.members]
     effects.append(group.target_epoch_record(assigned.epoch, now_ms))

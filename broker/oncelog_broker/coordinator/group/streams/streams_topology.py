@@ -20,13 +20,15 @@ Requested = StreamsGroupHeartbeatRequest.Topology
 Subtopology = StreamsGroupTopologyValue.Subtopology
 
 MAX_ENTRIES: Final = 2_000
-"""Maximum number of entries of one topology: topics, settings of topics and co-partitioned topics. A step visits all
-entries after a change of topics, which takes a few milliseconds."""
+"""Maximum number of entries of one topology: topics, settings of topics and co-partitioned topics. A heartbeat visits
+all entries after a change of topics, which takes a few milliseconds.
+"""
 
 
 class StreamsTopology(NamedTuple):
     """A topology. `sources` maps the topics that tasks read to the ids of their subtopologies. `required` has all
-    topics that must exist before tasks are assigned. `held_bytes` is the estimated memory."""
+    topics that must exist before tasks are assigned. `held_bytes` is the estimated memory of the topology in bytes.
+    """
 
     epoch: int
     subtopologies: Mapping[str, Subtopology]
@@ -36,7 +38,9 @@ class StreamsTopology(NamedTuple):
 
     @classmethod
     def of(cls, value: StreamsGroupTopologyValue) -> StreamsTopology:
-        """Return the topology of a record. The order of subtopologies, and within co-partition groups, is ignored."""
+        """Return the topology that a record contains. The order of subtopologies, and within co-partition groups, is
+        ignored.
+        """
         subtopologies = {each.subtopology_id: _ordered(each) for each in value.subtopologies}
         ordered = {subtopology_id: subtopologies[subtopology_id] for subtopology_id in sorted(subtopologies)}
         sources = {topic: subtopology_id for subtopology_id, each in ordered.items() for topic in source_topics(each)}
@@ -79,7 +83,7 @@ def named_topics(topology: Requested) -> list[str]:
 
 
 def requested(topology: Requested) -> StreamsTopology:
-    """Return the topology of a request. The caller has called `check_topology`."""
+    """Return the topology of a request. The caller must have called `check_topology` before."""
     value = StreamsGroupTopologyValue(
         epoch=topology.epoch,
         subtopologies=[

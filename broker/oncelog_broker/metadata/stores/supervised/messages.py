@@ -4,11 +4,11 @@ A message is a JSON array in a frame: four bytes of length, most significant fir
 which each character stands for one byte (Latin-1): most data is ASCII, and JSON has no bytes.
 
     worker       [id, name, argument, ...]           a request; ids begin with 1 and grow
-    supervisor   [id, zxid, "done", value]           its answer
+    supervisor   [id, zxid, "done", value]           its response
                  [id, zxid, "failed", error, path, message, expected, actual]
-                 [0, zxid, "changed", path, ...]     nodes that were created, set or deleted, before the answer of the
-                                                     write that did so
-                 [0, zxid, "over"]                   the session is over; "begin" begins another one
+                 [0, zxid, "changed", path, ...]     nodes that were created, set or deleted, before the response to the
+                                                     write that changed the nodes
+                 [0, zxid, "over"]                   the session is over; "begin" begins another session
 
 `zxid` is the id of the store's last write. Both processes are of one release: the supervisor starts the workers.
 """
@@ -40,9 +40,11 @@ from oncelog_broker.metadata.stores.store import (
 )
 
 MAX_REQUEST_FRAME: Final = 8 << 20
-"""Bytes of one request. A write has at most `store.MAX_REQUEST_BYTES`, and a byte becomes at most six characters."""
+"""Maximum bytes of one request. A write has at most `store.MAX_REQUEST_BYTES`, and JSON encodes a byte as at most six
+characters.
+"""
 NOTICE: Final = 0
-"""The id of a message that answers no request."""
+"""The id of a message that is not a response to a request."""
 _LENGTH: Final = struct.Struct(">I")
 
 _NAMED: Final[dict[str, Callable[[str, str], MetadataError]]] = {
@@ -56,7 +58,7 @@ _NAMED: Final[dict[str, Callable[[str, str], MetadataError]]] = {
 
 
 class Frames(asyncio.Protocol):
-    """One end of the connection: cuts received bytes into messages, and sends messages."""
+    """One end of the connection: divides received bytes into messages, and sends messages."""
 
     def __init__(
         self,
@@ -84,14 +86,14 @@ class Frames(asyncio.Protocol):
             self._transport.write(_LENGTH.pack(len(body)) + body)
 
     def close(self) -> None:
-        """Close the connection, after what was sent has left."""
+        """Close the connection, after all messages passed to `send` have been sent."""
         if self._transport is not None:
             self._transport.close()
 
-    # --- called by the event loop
+    # --- methods that the event loop calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)  # uvloop's is one, but does not derive from it
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's transport does not derive from WriteTransport
 
     def data_received(self, data: bytes) -> None:
         received, at = self._received, 0
@@ -114,12 +116,12 @@ class Frames(asyncio.Protocol):
 
 
 def as_text(data: bytes) -> str:
-    """The data of a node as text of a message."""
+    """The data of a node as text in a message."""
     return data.decode("latin-1")
 
 
 def as_bytes(text: str) -> bytes:
-    """The data of a node from the text of a message."""
+    """The data of a node, decoded from the text in a message."""
     return text.encode("latin-1")
 
 
@@ -137,7 +139,7 @@ def encode_operation(operation: Operation) -> list[object]:
 
 
 def parse_operation(encoded: Sequence[Any]) -> Operation:
-    """The operation of a JSON array. ValueError for any other array."""
+    """The operation that a JSON array describes. Raises ValueError for any other array."""
     match encoded:
         case ["check", str(path), int(version)]:
             return Check(path, version)
@@ -151,13 +153,13 @@ def parse_operation(encoded: Sequence[Any]) -> Operation:
 
 
 def encode_error(error: MetadataError) -> list[object]:
-    """The fields of an answer that say why a request failed: name, path, message; of a BadVersion also the versions."""
+    """The fields of an error response: name, path, message; for a BadVersion error also the versions."""
     fields: list[object] = [type(error).__name__, error.path, error.message]
     return [*fields, error.expected, error.actual] if isinstance(error, BadVersion) else fields
 
 
 def parse_error(fields: Sequence[Any]) -> MetadataError:
-    """The error of an answer; StoreUnavailable for an error of a class that the contract does not name."""
+    """The exception for an error response; StoreUnavailable for an error class that `MetadataStore` does not define."""
     name, path, message, *versions = fields
     if name == BadVersion.__name__:
         return BadVersion(path, *versions)
@@ -166,5 +168,5 @@ def parse_error(fields: Sequence[Any]) -> MetadataError:
 
 
 def parse_stat(fields: Sequence[int] | None) -> Stat | None:
-    """The stat that an answer has as an array of numbers."""
+    """The stat of a node, decoded from an array of numbers in a response."""
     return None if fields is None else Stat(*fields)

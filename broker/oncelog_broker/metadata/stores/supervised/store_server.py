@@ -1,11 +1,13 @@
 """The supervisor's side of the workers' metadata store: an embedded store, and a session for each connected worker.
 
 - A session is the connection of one process: when the process dies, the kernel closes the connection, and the session's
-  ephemeral nodes are deleted at once. ZooKeeper would wait for the session timeout.
-- A worker that hangs or is paused sends no heartbeat, and its session ends `SESSION_SECONDS` after its last message. It
-  may begin another one on the same connection. A supervisor that was paused itself gives the sessions that time again.
-- The requests of a connection are handled in order. Reads are answered at once from memory; writes when they are
-  durable. A message with the changed paths goes to every session before the write is answered.
+  ephemeral nodes are deleted immediately. ZooKeeper would wait for the session timeout.
+- A worker that hangs or is paused sends no heartbeat, and its session ends `SESSION_SECONDS` after its last message.
+  The worker may begin another session on the same connection. A supervisor that was paused itself gives all sessions
+  this time again.
+- The requests of a connection are handled in order. Reads get their response immediately from memory, writes get their
+  response when they are durable. A message with the changed paths goes to every session before the response to the
+  write is sent.
 """
 
 from __future__ import annotations
@@ -33,24 +35,25 @@ from oncelog_broker.metadata.stores.supervised.messages import (
 from oncelog_broker.metadata.stores.tree_store import Outcome
 
 SESSION_SECONDS: Final = 6.0
-"""A worker that sends nothing for so long loses its session."""
+"""A worker that sends nothing for this number of seconds loses its session."""
 LATE_SECONDS: Final = 1.0
-"""A check of a session that runs so much later than planned shows that the supervisor was paused: messages of the
-worker may be waiting unread."""
+"""A check of a session that runs later than planned by this number of seconds shows that the supervisor was paused:
+messages of the worker may be waiting unread.
+"""
 PASSWORD_BYTES: Final = 16
 
 _log = logging.getLogger(__name__)
 
 
 class StoreServer:
-    """Serves an open embedded store to workers. One event loop uses it."""
+    """Serves an open embedded store to the workers of one supervisor. An instance belongs to one event loop."""
 
     def __init__(self, store: EmbeddedStore, session_seconds: float = SESSION_SECONDS) -> None:
         self.session_seconds = session_seconds
         self.store = store
         self._connections: set[WorkerConnection] = set()
         self._changed: list[str] = []
-        """Changed paths that the sessions have not been told yet."""
+        """Changed paths that have not been sent to the sessions yet."""
         self._unwatch = store.watch("/", self._on_changed)
 
     async def connect(self) -> socket.socket:
@@ -71,15 +74,15 @@ class StoreServer:
         self._connections.add(made)
 
     def close(self) -> None:
-        """Close all connections: workers that still run end."""
+        """Close all connections; workers that still run then end."""
         self._unwatch()
         for connection in tuple(self._connections):
             connection.frames.close()
 
-    # --- for the connections
+    # --- methods that the connections call
 
     def session(self, key: SessionKey) -> WorkerConnection | None:
-        """The connection whose session has this key; None if there is none."""
+        """The connection whose session has this key; None if there is no such session."""
         for connection in self._connections:
             live = connection.key
             if (
@@ -91,7 +94,7 @@ class StoreServer:
         return None
 
     def forget(self, connection: WorkerConnection) -> None:
-        """A connection was closed."""
+        """Remove a connection that was closed."""
         self._connections.discard(connection)
 
     def tell_changes(self) -> None:
@@ -116,9 +119,9 @@ class WorkerConnection:
         self._store = server.store
         self.frames = Frames(self._on_message, self._on_lost, MAX_REQUEST_FRAME)
         self.key: SessionKey | None = None
-        """The key of the session; None before it has begun, and when it is over."""
+        """The key of the session; None before a session has begun, and after the session is over."""
         self._heard = 0.0
-        """When the last message was received, by the clock of the loop."""
+        """The time at which the last message was received, in seconds of the event loop's clock."""
         self._check: asyncio.TimerHandle | None = None
         self._requests: dict[str, Callable[..., object]] = {
             "begin": self._begin,
@@ -140,10 +143,10 @@ class WorkerConnection:
             self._check.cancel()
         try:
             return self._store.end_session_of(session_id)
-        except SessionExpired:  # the store was closed: its ephemeral nodes are gone
+        except SessionExpired:  # the store was closed, so the session's ephemeral nodes are already deleted
             return None
 
-    # --- called by the frames
+    # --- methods that the frame protocol calls
 
     def _on_message(self, message: list[Any]) -> None:
         self._heard = asyncio.get_running_loop().time()
@@ -187,7 +190,8 @@ class WorkerConnection:
 
     def _begin(self) -> list[object]:
         self.end()
-        # Above the range of the store's own session, and never the id of a session before a restart of the supervisor.
+        # The session id is above the range of the store's own session, and never equals the id of a session before a
+        # restart of the supervisor.
         self.key = SessionKey(secrets.randbits(62) + 2, os.urandom(PASSWORD_BYTES))
         self._plan_check(self._server.session_seconds)
         return [self.key.session_id, as_text(self.key.password), self._server.session_seconds]
@@ -214,10 +218,12 @@ class WorkerConnection:
         found = self._server.session(SessionKey(session_id, password.encode("latin-1")))
         return None if found is None else found.expire()
 
-    # --- the end of a session whose process still has the connection
+    # --- ending a session whose process still has the connection
 
     def expire(self) -> asyncio.Future[Outcome] | None:
-        """End the session, and notify the worker, which may begin another one. Returns what `end` returns."""
+        """End the session, and notify the worker, which may begin another session. Returns the future of the write that
+        deletes the session's ephemeral nodes; None without a session.
+        """
         ended = self.end()
         self.frames.send([NOTICE, self._store.last_zxid, "over"])
         return ended

@@ -1,12 +1,12 @@
-"""A worker's side of the metadata store that its supervisor serves: requests over the socket between the two.
+"""A worker's side of the metadata store that its supervisor serves: requests over the socket between both processes.
 
-- The session lasts as long as both processes and their connection, and as long as the supervisor hears of this process
-  (`store_server.SESSION_SECONDS`). If the supervisor ends, nobody serves the store any more: the session is lost for
-  good, `on_gone` is called, and the worker must end.
+- The session lasts as long as both processes and their connection, and as long as the supervisor receives messages of
+  this process (`store_server.SESSION_SECONDS`). If the supervisor ends, nobody serves the store any more: the session
+  is lost permanently, `on_gone` is called, and the worker must end.
 - The lease: the supervisor ends a session no earlier than a session timeout after the last heartbeat that it received.
-  Both processes have the same clock, so an answered heartbeat proves that the session lasts for a timeout from its
-  sending on. When the lease ends without another answer, the state is IN_DOUBT.
-- A session that ended while this process was paused is followed by another one at once, as with ZooKeeper.
+  Both processes have the same clock, so the response to a heartbeat proves that the session lasts for one session
+  timeout after the heartbeat was sent. When the lease ends without another response, the state is IN_DOUBT.
+- A session that ended while this process was paused is followed by another session immediately, as with ZooKeeper.
 """
 
 from __future__ import annotations
@@ -51,17 +51,18 @@ from oncelog_broker.metadata.stores.watches import Subscribers, Watches
 from oncelog_broker.runtime.clock import Clock
 
 PATHS_PER_READ: Final = 500
-"""Nodes in one answer of the supervisor: some milliseconds of its event loop."""
+"""Maximum number of nodes in one response of the supervisor, which take some milliseconds of its event loop."""
 
 Outcome = list[Stat | None]
 
 
 class SupervisedStore:
-    """A `MetadataStore` that the supervisor of this process serves. Open it with `SupervisedStore.open`; one event loop
-    uses it."""
+    """A `MetadataStore` that the supervisor of this process serves. Open a store with `SupervisedStore.open`; an
+    instance belongs to one event loop.
+    """
 
     def __init__(self, clock: Clock, on_gone: Callable[[], None] = lambda: None) -> None:
-        """Internal: use `open`."""
+        """The constructor is internal: use `open`."""
         self._clock = clock
         self._on_gone = on_gone
         self._frames = Frames(self._on_message, self._on_lost)
@@ -69,14 +70,14 @@ class SupervisedStore:
         self._session_watches: Subscribers[SessionState] = Subscribers()
         self._state = SessionState.LOST
         self._key: SessionKey | None = None
-        """The key of the session; None while there is none."""
+        """The key of the session; None while there is no session."""
         self._timeout = 0.0
         self._zxid = 0
         self.lease_until = -math.inf
-        """See `MetadataStore`. No property: each append asks."""
+        """See `MetadataStore`. This is an attribute, not a property, because each append reads it."""
         self._last_request = 0
         self._answers: dict[int, asyncio.Future[Any]] = {}
-        """The outstanding requests of this session, by id."""
+        """The requests of this session without a response, by request id."""
         self._writes: set[asyncio.Future[Any]] = set()
         self._timers: list[asyncio.TimerHandle] = []
         self._is_gone = False
@@ -88,18 +89,19 @@ class SupervisedStore:
         cls, connection: socket.socket, clock: Clock, on_gone: Callable[[], None] = lambda: None
     ) -> SupervisedStore:
         """Begin a session on a connection that the supervisor made (`StoreServer.connect`). `on_gone`: called when the
-        supervisor has ended. SessionExpired if it ends before the session has begun."""
+        supervisor has ended. Raises SessionExpired if the supervisor ends before the session has begun.
+        """
         store = cls(clock, on_gone)
         try:
             await asyncio.get_running_loop().create_unix_connection(lambda: store._frames, sock=connection)
             await store._begin()
-        except BaseException:  # the start of the worker was cut short, perhaps
+        except BaseException:  # the start of the worker was perhaps interrupted
             await store.close()
             connection.close()
             raise
         return store
 
-    # --- the session
+    # --- the session and its lease
 
     @property
     def session(self) -> SessionState:
@@ -157,13 +159,13 @@ class SupervisedStore:
         return begun
 
     def _confirm(self, sent: float) -> None:
-        """A heartbeat that was sent at `sent` was answered."""
+        """Handle the response to a heartbeat that was sent at time `sent`."""
         self.lease_until = max(self.lease_until, sent + LEASE_SHARE * self._timeout)
         if self._clock.uptime() < self.lease_until:
             self._change_state(SessionState.CONNECTED)
 
     def _beat(self, session_id: int) -> None:
-        """Send a heartbeat, and further ones for as long as the session lasts."""
+        """Send a heartbeat, and further heartbeats for as long as the session lasts."""
         if session_id != self.session_id:
             return
         sent, beaten = self._clock.uptime(), self._request("beat")
@@ -176,7 +178,7 @@ class SupervisedStore:
         self._later(HEARTBEAT_SHARE * self._timeout, self._beat, session_id)
 
     def _watch_lease(self, session_id: int) -> None:
-        """Change the state to IN_DOUBT when the lease has ended, and look again later."""
+        """Change the state to IN_DOUBT when the lease has ended, and check again later."""
         if session_id != self.session_id:
             return
         remaining = self.lease_until - self._clock.uptime()
@@ -190,7 +192,7 @@ class SupervisedStore:
         self._timers.append(asyncio.get_running_loop().call_later(seconds, call, session_id))
 
     def _lose_session(self) -> None:
-        """The session is over: nothing that was asked in it is answered any more."""
+        """Handle the end of the session: all requests of this session fail."""
         for timer in self._timers:
             timer.cancel()
         self._timers.clear()
@@ -203,7 +205,7 @@ class SupervisedStore:
             self._state = state
             self._session_watches.tell(state)
 
-    # --- called by the frames
+    # --- methods that the frame protocol calls
 
     def _on_message(self, message: list[Any]) -> None:
         number, zxid, name, *rest = message
@@ -216,7 +218,7 @@ class SupervisedStore:
             case _:
                 answer = self._answers.pop(number, None)
                 if answer is None or answer.done():
-                    pass  # a request of an earlier session, or its caller was cancelled
+                    pass  # no request has this id: it belonged to an earlier session, or its caller was cancelled
                 elif name == "done":
                     answer.set_result(rest[0])
                 else:
@@ -247,9 +249,9 @@ class SupervisedStore:
     # --- requests
 
     def _request(self, name: str, *arguments: object) -> asyncio.Future[Any]:
-        """Send a request. Returns the future of its answer."""
+        """Send a request. Returns the future of the response."""
         answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        answer.add_done_callback(_retrieve)  # the caller may have been cancelled
+        answer.add_done_callback(_retrieve)  # the caller may have been cancelled, so nobody waits for the response
         self._last_request += 1
         if self._is_gone:
             answer.set_exception(SessionExpired("", _GONE))
@@ -308,7 +310,7 @@ class SupervisedStore:
             except NodeExists as error:
                 if error.path == path:
                     raise
-                # Another session created the same ancestor meanwhile: check again.
+                # Another session created the same ancestor meanwhile: search for missing ancestors again.
             ancestors = ancestors_of(path)
             found = await self.get_many(ancestors)
             missing = [Create(ancestor) for ancestor, node in zip(ancestors, found, strict=True) if node is None]
@@ -333,7 +335,7 @@ _GONE: Final = "the supervisor of this worker has ended"
 
 
 def _retrieve(answer: asyncio.Future[Any]) -> None:
-    """Take the exception of an answer that nobody may await, so that it is not logged."""
+    """Retrieve the exception of a response that no caller may await, so that asyncio does not log it."""
     if not answer.cancelled():
         answer.exception()
 

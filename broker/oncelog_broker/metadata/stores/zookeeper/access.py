@@ -23,7 +23,9 @@ class Identity(NamedTuple):
 
 class ZooKeeperAccess(NamedTuple):
     tls: MakeContext | None = None
-    """Returns the TLS context for the next connection; called in kazoo's thread. None means no TLS."""
+    """Function that returns the TLS context for the next connection; called in kazoo's thread. A value of None means no
+    TLS.
+    """
     identity: Identity | None = None
     protects_nodes: bool = False
     """Whether nodes that the broker creates are protected for its identity (`acls`)."""

@@ -34,7 +34,7 @@ def is_secret(path: str) -> bool:
 
 
 def is_open(path: str, acl: Sequence[Any]) -> bool:
-    """Whether the present ACL of this node allows strangers anything that the configured ACL does not."""
+    """Whether the present ACL of this node allows strangers anything that the configured ACL does not allow."""
     forbidden = Permissions.ALL if is_secret(path) else OTHERS_CHANGE
     return any(entry.id == ANYONE_ID_UNSAFE and entry.perms & forbidden for entry in acl)
 

@@ -89,7 +89,7 @@ class MultiRead:
 @dataclass(frozen=True, slots=True)
 class Multi:
     """Does all operations or none. The response has a stat, None or an exception for each operation. `acls` has an
-    encoded ACL for each operation (`acls`); only those of created nodes are used.
+    encoded ACL for each operation (`acls`); only the ACLs of created nodes are used.
     """
 
     operations: Sequence[Operation]

@@ -1,4 +1,4 @@
-"""One ZooKeeper session on kazoo: all modifications of kazoo, and all code that depends on its threads.
+"""One ZooKeeper session on kazoo: all modifications of kazoo, and all code that depends on kazoo's threads.
 
 kazoo's thread never calls other objects directly: every response and event is passed to the event loop with
 `call_soon_threadsafe`, in the order in which it arrived on the connection. An event is therefore delivered before the
@@ -48,7 +48,7 @@ connection.
 """
 
 _kazoo_log = logging.getLogger(f"{__name__}.kazoo")
-_kazoo_log.setLevel(logging.ERROR)  # the store logs its own messages
+_kazoo_log.setLevel(logging.ERROR)  # kazoo's log is off, because the store logs its own messages
 
 
 class Connected(NamedTuple):
@@ -105,7 +105,7 @@ class _InLoop:
         self._loop = loop
 
     def put(self, callback: Callable[..., object], *arguments: object) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: no callback is left to call
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so no callback is left to call
             self._loop.call_soon_threadsafe(callback, *arguments)
 
 
@@ -137,8 +137,8 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
         self.completion_queue.put(callback.func, *callback.args)
 
     def create_connection(self, *arguments: Any, timeout: float, **named: Any) -> Any:
-        """Connect with a shorter timeout, because kazoo would spend the entire session timeout on one dead server.
-        Called in kazoo's thread.
+        """Connect with a shorter timeout, because kazoo would spend the entire session timeout on one dead server. This
+        method is called in kazoo's thread.
         """
         host, address = named["hostname"], named["address"]
         port, seconds = address[1], min(timeout, self._connect_seconds)
@@ -216,9 +216,9 @@ class _Client(KazooClient):  # type: ignore[misc]
 
     def _session_callback(self, state: str) -> None:
         if state == KeeperState.EXPIRED_SESSION:
-            self._stopped.set()  # otherwise kazoo's thread would begin another session
+            self._stopped.set()  # stop kazoo's client, which otherwise would begin another session
         super()._session_callback(state)
-        if state in CLOSED_STATES:  # kazoo does not report the end of a session that was never connected
+        if state in CLOSED_STATES:  # kazoo reports no end of a session that never connected
             self.on_closed()
 
 
@@ -301,7 +301,7 @@ class ZooKeeperSession:
                 connection.shutdown(socket.SHUT_RDWR)
 
     async def close(self) -> None:
-        """End the session, if connected, after all requests were answered. May be called repeatedly."""
+        """End the session, if connected, after all requests were answered. This method may be called repeatedly."""
         if self._in_flight:
             await asyncio.wait(tuple(self._in_flight), timeout=CLOSE_SECONDS)
         stopping = asyncio.ensure_future(asyncio.to_thread(self._stop))
@@ -324,19 +324,19 @@ class ZooKeeperSession:
         self._client._call(request, result)
 
     def _on_answer(self, answer: asyncio.Future[Any], is_new: list[bool], result: Any) -> None:
-        if not is_new[0]:  # kazoo may fail a request twice
+        if not is_new[0]:  # skip a second failure, because kazoo may fail a request twice
             return
         is_new[0] = False
         self._with_kazoo -= 1
         if not answer.done():
             if result.exception is not None:
                 answer.set_exception(result.exception)
-                answer.exception()  # marks the exception as retrieved, in case no caller awaits it
+                answer.exception()  # this read marks the exception as retrieved, in case no caller awaits it
             else:
                 answer.set_result(result.value)
         while self._held and self._with_kazoo < MAX_IN_FLIGHT:
             request, waiting = self._held.popleft()
-            if not waiting.done():  # otherwise the caller was cancelled
+            if not waiting.done():  # if the future is done, its caller was cancelled
                 self._hand_over(request, waiting)
 
     def _on_state(self, state: str) -> None:
@@ -361,7 +361,7 @@ class ZooKeeperSession:
             self._listener.on_over(self)
 
     def _fail_all(self) -> None:
-        """Fail all requests now, because kazoo keeps them while it connects, and would fail them only later."""
+        """Fail all requests immediately, because kazoo keeps them while it connects, and would fail them only later."""
         self._held.clear()
         for answer in tuple(self._in_flight):
             if not answer.done():

@@ -89,7 +89,7 @@ class ReadAhead:
                 break
             except OSError:
                 if pieces:
-                    break  # the error or the end is reported again after these bytes
+                    break  # an error or the end of the connection is reported again after these bytes were returned
                 raise
             if not piece:
                 self._has_ended = True
@@ -97,7 +97,7 @@ class ReadAhead:
             pieces.append(piece)
             came += len(piece)
             if not self._has_tls:
-                break  # without TLS all bytes were read; with TLS, one record
+                break  # one call is enough: without TLS all bytes were read; with TLS, one record
         self._received, self._taken = b"".join(pieces), 0
 
     def recv(self, size: int) -> bytes:
@@ -119,7 +119,7 @@ class ReadAhead:
         return not self._is_full
 
     def can_send(self) -> None:
-        """Note that the descriptor is writable."""
+        """Record that the descriptor is writable."""
         self._is_full = False
 
     def send(self, data: Any) -> int:
@@ -162,7 +162,7 @@ def select(
 
 
 def _wait(reading: Sequence[Waiting], writing: Sequence[ReadAhead], seconds: float | None) -> bool:
-    """Wait for the descriptors and mark the ready ones; returns whether any is ready."""
+    """Wait for the descriptors and mark the connections that are ready; returns whether any is ready."""
     asked = system.poll()
     ends = {each.fileno(): each.fill for each in reading}
     for descriptor in ends:

@@ -29,13 +29,15 @@ class WakeUps:
         """Send one wake-up. Raises OSError after `close`."""
         with self._lock:
             is_first = not self._count
-            self._count += 1  # count first: the awakened thread calls `is_readable`
+            self._count += 1  # count first, because the awakened thread calls `is_readable`
             if is_first or self._writing.fileno() < 0:
                 self._writing.send(b"\0")
         return len(data)
 
     def recv(self, size: int) -> bytes:
-        """Receive one wake-up, whatever `size` is. Raises BlockingIOError if there is none, OSError after `close`."""
+        """Receive one wake-up, whatever `size` is. Raises BlockingIOError if there is no wake-up, OSError after
+        `close`.
+        """
         with self._lock:
             if not self._count:
                 raise BlockingIOError
@@ -52,7 +54,7 @@ class WakeUps:
         """Does nothing, because there is nothing to read ahead; `zk_sockets.select` calls it."""
 
     def close(self) -> None:
-        """May be called repeatedly, because kazoo closes both ends."""
+        """`close` may be called repeatedly, because kazoo closes both ends."""
         with self._lock:
             self._reading.close()
             self._writing.close()

@@ -7,7 +7,7 @@
 - kazoo's states do not prove that this broker still owns its id: during a network partition, kazoo reports nothing as
   long as requests are sent, and never that the session is over. The store's own heartbeats therefore maintain a lease
   (`lease.py`); when the lease ends, the state is IN_DOUBT.
-- When a session has expired, another session begins immediately, with nothing from the old one.
+- When a session has expired, another session begins immediately, with nothing from the old session.
 - The broker's identity (`access.py`) is sent first on each connection; nodes that the broker creates are protected
   according to `acls.py`, if configured.
 """
@@ -101,9 +101,9 @@ class ZooKeeperStore:
         self._state = SessionState.LOST
         self._session: Session | None = None
         self._key: SessionKey | None = None
-        """The key of the session; None before it has begun."""
+        """The key of the session; None before a session has begun."""
         self._refused = ""
-        """The reason why the connection cannot be used, for messages; "" if there is none."""
+        """The reason why the connection cannot be used, for messages; "" if the connection can be used."""
         self._is_connected = False
         self._connects = 0
         self._lease = Lease(session_timeout)
@@ -164,10 +164,10 @@ class ZooKeeperStore:
         until = asyncio.get_running_loop().time() + self._lease.timeout
         try:
             while not await self._is_over(key, until):
-                pass  # the other process may have resumed the session before it was closed
+                pass  # again: the other process may have resumed the session
         except TimeoutError as error:
             raise ConnectionLost("", "the earlier session could not be closed") from error
-        await self.sync()  # after this, the session's nodes are gone for this store, too
+        await self.sync()  # wait for this sync, after which the session's nodes are gone for this store, too
 
     async def _is_over(self, key: SessionKey, until: float) -> bool:
         """Whether the servers no longer know the session. If the servers still know the session, it is taken over and
@@ -267,7 +267,8 @@ class ZooKeeperStore:
         check_size(operations, [size_of(operation) for operation in request.operations])
         results: list[Stat | Exception | None] = await self._ask(operations[0].path, request)
         for operation, result in zip(operations, results, strict=True):
-            # The other operations of a failed multi report "rolled back" and "not tried".
+            # The other operations of a failed multi report "rolled back" and "not tried" instead of an error of their
+            # own.
             if isinstance(result, Exception) and not isinstance(
                 result, kazoo.RolledBackError | kazoo.RuntimeInconsistency
             ):
@@ -302,7 +303,7 @@ class ZooKeeperStore:
     # --- callbacks of the session, in the event loop
 
     def on_connected(self, session: Session, connected: Connected) -> None:
-        """Send all requests that must precede those of callers, before this method returns."""
+        """Send all requests that must precede the requests of callers, before this method returns."""
         if session is not self._session:
             return
         is_new = self._key is None
@@ -342,7 +343,7 @@ class ZooKeeperStore:
         self._dispose(session)
         if had_begun:
             self._begin_session()
-        else:  # the servers may refuse the broker's identity repeatedly
+        else:  # wait first, because the servers may refuse the broker's identity repeatedly
             asyncio.get_running_loop().call_later(REFUSED_SECONDS, self._begin_session)
 
     def on_changed(self, path: str) -> None:
@@ -489,7 +490,7 @@ class ZooKeeperStore:
             except (NoNode, AccessDenied):
                 continue
             except StoreUnavailable:
-                return  # the store itself will report it
+                return  # ignore the error, because the store itself will report it
             if zk_acls.is_open(path, acl):
                 found.append(path)
         if found:
@@ -533,7 +534,7 @@ def parse_connect(connect: str) -> tuple[str, str]:
 
 
 class _Taken:
-    """A listener that waits until a session is taken over, or over."""
+    """A listener that waits until a session has been taken over, or has ended."""
 
     def __init__(self) -> None:
         self.is_over: asyncio.Future[bool] = asyncio.get_running_loop().create_future()

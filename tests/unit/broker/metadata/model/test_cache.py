@@ -461,3 +461,16 @@ async def test_s74_a_replaced_store_is_not_read(cluster, caplog):
     cache._on_change(paths.BROKERS)
     assert "t" not in (await settled(cache)).topics
     await cache.close()
+
+
+async def test_subscriptions_of_client_metrics_are_followed(cluster, cache):
+    path = paths.client_metrics_config("a/b")
+    await cluster.create(path, encode_config({"metrics": "*"}), make_parents=True)
+    image = await cache.wait_for(lambda image: bool(image.client_metrics))
+    assert image.client_metrics == {"a/b": {"metrics": "*"}}
+    assert image.config_of_client_metrics("other") == {}
+    await cluster.set(path, encode_config({"interval.ms": "100"}))
+    await cache.wait_for(lambda image: image.config_of_client_metrics("a/b") == {"interval.ms": "100"})
+    assert (await reader.read_image(cluster)).client_metrics == cache.image.client_metrics
+    await cluster.delete(path)
+    await cache.wait_for(lambda image: not image.client_metrics)

@@ -53,6 +53,7 @@ def whole_image() -> ClusterImage:
             QuotaEntity(ip="10.0.0.1"): {QuotaKey.CONNECTION_CREATION_RATE: 4.0},
         }
     )
+    image = image.with_client_metrics({name: {"metrics": "*", "match": f"client_id={name}"} for name in ODD_NAMES})
     entry = AclEntry("User:anna", "*", AclOperation.READ, AclPermission.ALLOW)
     return image.with_acls(
         {

@@ -19,19 +19,46 @@ STATE_APIS = range(ApiKey.INITIALIZE_SHARE_GROUP_STATE, ApiKey.READ_SHARE_GROUP_
 FOR_BROKERS = {int(ApiKey.CONTROLLED_SHUTDOWN), int(ApiKey.ALTER_PARTITION), int(ApiKey.ENVELOPE), *STATE_APIS}
 
 
-def ask(version: int = 4, name: str = "client", software_version: str = "1.0", *, is_clustered: bool = False) -> Any:
+TELEMETRY = {int(ApiKey.GET_TELEMETRY_SUBSCRIPTIONS), int(ApiKey.PUSH_TELEMETRY)}
+
+
+def ask(
+    version: int = 4,
+    name: str = "client",
+    software_version: str = "1.0",
+    *,
+    is_clustered: bool = False,
+    client_metrics: Any = None,
+) -> Any:
     request = ApiVersionsRequest(client_software_name=name, client_software_version=software_version)
     context = asked(
-        ApiKey.API_VERSIONS, version, config=BrokerConfig.of({}), is_clustered=is_clustered, image=image_with()
+        ApiKey.API_VERSIONS,
+        version,
+        config=BrokerConfig.of({}),
+        is_clustered=is_clustered,
+        image=image_with(client_metrics=client_metrics or {}),
     )
     return api_versions.handle(request, context)
 
 
 def test_api_versions_lists_served_apis_without_inter_broker_ones() -> None:
     keys = {each.api_key: (each.min_version, each.max_version) for each in ask().api_keys}
-    assert set(keys) == set(SERVED) - FOR_BROKERS
+    assert set(keys) == set(SERVED) - FOR_BROKERS - TELEMETRY
     highest = {key: SERVED[key].versions.high for key in keys} | {int(ApiKey.INIT_PRODUCER_ID): 5}
     assert keys == {key: (SERVED[key].advertised_low, highest[key]) for key in keys}, "two-phase commit is not enabled"
+
+
+def test_client_metrics_are_advertised_while_there_is_a_subscription() -> None:
+    answer = ask(client_metrics={"lag": {"metrics": "*"}})
+    assert {each.api_key for each in answer.api_keys} == set(SERVED) - FOR_BROKERS
+    assert {each.api_key for each in ask().api_keys}.isdisjoint(TELEMETRY)
+
+
+def test_the_software_of_a_client_is_kept_with_its_connection() -> None:
+    request = ApiVersionsRequest(client_software_name="a" * 1000, client_software_version="2.6.0")
+    context = asked(ApiKey.API_VERSIONS, 3, config=BrokerConfig.of({}), image=image_with())
+    api_versions.handle(request, context)
+    assert context.connection.software == ("a" * 257, "2.6.0")
 
 
 def test_versions_of_produce_are_advertised_that_are_refused() -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +20,18 @@ from oncelog_broker.metadata.model.image import ClusterImage
 from oncelog_broker.replication.partition import Partition
 from oncelog_broker.server.dispatch.dispatcher import Dispatcher
 from oncelog_broker.server.dispatch.throttling import Throttling
-from oncelog_broker.server.lanes.produce import MAX_DESTINATIONS, MAX_HEAD_BYTES, MIN_VERSION, ProduceLane
+from oncelog_broker.server.lanes.produce import (
+    MAX_DESTINATIONS,
+    MAX_HEAD_BYTES,
+    MAX_TOGETHER,
+    MIN_VERSION,
+    TOGETHER_SECONDS,
+    ProduceLane,
+)
 from oncelog_broker.server.net import lane
 from oncelog_broker.server.served import SERVED
 from oncelog_protocol.api import ApiKey
+from oncelog_protocol.errors import ErrorCode
 from oncelog_protocol.quotas import QuotaEntity, QuotaKey
 from oncelog_protocol.records.control import EndTransactionMarker
 
@@ -208,3 +217,102 @@ async def test_a_closed_lane_is_never_made(served: Served, monkeypatch: pytest.M
         client.send(plain())
     assert client.connection.lanes == {}
     assert isinstance(served.partitions[0], Partition)
+
+
+async def test_s124_requests_that_wait_for_one_sync_are_answered_together(tmp_path: Path, taken: list[bool]) -> None:
+    served = Served(tmp_path, flush_messages=1)
+    (partition,) = served.partitions
+    partition.lead(0, (1,))
+    client, other = Client(served), Client(served)
+    for each in (client, other):
+        each.send(plain(acks=1), plain(acks=1), plain(acks=1))
+        each.send(plain(acks=1), plain(acks=1), plain(acks=-1))
+    assert served.sync_requests
+    await some_turns()
+    assert (client.answers(), partition.log.log_end_offset) == ([], 12)
+    end_sync = begin_sync(partition)
+    client.send(plain(acks=1))
+    writes: list[bytes] = []
+    client.wire.write = writes.append  # type: ignore[method-assign,assignment]
+    end_sync()
+    await some_turns()
+    assert [base_offset for _, base_offset in map(outcome, other.answers())] == [6, 7, 8, 9, 10, 11]
+    client.wire.bytes = b"".join(writes)
+    assert [base_offset for _, base_offset in map(outcome, client.answers())] == [0, 1, 2, 3, 4, 5]
+    assert len(writes) <= 4, "the responses of requests in the lane leave together"
+    begin_sync(partition)()
+    await some_turns()
+    client.wire.bytes = b"".join(writes)
+    assert [base_offset for _, base_offset in map(outcome, client.answers())] == [0, 1, 2, 3, 4, 5, 12]
+    assert sum(taken) >= 6
+    served.leave()
+
+
+async def test_s124_a_request_that_waits_for_a_sync_has_a_time_limit(tmp_path: Path, taken: list[bool]) -> None:
+    served = Served(tmp_path, flush_messages=1)
+    (partition,) = served.partitions
+    partition.lead(0, (1,))
+    client = Client(served)
+    client.send(*(plain(acks=1) for _ in range(4)))
+    end_sync = begin_sync(partition)
+    await some_turns()
+    served.deadlines.fire()
+    await some_turns()
+    assert {error for error, _ in map(outcome, client.answers())} == {ErrorCode.REQUEST_TIMED_OUT}
+    assert len(client.answers()) == 4
+    end_sync()
+    await some_turns()
+    assert len(client.answers()) == 4
+    client.send(plain(acks=1))
+    client.connection.connection_lost(None)
+    begin_sync(partition)()
+    await some_turns()
+    assert True in taken
+    served.leave()
+
+
+async def test_a_group_of_requests_that_wait_for_a_sync_has_limits(tmp_path: Path) -> None:
+    """A request that joined much later would have the time limit of the first."""
+    served = Served(tmp_path, flush_messages=1)
+    (partition,) = served.partitions
+    partition.lead(0, (1,))
+    client = Client(served)
+    for _ in range(2):
+        client.send(plain(acks=1))  # the lane learns
+    learning = len(partition.purgatory.unsynced)
+    for _ in range(MAX_TOGETHER + 1):
+        client.send(plain(acks=1))
+    await some_turns()
+    assert len(partition.purgatory.unsynced) == learning + 2
+    served.clock.advance_ms(int(TOGETHER_SECONDS * 1000))
+    client.send(plain(acks=1))
+    await some_turns()
+    assert len(partition.purgatory.unsynced) == learning + 3
+    begin_sync(partition)()
+    assert len(await client.answered(MAX_TOGETHER + 4)) == MAX_TOGETHER + 4
+    served.leave()
+
+
+def outcome(answer: tuple[int, Any]) -> tuple[int, int]:
+    """Return (error code, base offset) of a response about one partition."""
+    found = answer[1].responses[0].partition_responses[0]
+    return found.error_code, found.base_offset
+
+
+def begin_sync(partition: Partition) -> Callable[[], None]:
+    """Begin a sync of the partition's records, as group commit does; return a function that ends the sync."""
+    assert partition.begin_sync()
+    pending = partition.log.flusher.prepare_sync()
+    assert pending is not None
+
+    def end() -> None:
+        pending.sync()
+        partition.log.flusher.finish_sync(pending)
+        partition.on_synced()
+
+    return end
+
+
+async def some_turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)

@@ -7,6 +7,7 @@ from typing import Any
 
 from tests.support.handlers import answered, asked
 
+from oncelog_broker.replication.directory_moves import FutureReplica
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.replicas import describe_log_dirs
 from oncelog_protocol.api import ApiKey
@@ -40,10 +41,27 @@ def hosted(topic: str, index: int) -> Any:
     return SimpleNamespace(log=log, high_watermark=10 if index == 1 else 5)
 
 
-async def ask(*topics: tuple[str, list[int]], logs: Logs | None = None, refused: Any = ()) -> Any:
+class Moves:
+    """One future log in /b, of orders-0."""
+
+    def futures(self) -> Any:
+        return [FutureReplica(("orders", 0), "/b", 20, 4)]
+
+
+class NoMoves:
+    def futures(self) -> Any:
+        return []
+
+
+async def ask(*topics: tuple[str, list[int]], logs: Logs | None = None, refused: Any = (), moves: Any = None) -> Any:
     named = [DescribeLogDirsRequest.DescribableLogDirTopic(topic=name, partitions=indexes) for name, indexes in topics]
     context = asked(
-        ApiKey.DESCRIBE_LOG_DIRS, 4, refused=refused, logs=logs or Logs(), replicas=SimpleNamespace(hosted=hosted)
+        ApiKey.DESCRIBE_LOG_DIRS,
+        4,
+        refused=refused,
+        logs=logs or Logs(),
+        replicas=SimpleNamespace(hosted=hosted),
+        directory_moves=moves or NoMoves(),
     )
     return await answered(describe_log_dirs.handle, DescribeLogDirsRequest(topics=named or None), context)
 
@@ -80,3 +98,26 @@ async def test_a_directory_that_cannot_be_measured_says_so() -> None:
 async def test_describing_log_directories_needs_the_right() -> None:
     answer = await ask(refused={rules.DESCRIBE_LOG_DIRS})
     assert (answer.error_code, answer.results) == (ErrorCode.CLUSTER_AUTHORIZATION_FAILED, [])
+
+
+async def test_a_future_log_is_described_beside_the_log_that_it_will_replace() -> None:
+    answer = await ask(moves=Moves())
+    lines = {
+        (result.log_dir, topic.name, each.partition_index): (each.partition_size, each.offset_lag, each.is_future_key)
+        for result in answer.results
+        for topic in result.topics
+        for each in topic.partitions
+    }
+    assert lines["/b", "orders", 0] == (20, 4, True)
+    assert lines["/a", "orders", 0] == (50, 0, False)
+    assert lines["/b", "orders", 1] == (50, 3, False)
+    assert ("/b", "orders", 0) not in found_keys(await ask(("orders", [1]), moves=Moves()))
+
+
+def found_keys(answer: Any) -> set[tuple[str, str, int]]:
+    return {
+        (result.log_dir, topic.name, each.partition_index)
+        for result in answer.results
+        for topic in result.topics
+        for each in topic.partitions
+    }

@@ -1,4 +1,4 @@
-"""ListConfigResources returns topics, brokers, their loggers, and groups with settings (KIP-1142)."""
+"""ListConfigResources returns topics, brokers, their loggers, groups with settings, and client metrics (KIP-1142)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,15 @@ TOPICS = [(ResourceType.TOPIC, "orders"), (ResourceType.TOPIC, "paid")]
 BROKERS = [(ResourceType.BROKER, "1"), (ResourceType.BROKER, "2")]
 LOGGERS = [(ResourceType.BROKER_LOGGER, "1"), (ResourceType.BROKER_LOGGER, "2")]
 GROUPS = [(ResourceType.GROUP, "billing")]
+CLIENT_METRICS = [(ResourceType.CLIENT_METRICS, "lag")]
 
 
 async def ask(*types: int, version: int = 1, refused: Any = (), image: Any = None) -> Any:
-    known = image or replace(image_with("orders", "paid"), group_configs={"billing": {"group.type": "consumer"}})
+    known = image or replace(
+        image_with("orders", "paid"),
+        group_configs={"billing": {"group.type": "consumer"}},
+        client_metrics={"lag": {"metrics": "*"}},
+    )
     context = asked(ApiKey.LIST_CONFIG_RESOURCES, version, refused=refused, image=known)
     return await answered(list_config_resources.handle, ListConfigResourcesRequest(resource_types=[*types]), context)
 
@@ -36,10 +41,10 @@ def listed(answer: Any) -> list[tuple[int, str]]:
 @pytest.mark.parametrize(
     ("types", "expected"),
     [
-        ((), TOPICS + BROKERS + LOGGERS + GROUPS),
+        ((), TOPICS + BROKERS + LOGGERS + CLIENT_METRICS + GROUPS),
         ((ResourceType.TOPIC,), TOPICS),
         ((ResourceType.GROUP, ResourceType.BROKER, ResourceType.GROUP), BROKERS + GROUPS),
-        ((ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS), LOGGERS),
+        ((ResourceType.BROKER_LOGGER, ResourceType.CLIENT_METRICS), LOGGERS + CLIENT_METRICS),
     ],
 )
 async def test_resources_of_the_named_types_are_listed(types: Any, expected: Any) -> None:
@@ -47,7 +52,7 @@ async def test_resources_of_the_named_types_are_listed(types: Any, expected: Any
 
 
 async def test_version_0_lists_client_metrics_alone() -> None:
-    assert listed(await ask(version=0)) == []
+    assert listed(await ask(version=0)) == CLIENT_METRICS
 
 
 @pytest.mark.parametrize("unknown", [0, 3, 64, -1])

@@ -240,6 +240,21 @@ async def test_a_longer_frame_than_any_request_closes_the_connection(server: Sto
         await lost.wait()
 
 
+async def test_a_change_is_told_before_an_answer_that_shows_it(server: StoreServer) -> None:
+    """Otherwise a worker could take an old event for a newer change than the one that it has read."""
+    received = asyncio.Queue[list[object]]()
+    frames = Frames(received.put_nowait, lambda: None)
+    connection = await server.connect()
+    await asyncio.get_running_loop().create_unix_connection(lambda: frames, sock=connection)
+    frames.send([1, "begin"])
+    async with asyncio.timeout(SECONDS):
+        await received.get()
+        (theirs,) = server._connections
+        server._on_changed("/a")
+        theirs._on_message([2, "exists", "/a"])
+        assert [(await received.get())[0] for _ in range(2)] == [0, 2]
+
+
 async def test_an_opening_that_is_cut_short_leaves_no_connection(server: StoreServer) -> None:
     connection = await server.connect()
     opening = asyncio.ensure_future(SupervisedStore.open(connection, SystemClock()))

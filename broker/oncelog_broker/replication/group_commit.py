@@ -1,0 +1,94 @@
+"""Group commit: syncs the records of a log before they are acknowledged, with one fsync for all records that wait.
+
+A partition with `flush.messages=1` acknowledges records only when they are on the disk. While an fsync of its log runs
+in a worker thread, further records are appended and wait; the next fsync covers all of them. So a log has at most one
+fsync at a time, however many producers wait, and the event loop never waits for the disk.
+
+Invariants: while this broker leads a partition that must sync (`Partition.must_sync`), a task of `GroupCommit` is
+syncing its log, or the log is offline; a follower reports an offset to its leader only when all records below it are
+synced (`fetcher`). Design: docs/design/group-commit.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.replication.partition import Partition
+from oncelog_broker.runtime.tasks import Tasks, in_thread
+from oncelog_protocol.errors import KafkaError
+
+K = TypeVar("K")
+
+SYNC_THREADS: Final = 8
+"""The number of logs that are synced simultaneously. File systems with a journal combine simultaneous fsyncs, and no
+other work of the broker waits for these threads.
+"""
+_THREADS: Final = ThreadPoolExecutor(max_workers=SYNC_THREADS, thread_name_prefix="sync")
+
+
+class GroupCommit:
+    """Syncs the logs of the partitions that this broker leads."""
+
+    def __init__(self, tasks: Tasks) -> None:
+        self._tasks = tasks
+        self._syncing: set[Partition] = set()
+
+    def request(self, partition: Partition) -> None:
+        """Sync the records of `partition` soon, together with those that are appended until the sync begins."""
+        if partition not in self._syncing:
+            self._syncing.add(partition)
+            self._tasks.spawn(f"sync {partition.log.name}", self._sync(partition))
+
+    async def _sync(self, partition: Partition) -> None:
+        """Sync until all records are on the disk. The task begins in the next iteration of the event loop, when all
+        requests that have arrived by now are appended.
+        """
+        try:
+            while partition.begin_sync():
+                await sync_records(partition.log)
+                partition.on_synced()
+        except KafkaError:  # the log itself has logged why it is offline
+            partition.on_sync_failed()
+        finally:
+            self._syncing.discard(partition)
+
+
+async def sync_records(log: PartitionLog) -> None:
+    """Sync all records that the log has now. Raises KAFKA_STORAGE_ERROR; the log is then offline.
+
+    A cancellation waits for the fsync, and a failed fsync then takes the log offline nevertheless.
+    """
+    pending = log.flusher.prepare_sync()
+    if pending is None:
+        return
+    try:
+        await in_thread(pending.sync, _THREADS)
+    except asyncio.CancelledError:
+        log.flusher.note_failed_flush()
+        raise
+    except OSError as error:
+        raise log.flusher.flush_failed(error) from error
+    log.flusher.finish_sync(pending)
+
+
+async def sync_all(partitions: Mapping[K, Partition]) -> list[tuple[K, Partition]]:
+    """Sync the followed ones of `partitions` that have group commit and unsynced records, simultaneously. Returns the
+    partitions whose log is offline.
+    """
+    unsynced = [
+        (key, partition)
+        for key, partition in partitions.items()
+        if partition.waits_for_disk and partition.log.state.synced_offset < partition.log.log_end_offset
+    ]
+    results = await asyncio.gather(*(sync_records(each.log) for _, each in unsynced), return_exceptions=True)
+    failed = []
+    for (key, partition), result in zip(unsynced, results, strict=True):
+        if isinstance(result, KafkaError):
+            failed.append((key, partition))
+        elif isinstance(result, BaseException):
+            raise result
+    return failed

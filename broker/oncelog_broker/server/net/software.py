@@ -1,0 +1,23 @@
+"""The name and version of the client software, which ApiVersions requests contain from version 3 on (KIP-511)."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+MAX_CHARS: Final = 256
+"""Longer names and versions are cut, because each connection keeps them."""
+
+
+class Software(NamedTuple):
+    """The client software of a connection."""
+
+    name: str
+    version: str
+
+    def cut(self) -> Software:
+        """Return this with at most one character more than MAX_CHARS in each field."""
+        return Software(self.name[: MAX_CHARS + 1], self.version[: MAX_CHARS + 1])
+
+
+UNKNOWN: Final = Software("unknown", "unknown")
+"""The software of a client that has not sent its name, as Kafka calls it."""

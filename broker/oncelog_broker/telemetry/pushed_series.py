@@ -1,0 +1,141 @@
+"""Keeps the latest values of the metrics that clients have pushed, as series for Prometheus. Pure; times are monotonic
+seconds.
+
+Counters are pushed as differences and added up here, because Prometheus expects totals. A client chooses names and
+attributes, and each series is stored by Prometheus for weeks; therefore clients, series and names are limited. Values
+beyond a limit are counted by the reason and dropped. The series of a client are removed when the client was silent for
+three push intervals, at least a minute.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from oncelog_broker.runtime.steps import Steps
+from oncelog_broker.telemetry.client_instances import ClientInstance
+from oncelog_broker.telemetry.metrics_data import Attributes, Point
+
+MAX_CLIENTS: Final = 500
+"""Maximum number of clients with series."""
+MAX_SERIES_PER_CLIENT: Final = 500
+MAX_SERIES: Final = 10_000
+"""Maximum number of series of all clients; each takes about 500 bytes of memory and a line of each scrape."""
+MAX_NAMES: Final = 1_000
+"""Maximum number of different metric names of all clients together, since the start."""
+MAX_LABEL_CHARS: Final = 1_000
+"""Maximum characters of the names and values of a series' labels from attributes, all together."""
+POINTS_PER_STEP: Final = 200
+"""Number of values after which other work may run."""
+OF_CLIENT: Final = ("metric", "client_id", "client_instance_id", "client_software_name", "client_software_version")
+"""The labels of each series; an attribute with one of these names is left out."""
+NOT_IN_A_LABEL: Final = re.compile(r"[^a-zA-Z0-9_]")
+
+
+class Dropped(StrEnum):
+    """Why a value was dropped."""
+
+    CLIENTS = "clients"
+    SERIES = "series"
+    LABELS = "labels"
+    NAMES = "names"
+    UNREAD = "unread"
+    """The value has a kind that is not decoded, or exceeds a limit of one push."""
+
+
+class Series(NamedTuple):
+    """One series with its labels and its latest value or total."""
+
+    labels: Mapping[str, str]
+    value: float
+
+
+_Key = tuple[str, bool, Attributes]
+"""Metric name, whether it is a counter, and labels from attributes in ascending order."""
+
+
+class _Client:
+    __slots__ = ("expires", "labels", "values")
+
+    def __init__(self, instance: ClientInstance) -> None:
+        of = instance.attributes
+        self.labels = (of.client_id, of.client_instance_id, of.client_software_name, of.client_software_version)
+        self.values: dict[_Key, float] = {}
+        self.expires = 0.0
+
+
+class PushedSeries:
+    """The series of one broker."""
+
+    def __init__(self) -> None:
+        self.dropped: Counter[Dropped] = Counter()
+        """Number of dropped values since the start, by reason."""
+        self._clients: dict[bytes, _Client] = {}
+        self._names: set[str] = set()
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, instance: ClientInstance, points: list[Point], now: float) -> Steps[None]:
+        """Add the values of one push."""
+        for number, point in enumerate(points, 1):
+            reason = self._add(instance, point, now)
+            if reason is not None:
+                self.dropped[reason] += 1
+            if number % POINTS_PER_STEP == 0:
+                yield None
+
+    def series(self, *, counters: bool, now: float) -> Iterator[Series | None]:
+        """Yield all counters, or all gauges; None after each client, so that other work may run."""
+        self._remove_silent(now)
+        for client in list(self._clients.values()):
+            for (name, is_counter, attributes), value in list(client.values.items()):
+                if is_counter is counters:
+                    labels = dict(zip(OF_CLIENT, (name, *client.labels), strict=True))
+                    labels.update(attributes)
+                    yield Series(labels, value)
+            yield None
+
+    def _add(self, instance: ClientInstance, point: Point, now: float) -> Dropped | None:
+        client = self._clients.get(instance.id)
+        if client is None:
+            if len(self._clients) >= MAX_CLIENTS:
+                self._remove_silent(now)
+            if len(self._clients) >= MAX_CLIENTS:
+                return Dropped.CLIENTS
+            client = self._clients[instance.id] = _Client(instance)
+        client.expires = now + instance.expiry_seconds
+        key = (point.name, point.is_counter, _labels(point.attributes))
+        if key not in client.values:
+            if sum(len(name) + len(value) for name, value in key[2]) > MAX_LABEL_CHARS:
+                return Dropped.LABELS
+            if point.name not in self._names:
+                if len(self._names) >= MAX_NAMES:
+                    return Dropped.NAMES
+                self._names.add(point.name)
+            if len(client.values) >= MAX_SERIES_PER_CLIENT or self._count >= MAX_SERIES:
+                return Dropped.SERIES
+            self._count += 1
+        before = client.values.get(key, 0.0) if point.is_delta else 0.0
+        client.values[key] = before + point.value
+        return None
+
+    def _remove_silent(self, now: float) -> None:
+        for id_, client in list(self._clients.items()):
+            if client.expires < now:
+                del self._clients[id_]
+                self._count -= len(client.values)
+
+
+def _labels(attributes: Attributes) -> Attributes:
+    """Return attributes as labels of Prometheus: valid names, each once, without the labels of every series."""
+    labels = {}
+    for key, value in attributes:
+        name = NOT_IN_A_LABEL.sub("_", key).lstrip("_0123456789")
+        if name and name not in OF_CLIENT:
+            labels[name] = value
+    return tuple(sorted(labels.items()))

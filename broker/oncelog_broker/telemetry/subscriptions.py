@@ -1,0 +1,122 @@
+"""Selects the metrics that a client shall push: the union of all subscriptions whose patterns match the client.
+
+A subscription is a configuration resource of the type CLIENT_METRICS with the keys of `config/client_metrics_keys.py`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from functools import lru_cache, partial
+from typing import Final, NamedTuple
+
+from oncelog_broker.config import client_metrics_keys as keys
+from oncelog_broker.config.declared import InvalidConfig
+from oncelog_broker.coordinator.patterns import Compiled, InvalidPattern, id_pattern
+from oncelog_broker.runtime.steps import Steps
+from oncelog_protocol.crc import crc32c
+
+logger = logging.getLogger(__name__)
+
+ALL_METRICS: Final = "*"
+"""Stands for all metrics, in a subscription and in the response to a client."""
+MAX_ATTRIBUTE_CHARS: Final = 256
+"""A longer attribute of a client is cut, and matches no pattern: RE2 takes time proportional to the text."""
+MAX_COMPILED: Final = 64
+"""Maximum number of compiled patterns in the cache; each takes up to `patterns.MAX_PATTERN_BYTES`."""
+
+
+class ClientAttributes(NamedTuple):
+    """The attributes of a client that patterns of subscriptions are compared with; the field names are those of the
+    key `match`."""
+
+    client_instance_id: str
+    client_id: str
+    client_software_name: str
+    client_software_version: str
+    client_source_address: str
+    client_source_port: str
+
+    def cut(self) -> ClientAttributes:
+        """Return these attributes with at most one character more than MAX_ATTRIBUTE_CHARS each."""
+        return ClientAttributes(*(text[: MAX_ATTRIBUTE_CHARS + 1] for text in self))
+
+
+class Subscription(NamedTuple):
+    """One subscription. `match` has a pattern for each attribute that must match; empty means that every client
+    matches."""
+
+    metrics: tuple[str, ...]
+    interval_ms: int
+    match: Mapping[str, str]
+
+
+class Subscribed(NamedTuple):
+    """What one client shall push: prefixes of metric names in ascending order, and the push interval in ms."""
+
+    metrics: tuple[str, ...]
+    interval_ms: int
+
+
+def subscriptions_in(configs: Mapping[str, Mapping[str, str]]) -> list[Subscription]:
+    """Return the subscriptions of an image's settings of client metrics. A subscription with a value that this release
+    cannot read is logged and left out."""
+    found = []
+    for name, overrides in configs.items():
+        try:
+            found.append(
+                Subscription(
+                    _value(keys.METRICS, overrides),
+                    _value(keys.INTERVAL_MS, overrides),
+                    dict(keys.split_pattern(text) for text in _value(keys.MATCH, overrides)),
+                )
+            )
+        except InvalidConfig as error:
+            logger.warning("subscription of client metrics ignored", extra={"subscription": name, "reason": error})
+    return found
+
+
+def select(subscriptions: Iterable[Subscription], client: ClientAttributes) -> Steps[Subscribed]:
+    """Return what this client shall push. Patterns are compared in jobs, because RE2 may take some milliseconds."""
+    metrics, interval_ms = set[str](), keys.INTERVAL_MS.default
+    for subscription in subscriptions:
+        matches = not subscription.match
+        if subscription.match:
+            matches = yield partial(_matches, subscription.match, client)
+        if matches:
+            metrics.update(subscription.metrics)
+            interval_ms = min(interval_ms, subscription.interval_ms)
+    if ALL_METRICS in metrics:
+        metrics = {ALL_METRICS}
+    return Subscribed(tuple(sorted(metrics)), interval_ms)
+
+
+def subscription_id(subscribed: Subscribed, client_instance_id: bytes) -> int:
+    """Return the id of what a client shall push, as an int32: equal on all brokers, and different after a change. The
+    id is the CRC-32C of metrics and interval, XORed with the words of the client instance id."""
+    text = f"{','.join(subscribed.metrics)} {subscribed.interval_ms}"
+    computed = crc32c(text.encode())
+    for start in range(0, len(client_instance_id), 4):
+        computed ^= int.from_bytes(client_instance_id[start : start + 4], "big")
+    return computed - 2**32 if computed >= 2**31 else computed
+
+
+def _value(key: keys.AnyKey, overrides: Mapping[str, str]) -> keys.AnyValue:
+    return key.parse(overrides[key.name]) if key.name in overrides else key.default
+
+
+def _matches(match: Mapping[str, str], client: ClientAttributes) -> bool:
+    """Whether each pattern matches the entire attribute. An invalid pattern matches nothing."""
+    for name, text in match.items():
+        attribute = getattr(client, name)
+        try:
+            if len(attribute) > MAX_ATTRIBUTE_CHARS or _compiled(text).fullmatch(attribute) is None:
+                return False
+        except InvalidPattern:
+            return False
+    return True
+
+
+@lru_cache(maxsize=MAX_COMPILED)
+def _compiled(text: str) -> Compiled:
+    return id_pattern(text)

@@ -1,0 +1,231 @@
+"""Group commit: with flush.messages=1, records are acknowledged and shown only when they are on the disk, for one fsync
+for all that wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from tests.support.slow_disk import SlowDisk
+from tests.support.storage import SMALL, make_batch, open_log
+
+from oncelog_broker.log.config import LONG_MAX
+from oncelog_broker.replication.follower_progress import FollowerProgress
+from oncelog_broker.replication.group_commit import GroupCommit
+from oncelog_broker.replication.partition import READ_UNCOMMITTED, Partition
+from oncelog_broker.runtime.tasks import Tasks
+from oncelog_protocol.errors import ErrorCode, KafkaError
+
+LEADER, FOLLOWER = 1, 2
+BOTH = (LEADER, FOLLOWER)
+SYNCED = replace(SMALL, flush_messages=1, segment_bytes=1 << 20)
+
+
+@pytest.fixture
+def disk() -> SlowDisk:
+    return SlowDisk()
+
+
+@pytest.fixture
+async def tasks(disk: SlowDisk) -> AsyncIterator[Tasks]:
+    tasks = Tasks()
+    yield tasks
+    disk.may_end.set()
+    await tasks.close()
+
+
+@pytest.fixture
+async def partition(tmp_path: Path, disk: SlowDisk, tasks: Tasks) -> AsyncIterator[Partition]:
+    """A partition with group commit whose only replica is here."""
+    log = open_log(tmp_path / "orders-0", SYNCED, disk=disk)
+    made = Partition("orders", bytes(16), 0, log, broker_id=LEADER, request_sync=GroupCommit(tasks).request)
+    made.lead(0, (LEADER,))
+    yield made
+    disk.may_end.set()
+    await tasks.close()
+    if not log.is_offline:
+        log.close()
+
+
+def append(partition: Partition, acks: int) -> asyncio.Future[ErrorCode]:
+    """Append a record; return its acknowledgement, which must not be there yet."""
+    offset, _ = partition.append(memoryview(make_batch()), required_acks=acks)
+    answer = partition.acknowledged(offset + 1, acks)
+    assert isinstance(answer, asyncio.Future)
+    return answer
+
+
+async def some_turns() -> None:
+    for _ in range(20):
+        await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_s124_a_record_is_acknowledged_and_shown_when_it_is_on_the_disk(
+    partition: Partition, disk: SlowDisk, acks: int
+) -> None:
+    answer = append(partition, acks)
+    await disk.until_begun()
+    await some_turns()
+    assert not answer.done()
+    assert (partition.high_watermark, partition.upper_bound(READ_UNCOMMITTED)) == (0, 0), "no consumer reads it"
+    disk.may_end.set()
+    assert await answer is ErrorCode.NONE
+    assert partition.high_watermark == partition.log.state.synced_offset == 1
+    assert partition.log.recovery_point == 0, "the indexes are synced later"
+
+
+async def test_all_who_wait_share_one_fsync_in_a_thread(partition: Partition, disk: SlowDisk) -> None:
+    first = append(partition, 1)
+    await disk.until_begun()
+    others = [append(partition, acks) for acks in (1, -1) * 100]
+    await some_turns()
+    assert len(disk.syncs) == 1, "at most one at a time"
+    disk.may_end.set()
+    codes = await asyncio.gather(first, *others)
+    assert set(codes) == {ErrorCode.NONE}
+    assert len(disk.syncs) == 2, "one for the first record, one for all that came meanwhile"
+    assert threading.current_thread() not in disk.syncs
+
+
+async def test_acks_0_waits_for_nothing(partition: Partition) -> None:
+    partition.append(memoryview(make_batch()), required_acks=0)
+    assert partition.acknowledged(1, 0) is ErrorCode.NONE
+
+
+async def test_a_duplicate_waits_until_the_original_is_on_the_disk(partition: Partition, disk: SlowDisk) -> None:
+    """A response to the retry would acknowledge the record, too."""
+    batch = bytes(make_batch(producer_id=5, producer_epoch=0, base_sequence=0))
+    for _ in range(2):
+        assert partition.append(memoryview(bytearray(batch)), required_acks=1)[0] == 0
+    await disk.until_begun()
+    again = partition.acknowledged(1, 1)
+    assert isinstance(again, asyncio.Future)
+    disk.may_end.set()
+    assert await again is ErrorCode.NONE
+    assert partition.acknowledged(1, 1) is ErrorCode.NONE, "at once, as it is on the disk now"
+
+
+async def test_e26_a_failed_fsync_acknowledges_nothing_and_takes_the_log_offline(
+    partition: Partition, disk: SlowDisk
+) -> None:
+    disk.fails = True
+    first = append(partition, 1)
+    await disk.until_begun()
+    others = [append(partition, 1), append(partition, -1)]
+    disk.may_end.set()
+    assert set(await asyncio.gather(first, *others)) == {ErrorCode.KAFKA_STORAGE_ERROR}
+    assert (partition.log.is_offline, partition.high_watermark) == (True, 0)
+    assert {partition.acknowledged(1, acks) for acks in (1, -1)} == {ErrorCode.KAFKA_STORAGE_ERROR}
+    with pytest.raises(KafkaError) as refused:
+        partition.append(memoryview(make_batch()), required_acks=1)
+    assert refused.value.code is ErrorCode.KAFKA_STORAGE_ERROR
+    assert len(disk.syncs) == 1, "a further fsync would prove nothing"
+
+
+async def test_a_leader_that_resigns_acknowledges_nothing(partition: Partition, disk: SlowDisk) -> None:
+    answers = [append(partition, 1), append(partition, -1)]
+    await disk.until_begun()
+    partition.follow(FOLLOWER, 1)
+    disk.may_end.set()
+    assert set(await asyncio.gather(*answers)) == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    await some_turns()
+
+
+async def test_with_a_follower_acks_all_waits_for_both_and_acks_1_for_this_disk(
+    partition: Partition, disk: SlowDisk
+) -> None:
+    partition.lead(1, BOTH, BOTH)
+    assert isinstance(partition.followers[FOLLOWER], FollowerProgress)
+    one, both = append(partition, 1), append(partition, -1)
+    await disk.until_begun()
+    partition.on_follower_fetch(FOLLOWER, 2)
+    await some_turns()
+    assert not both.done()
+    assert partition.high_watermark == 0, "the follower has the records on its disk, this broker does not yet"
+    disk.may_end.set()
+    assert await both is ErrorCode.NONE
+    assert await one is ErrorCode.NONE
+    one, both = append(partition, 1), append(partition, -1)
+    assert await one is ErrorCode.NONE
+    await some_turns()
+    assert not both.done()
+    assert partition.high_watermark == 2
+    partition.on_follower_fetch(FOLLOWER, 4)
+    assert await both is ErrorCode.NONE
+
+
+async def test_a_new_leader_syncs_what_it_has_before_it_shows_it(tmp_path: Path, disk: SlowDisk, tasks: Tasks) -> None:
+    """A process that was killed has left records in the memory of the operating system."""
+    log = open_log(tmp_path / "orders-0", disk=disk)
+    for _ in range(3):
+        log.append_as_leader(make_batch(), leader_epoch=0)
+    log.abandon()
+    log = open_log(tmp_path / "orders-0", SYNCED, disk=disk)
+    partition = Partition("orders", bytes(16), 0, log, broker_id=LEADER, request_sync=GroupCommit(tasks).request)
+    partition.lead(1, (LEADER,))
+    await disk.until_begun()
+    assert partition.high_watermark == 0
+    committed = partition.committed(3)
+    assert isinstance(committed, asyncio.Future)
+    disk.may_end.set()
+    assert await committed is ErrorCode.NONE
+    log.close()
+
+
+async def test_the_setting_may_change_at_any_time(partition: Partition, disk: SlowDisk) -> None:
+    answers = [append(partition, 1), append(partition, -1)]
+    await disk.until_begun()
+    partition.update_config(replace(SMALL, flush_messages=LONG_MAX))
+    assert await answers[1] is ErrorCode.NONE, "from now on the high watermark does not wait for the disk"
+    partition.append(memoryview(make_batch()), required_acks=1)
+    assert (partition.acknowledged(3, 1), partition.high_watermark) == (ErrorCode.NONE, 3)
+    disk.may_end.set()
+    assert await answers[0] is ErrorCode.NONE
+    disk.may_end.clear()
+    disk.has_begun.clear()
+    partition.update_config(SYNCED)
+    await disk.until_begun()
+    assert isinstance(partition.acknowledged(3, 1), asyncio.Future), "the record is not on the disk yet"
+    disk.may_end.set()
+    assert await append(partition, 1) is ErrorCode.NONE
+
+
+async def test_s124_records_of_a_log_that_is_paused_for_a_move_wait_for_its_end(
+    partition: Partition, disk: SlowDisk
+) -> None:
+    """A pause is no disk failure: requests neither fail nor are acknowledged before the records are synced."""
+    answer = append(partition, 1)
+    partition.log.pause()
+    await some_turns()
+    assert not answer.done()
+    partition.log.resume()
+    partition.on_log_resumed()
+    await disk.until_begun()
+    assert not answer.done()
+    disk.may_end.set()
+    assert await answer is ErrorCode.NONE
+
+
+async def test_s124_a_synced_copy_in_another_directory_acknowledges_the_records_that_waited(
+    tmp_path: Path, partition: Partition, disk: SlowDisk
+) -> None:
+    old = partition.log
+    answer = append(partition, 1)
+    old.pause()
+    await some_turns()
+    copied = open_log(tmp_path / "copied-0", SYNCED)
+    copied.append_as_leader(make_batch(), leader_epoch=0)
+    copied.close()
+    partition.replace_log(open_log(tmp_path / "copied-0", SYNCED, recovery_point=1, clean_shutdown=True))
+    partition.on_log_resumed()
+    assert await answer is ErrorCode.NONE
+    assert partition.high_watermark == 1
+    disk.may_end.set()
+    old.resume()
+    old.close()
