@@ -128,7 +128,7 @@ class Emitter:
 
 
 class WireType(Construct):  # type: ignore[misc]
-    """Base class of oncelog's constructs.
+    """Base class of the wire types, which are subclasses of Construct (of the library `construct`).
 
     `format` is the struct character of a fixed-size type, by which consecutive fields are fused into one unpack; None
     for other types. `min_size` is the smallest number of bytes of a value.

@@ -172,7 +172,9 @@ class Cluster:
 
 
 class ClusterFault:
-    """One fault in each broker of a cluster. As a context manager, it is removed at the end of the block."""
+    """One fault in each broker of a cluster. If it is used as a context manager, the fault is removed at the end of the
+    block.
+    """
 
     def __init__(self, faults: list[Fault]) -> None:
         self.faults = faults
@@ -187,7 +189,7 @@ class ClusterFault:
         return found
 
     def wait(self, seconds: float = WAIT_SECONDS) -> None:
-        """Wait until the fault has struck in one of the brokers. Raises NotStruck."""
+        """Wait until the fault has been applied in one of the brokers. Raises NotStruck."""
         deadline = time.monotonic() + seconds
         while not self.struck:
             if time.monotonic() > deadline:

@@ -18,8 +18,8 @@ from oncelog_testing.history.events import Commit, Outcome, Place, Reading
 from oncelog_testing.history.recorder import History
 
 _log = logging.getLogger("group members")
-"""A failed test shows this logger's lines: the events of its members, and librdkafka's log lines about partitions and
-offsets.
+"""pytest shows the lines of this logger for a failed test: the events of the group's members, and librdkafka's log
+lines about partitions and offsets.
 """
 _log.setLevel(logging.DEBUG)
 

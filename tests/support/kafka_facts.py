@@ -1,6 +1,7 @@
 """Facts of Kafka's message definitions: which message has which fields, with their types, versions and tags.
 
-`tests/data/kafka-messages.tsv` has these facts, so that a test in every checkout can compare the project's declarations
+`tests/data/kafka-messages.tsv` has the fields of all messages, so that a test in every checkout can compare the
+project's declarations
 with Kafka's. The table is generated from Kafka's own JSON definitions, which are not part of the project. If a machine
 has the definitions, a test checks the table against them. This command writes the table:
 

@@ -61,7 +61,7 @@ class ShareUpdateValue:
 
     snapshot_epoch: int = int32()  # snapshot epoch of the snapshot that this update changes
     leader_epoch: int = int32()
-    start_offset: int = int64()  # -1: unchanged
+    start_offset: int = int64()  # the new start offset; -1 means that it is unchanged
     delivery_complete_count: int = int32(tag=0, default=-1)
     state_batches: list[StateBatch] = array()
 

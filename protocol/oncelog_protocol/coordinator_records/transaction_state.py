@@ -38,7 +38,7 @@ class TransactionLogValue:
     transaction_status: int = int8()  # a TransactionState
     transaction_partitions: list[PartitionsSchema] | None = array(nullable="0+")
     transaction_last_update_timestamp_ms: int = int64()
-    transaction_start_timestamp_ms: int = int64()  # -1: no transaction was started
+    transaction_start_timestamp_ms: int = int64()  # start time of the transaction in ms; -1 if none was started
     client_transaction_version: int = int16("1+", tag=2, default=0)
     # Together with next_producer_id, the owner that may end the open transaction (KIP-939); -1: the transaction's own
     # producer may end it.

@@ -53,5 +53,5 @@ class DescribeGroupsResponse:
             group_instance_id: str | None = string("4+", nullable="4+", default=None)
             client_id: str = string()
             client_host: str = string()
-            member_metadata: bytes = bytes_()  # while Stable
-            member_assignment: bytes = bytes_()  # while Stable
+            member_metadata: bytes = bytes_()  # the member's assignment, empty unless the group is Stable
+            member_assignment: bytes = bytes_()  # the member's metadata, empty unless the group is Stable

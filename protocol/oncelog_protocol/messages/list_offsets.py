@@ -83,4 +83,4 @@ class ListOffsetsResponse:
             error_code: int = int16()
             timestamp: int = int64("1+", default=-1)
             offset: int = int64("1+", default=-1)
-            leader_epoch: int = int32("4+", default=-1)  # -1: unknown
+            leader_epoch: int = int32("4+", default=-1)  # leader epoch of the found record; -1 means unknown

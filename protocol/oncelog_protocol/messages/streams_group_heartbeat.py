@@ -90,7 +90,7 @@ class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"]):
     endpoint_information_epoch: int = int32()  # the epoch of the endpoint information that the client has
     instance_id: str | None = string(nullable="0+", default=None)
     rack_id: str | None = string(nullable="0+", default=None)
-    rebalance_timeout_ms: int = int32(default=-1)  # -1: unchanged
+    rebalance_timeout_ms: int = int32(default=-1)  # -1 means that the timeout is unchanged
     # the topology of the application, which only joining members send
     topology: Topology | None = nested(nullable="0+", default=None)
     active_tasks: list[TaskIds] | None = array(nullable="0+", default=None)
