@@ -38,8 +38,8 @@ def begin_at_zero(addresses: str, history: History, group: str, places: Collecti
 
     If no offset is committed, librdkafka 2.16 requests the first offset from the leader. If the partition is revoked
     before the response arrives, librdkafka requests it again and reads records that belong to another member by then.
-    When librdkafka owns the partition again, it returns these records, from a wrong position. It then commits the
-    position after these records, so the group's offset goes back.
+    When librdkafka owns the partition again, it returns these records, from a wrong position. librdkafka then commits
+    the position after these records, so the group's committed offset goes back.
     """
     commits = [history.commit(group, place, 0) for place in places]
 

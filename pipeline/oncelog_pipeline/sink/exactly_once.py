@@ -438,8 +438,8 @@ async def commit_decided(
     committed.
 
     If the coordinator has a newer transaction of the same id, from the next batch or a late attempt, it no longer knows
-    whether the decided transaction was committed or aborted. In that case the visibility of the transaction's first
-    record in the log shows it.
+    whether the decided transaction was committed or aborted. In that case the driver checks whether the transaction's
+    first record is visible to read_committed readers, which means that the transaction was committed.
     """
     have_ended = await cluster.end([each.written.transaction for each in transactions], commits=True)
     doubtful = [each for each, has in zip(transactions, have_ended, strict=True) if not has]

@@ -23,7 +23,7 @@ GROUP_METADATA_VALUE_VERSION: Final = 3
 
 @message(versions="0-1", flexible=None)
 class OffsetCommitKey:
-    """The key of one committed offset of a group. Both versions have the same fields."""
+    """The key of one committed offset of a group. The two key versions 0 and 1 have the same fields."""
 
     group: str = string("0-1")
     topic: str = string("0-1")

@@ -13,7 +13,7 @@ CONSUMER_MEMBER: Final = 1
 
 @message(api_key=69, versions="0-1", flexible="0+")
 class ConsumerGroupDescribeRequest(Request["ConsumerGroupDescribeResponse"]):
-    """Describe groups by their ids. Both versions have the same fields."""
+    """Describe groups by their ids. The request has the same fields in v0 and v1."""
 
     group_ids: list[str] = array(of=string())
     include_authorized_operations: bool = boolean()

@@ -9,8 +9,8 @@ from oncelog_protocol.schema import Request, array, int16, int32, int64, message
 
 @message(api_key=90, versions="0-1", flexible="0+")
 class DescribeShareGroupOffsetsRequest(Request["DescribeShareGroupOffsetsResponse"]):
-    """Describe the given partitions; None means all topics for which the group has state. Both versions have the same
-    fields.
+    """Describe the given partitions; None means all topics for which the group has state. The request has the same
+    fields in v0 and v1.
     """
 
     groups: list[DescribeShareGroupOffsetsRequestGroup] = array()

@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, int64, message
 
 @message(api_key=87, versions="0-1", flexible="0+")
 class ReadShareGroupStateSummaryRequest(Request["ReadShareGroupStateSummaryResponse"]):
-    """Read the start offsets of share partitions. Both versions have the same fields."""
+    """Read the start offsets of share partitions. The request has the same fields in v0 and v1."""
 
     group_id: str = string()
     topics: list[ReadStateSummaryData] = array()
