@@ -84,7 +84,7 @@ class Cluster:
         """Set a fault at the fail point `point` (a named step) in every broker, for a test that does not know which
         broker will reach the step.
 
-        `times` applies to each broker, so that a crash may strike one broker after another;
+        `times` counts separately in each broker, so that a fault may crash one broker after another;
         `cluster[cluster.leader_of(topic)].fail(...)` sets the fault on one broker. Raises ValueError or BrokerGone.
         """
         return ClusterFault([broker.fail(point, **what) for broker in self if broker.is_running])
