@@ -73,7 +73,7 @@ __all__ = [
 
 
 class RetriableError(KafkaError):
-    """The same call may succeed later."""
+    """An error after which the same call may succeed later."""
 
 
 class StaleMetadata(RetriableError):
@@ -108,7 +108,7 @@ class EndNotKnown(RequestTimedOut):
 
 
 class FatalError(KafkaError):
-    """This client cannot continue."""
+    """An error after which the client (producer or consumer) cannot continue."""
 
 
 class AuthenticationFailed(FatalError):

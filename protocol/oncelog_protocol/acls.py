@@ -56,7 +56,7 @@ class PatternType(_Named):
 
 
 class AclOperation(_Named):
-    """An operation. ANY occurs in filters only."""
+    """An operation that an ACL allows or denies. ANY occurs in filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -185,8 +185,8 @@ class EntryFilter(NamedTuple):
 
 
 def filters_matching(entry: AclEntry) -> Iterator[EntryFilter]:
-    """Yield every filter that matches the entry, the most specific first, so that very many filters can be compared
-    with very many entries.
+    """Yield every filter that matches the entry, the most specific first, so that a set of very many filters can be
+    looked up for each of very many entries.
     """
     for principal, host, operation, permission in product(
         (entry.principal, None),

@@ -3,4 +3,4 @@
 from typing import Final
 
 AUTHORIZED_OPERATIONS_OMITTED: Final = -(2**31)
-"""The operations were not requested, or are unknown."""
+"""The value of the bit field if the operations were not requested, or are unknown."""

@@ -122,7 +122,7 @@ class Entity(WireType):
 
     def _emit_parse_tags(self, emit: Emitter, result: str) -> None:
         count, tag, stop = emit.name("tags"), emit.name("tag"), emit.name("stop")
-        with emit.block("if buf[pos] == 0:"):  # the usual case: no tagged fields, so no call
+        with emit.block("if buf[pos] == 0:"):  # inline the usual case of no tagged fields, which saves a call
             emit.line("pos += 1")
         with emit.block("else:"):
             emit.line(f"{count}, pos = {emit.function(read_uvarint)}(buf, pos)")
@@ -281,7 +281,9 @@ class MessageCodec(Generic[M]):
     def decode_steps(
         self, data: Buffer, position: int = 0, *, max_elements: int = MAX_ELEMENTS
     ) -> Generator[None, None, M]:
-        """Decode like `decode`, for a message of many elements: yield before each element of an array."""
+        """Decode a message of many elements as a generator that yields before each element of an array, so that the
+        caller can pause.
+        """
         if self._parse_steps is None:
             self._parse_steps = self._entity.steps(parses=True)
         try:
@@ -313,9 +315,10 @@ class MessageCodec(Generic[M]):
         return writer.parts
 
     def encode_steps(self, message: M, parts: list[Buffer]) -> Generator[None, None, None]:
-        """Encode like `encode_parts`, for a message of many elements: yield before each element of an array.
+        """Encode a message of many elements as a generator that yields before each element of an array, so that the
+        caller can pause.
 
-        Between the steps, the caller may join the existing elements of `parts`.
+        While the generator is paused, the caller may join the existing elements of `parts`.
         """
         if self._build_steps is None:
             self._build_steps = self._entity.steps(parses=False)
@@ -345,5 +348,7 @@ def codec(cls: type[M], version: int) -> MessageCodec[M]:
 
 
 def interpreted_codec(cls: type[M], version: int) -> MessageCodec[M]:
-    """Return the same codec, but not compiled; tests compare the compiled codec with it."""
+    """Return the codec of one version of a message without compiling the codec; tests compare the compiled codec with
+    this one.
+    """
     return MessageCodec(cls, version, compiled=False)

@@ -12,7 +12,7 @@ SHARE_GROUPS: Final = 1
 """Level of `share.version` from which share groups exist (KIP-932)."""
 
 STREAMS_GROUPS: Final = 1
-"""Level of `streams.version` from which on there are streams groups (KIP-1071)."""
+"""Level of `streams.version` from which streams groups exist (KIP-1071)."""
 
 CONSUMER_GROUPS: Final = 1
 """Level of `group.version` from which groups may use the consumer protocol (KIP-848)."""

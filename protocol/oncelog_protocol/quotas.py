@@ -16,7 +16,7 @@ class Default(Enum):
 
 DEFAULT: Final = Default.ENTITY
 Name: TypeAlias = str | Default | None
-"""A name; None means that the entity has no such part."""
+"""One part of a quota entity: a name or DEFAULT; None means that the entity has no such part."""
 
 
 class QuotaEntity(NamedTuple):

@@ -27,11 +27,11 @@ _PROBES: Final = (0x55, 0x2A)
 
 
 class NoTemplate(ValueError):
-    """The message has no such fields in this version."""
+    """No template is possible, because the message does not have these fields in this version."""
 
 
 class Around(NamedTuple):
-    """The bytes before and after the variable part."""
+    """The constant bytes of a message before and after its records."""
 
     head: bytes
     tail: bytes

@@ -118,7 +118,7 @@ class Emitter:
         return name
 
     def function(self, value: Any) -> str:
-        """Return the global name for a function, like `constant`; the name is the function's own name."""
+        """Return the global name by which the source can refer to a function: the function's own name."""
         name: str = value.__name__
         self.constants[name] = value
         return name
@@ -128,7 +128,7 @@ class Emitter:
 
 
 class WireType(Construct):  # type: ignore[misc]
-    """Base class of oncelog's constructs.
+    """Base class of the wire types, which are subclasses of Construct (of the library `construct`).
 
     `format` is the struct character of a fixed-size type, by which consecutive fields are fused into one unpack; None
     for other types. `min_size` is the smallest number of bytes of a value.
@@ -183,7 +183,7 @@ class WireType(Construct):  # type: ignore[misc]
             emit.line("out = io.parts")
             self.emit_build(emit, "obj")
             emit.line("return obj")
-        emit.line("yield")  # makes it a generator even without an array
+        emit.line("yield")  # a yield that is never reached makes the function a generator even without an array
         source = "\n".join([f"def steps({'io' if parses else 'obj, io'}):", *emit.lines])
         namespace: dict[str, Any] = dict(emit.constants)
         exec(compile(source, "<steps>", "exec"), namespace)  # noqa: S102  our own declarations
@@ -277,7 +277,8 @@ class Sized(WireType):
         if not self.null:
             emit.line(f"{emit.function(self.writer)}({emit.out}, {value})")
             return
-        with emit.block(f"if {value} is None:"):  # most nullable fields are None: no call for these
+        # handle None inline, without a call, because most nullable fields are None
+        with emit.block(f"if {value} is None:"):
             emit.line(f"{emit.out}.append({self.null!r})")
         with emit.block("else:"):
             emit.line(f"{emit.function(self.writer)}({emit.out}, {value})")

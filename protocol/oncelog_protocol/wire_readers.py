@@ -141,7 +141,7 @@ def read_compact_records(buffer: memoryview, position: int, end: int) -> tuple[m
 
 
 def _copied(reader: Any) -> Any:
-    """Return the same reader for `bytes` fields, whose values are copied because they outlive the frame."""
+    """Return a reader of `bytes` fields that copies the values of `reader`, because the values outlive the frame."""
 
     def read(buffer: memoryview, position: int, end: int) -> tuple[bytes | None, int]:
         value, position = reader(buffer, position, end)

@@ -110,8 +110,9 @@ class Broker:
         """Set a fault at the fail point `point`, a named step in the broker, for the next `times` executions of the
         step (None: until the fault is removed).
 
-        `crash`: kill -9; `drop`: lose the step, request or response; `delay`: milliseconds; `refuse`: the name of a
-        Kafka error. `after`: apply the fault after the step instead of before it. The other parameters limit the fault
+        `crash` kills the broker with -9; `drop` loses the step, request or response; `delay` waits for this number of
+        milliseconds; `refuse` responds with the Kafka error of this name. `after`: apply the fault after the step
+        instead of before it. The other parameters limit the fault
         to one
         topic, transaction or group. docs/testing.md lists the points. Raises ValueError for an action that a point does
         not support, or BrokerGone.
@@ -125,7 +126,7 @@ class Broker:
         return Fault(self, self.ask("POST", "/faults", {**order, "times": times})["id"], order)
 
     def points(self) -> dict[str, dict[str, Any]]:
-        """Return the points at which a fault can strike, by name, with the supported faults."""
+        """Return the fail points (named steps) at which a fault can be set, each with the supported faults."""
         return {point["name"]: point for point in self.ask("GET", "/points")["points"]}
 
     def clear_faults(self) -> None:

@@ -84,7 +84,7 @@ class Cluster:
         """Set a fault at the fail point `point` (a named step) in every broker, for a test that does not know which
         broker will reach the step.
 
-        `times` applies to each broker, so that a crash may strike one broker after another;
+        `times` counts separately in each broker, so that a fault may crash one broker after another;
         `cluster[cluster.leader_of(topic)].fail(...)` sets the fault on one broker. Raises ValueError or BrokerGone.
         """
         return ClusterFault([broker.fail(point, **what) for broker in self if broker.is_running])
@@ -172,7 +172,9 @@ class Cluster:
 
 
 class ClusterFault:
-    """One fault in each broker of a cluster. As a context manager, it is removed at the end of the block."""
+    """One fault in each broker of a cluster. If it is used as a context manager, the fault is removed at the end of the
+    block.
+    """
 
     def __init__(self, faults: list[Fault]) -> None:
         self.faults = faults
@@ -187,7 +189,7 @@ class ClusterFault:
         return found
 
     def wait(self, seconds: float = WAIT_SECONDS) -> None:
-        """Wait until the fault has struck in one of the brokers. Raises NotStruck."""
+        """Wait until the fault has been applied in one of the brokers. Raises NotStruck."""
         deadline = time.monotonic() + seconds
         while not self.struck:
             if time.monotonic() > deadline:

@@ -1,7 +1,8 @@
 """Starts a broker in a container as the Kafka modules of testcontainers start Kafka: `python -m
 oncelog_testing.container_start DIRECTORY`.
 
-These modules set Kafka's settings as environment variables (KAFKA_LISTENERS), which an oncelog broker reads as well,
+The modules of testcontainers set Kafka's settings as environment variables (KAFKA_LISTENERS), which an oncelog broker
+reads as well,
 and wait for a line that Kafka writes when it is ready. This program removes the settings of a KRaft controller and of a
 ZooKeeper, which this broker does not have, and writes these lines.
 """

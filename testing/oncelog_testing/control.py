@@ -80,7 +80,7 @@ class Fault:
             return 1
 
     def wait(self, seconds: float = WAIT_SECONDS, *, times: int = 1) -> None:
-        """Wait until the fault has struck `times` times. Raises NotStruck. Usage in a coroutine: `await
+        """Wait until the fault has been applied `times` times. Raises NotStruck. Usage in a coroutine: `await
         asyncio.to_thread(fault.wait)`.
         """
         deadline = time.monotonic() + seconds

@@ -28,7 +28,7 @@ BROKERS: Final = 3
 WHOLE_SECONDS: Final = 60.0
 """Seconds until all brokers must see each other and all replicas must be in sync."""
 CALL_SECONDS: Final = 120.0
-"""Seconds that a call waits until the brokers' thread has finished a start, a stop or a fault. Afterwards the call
+"""Seconds that a call waits until the brokers' thread has finished a start, a stop or a fault. After this time the call
 raises TimeoutError.
 """
 MAX_CONNECTIONS: Final = "200"

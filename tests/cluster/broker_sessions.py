@@ -12,8 +12,8 @@ from replicated_cluster import ReplicatedCluster
 
 
 def end_session(cluster: ReplicatedCluster, node_id: int) -> None:
-    """End the broker's session as ZooKeeper ends the session of a silent client: the broker learns of it at its next
-    request.
+    """End the broker's session as ZooKeeper ends the session of a silent client: the broker learns of the end of its
+    session at its next request.
     """
 
     def end() -> bool:

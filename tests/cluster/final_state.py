@@ -23,8 +23,8 @@ from oncelog_testing.history.violation import Kind
 def settle_and_check(
     cluster: ReplicatedCluster, history: History, *topics: str, apart_from: tuple[Kind, ...] = ()
 ) -> None:
-    """Start all stopped brokers, wait until all replicas are in sync and no transaction is open, and check the entire
-    history.
+    """Start all stopped brokers, wait until all replicas are in sync and no transaction is open, and check the recorded
+    history of requests and reads for lost, duplicated or torn records.
     """
     cluster.mend()
     cluster.until_whole(*topics)

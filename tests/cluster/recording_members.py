@@ -18,8 +18,8 @@ from oncelog_testing.history.events import Commit, Outcome, Place, Reading
 from oncelog_testing.history.recorder import History
 
 _log = logging.getLogger("group members")
-"""A failed test shows this logger's lines: the events of its members, and librdkafka's log lines about partitions and
-offsets.
+"""pytest shows the lines of this logger for a failed test: the events of the group's members, and librdkafka's log
+lines about partitions and offsets.
 """
 _log.setLevel(logging.DEBUG)
 
@@ -38,8 +38,8 @@ def begin_at_zero(addresses: str, history: History, group: str, places: Collecti
 
     If no offset is committed, librdkafka 2.16 requests the first offset from the leader. If the partition is revoked
     before the response arrives, librdkafka requests it again and reads records that belong to another member by then.
-    When librdkafka owns the partition again, it returns these records, from a wrong position. It then commits the
-    position after these records, so the group's offset goes back.
+    When librdkafka owns the partition again, it returns these records, from a wrong position. librdkafka then commits
+    the position after these records, so the group's committed offset goes back.
     """
     commits = [history.commit(group, place, 0) for place in places]
 

@@ -23,7 +23,7 @@ _chroots: dict[str, SecuredZooKeeper] = {}
 
 
 def known(zookeeper: SecuredZooKeeper) -> str:
-    """Return the connect string for observers; a cluster with this string uses secured connections."""
+    """Return the connect string for observers; a cluster that gets this connect string uses TLS and logins."""
     _chroots[zookeeper.connect_plainly] = zookeeper
     return zookeeper.connect_plainly
 

@@ -172,7 +172,7 @@ def test_kafka_python_and_our_client_elect_leaders(cluster: ReplicatedCluster, t
     """oncelog's client and kafka-python elect preferred leaders that are in sync; with unclean elections they elect a
     replica that was behind, with a loss.
 
-    confluent_kafka 2.16 cannot do this: its call fails before anything is sent.
+    confluent_kafka 2.16 cannot elect leaders: its call fails before anything is sent.
     """
     cluster.create_topic(topic, (1, 2), (1, 2), min_insync_replicas="1")
 

@@ -28,8 +28,8 @@ def test_c17_a_log_is_cut_under_the_eyes_of_its_readers(
     partitioned: ReplicatedCluster, network: PeerNetwork, history: History, topic: str
 ) -> None:
     """A leader sends its followers records that only it has, directly from its files, and the network delays them. Then
-    the leader is paused, and another broker leads when it continues: it truncates the records that are still being
-    sent, and survives.
+    the leader is paused, and another broker leads when the old leader continues: the old leader truncates the records
+    that are still being sent, and survives.
     """
     cluster = partitioned
     cluster.create_topic(topic, (1, 2, 3))

@@ -30,7 +30,8 @@ def test_c6_a_former_leader_serves_no_request_as_leader(
     cluster: ReplicatedCluster, history: History, topic: str, library: str, pauses: int
 ) -> None:
     """A leader is paused until another broker leads. When the old leader continues, it finds a produce request with
-    acks=1 in its socket and must refuse it: its lease has ended, whether or not it knows its successor. Meanwhile the
+    acks=1 in its socket and must refuse it: its lease (the time for which its ZooKeeper session is certain to last) has
+    ended, whether or not the old leader knows its successor. Meanwhile the
     producers lose no record.
     """
     cluster.create_topic(topic, (1, 2, 3))

@@ -141,7 +141,8 @@ def test_s72_e41_a_broker_alone_starts_without_its_store(alone: Scene) -> None:
 
 def test_s71_a_broker_alone_starts_with_an_older_store(alone: Scene) -> None:
     shutil.copy(alone.older / "a" / "metadata.db", alone.broker.a)
-    alone.ledger.is_idempotent = False  # other tests check whether producer ids are reused
+    # write without idempotence, because other tests check whether producer ids are reused
+    alone.ledger.is_idempotent = False
     alone.is_right()
     assert "is older than" in alone.broker.said()
 
@@ -597,7 +598,7 @@ def test_s70_a_member_starts_with_an_older_zookeeper(backups: Backups, tmp_path:
     process.stop()
     backups.put_back("older")
     process.settings["start.accept"] = accepted_by(broker.refused())
-    ledger.is_idempotent = False  # other tests check whether producer ids are reused
+    ledger.is_idempotent = False  # write without idempotence, because other tests check whether producer ids are reused
     member.is_right()
     process.kill()
 

@@ -15,8 +15,8 @@ FETCH_SECONDS = 300
 
 
 class Unavailable(Exception):
-    """A program or a registry is not available, so the tests that need it cannot run here. The message says which one
-    is missing.
+    """A program or a registry is not available, so the tests that need it cannot run here. The message names the
+    missing program or registry.
     """
 
 

@@ -22,7 +22,7 @@ WRONG = ("Mismatch", "mismatch", "corrupt", "Non-consecutive", "invalid", "Excep
 
 @pytest.fixture(scope="module", params=RELEASES)
 def kafka(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> ApacheKafka:
-    """An Apache Kafka of which only the tools are used."""
+    """An installation of Apache Kafka that is not started: the tests use only its command line tools."""
     return or_skip(lambda: ApacheKafka(request.param, tmp_path_factory.mktemp("tools") / "data"))
 
 

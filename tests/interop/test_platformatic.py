@@ -25,8 +25,8 @@ from oncelog_protocol.messages.offset_fetch import OffsetFetchRequest
 
 SOURCE = HERE / "platformatic"
 RUN_SECONDS = 120
-SETTINGS = {"zookeeper.session.timeout.ms": "18000"}  # no broker is killed here, and a busy machine must not cause
-# elections
+# No broker is killed here, and a busy machine must not cause elections.
+SETTINGS = {"zookeeper.session.timeout.ms": "18000"}
 
 
 @pytest.fixture(scope="module")

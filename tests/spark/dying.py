@@ -17,13 +17,14 @@ The option dieHow says what happens there:
 
 - `kill`: the process kills itself with -9.
 - `raise`: the process raises Raised.
-- `stand`: the process does nothing until it is killed.
+- `stand`: the process pauses at the point until another process kills it.
 - `driver`: the process kills the JVM whose process id is diePid, and itself.
 - `jvm`: the process kills the JVM that has started it, of the driver or of an executor, and itself.
 - `executor`: the process kills the JVM whose daemon has started it, and itself.
 - `broker`: the process kills the process diePid, and continues.
 
-The file dieFile records how often this has happened, up to dieTimes (1 by default). diePart is the task that dies; by
+The file dieFile records how often a process has died or raised there, up to dieTimes (1 by default). diePart is the
+task that dies; by
 default it is the first task that reaches the point.
 
 Workers import this module by its name, because Spark sends them only names.

@@ -90,7 +90,10 @@ def test_a_decided_timed_out_batch_is_written_again(spark: Any, stream: Stream, 
 
 
 def test_at_least_once_writes_duplicates(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """Without a decision the same kill causes duplicates, which proves that these tests can fail."""
+    """With the delivery at-least-once, which has no decision of the driver, the same kill causes duplicates, which
+    proves that these
+    tests can fail.
+    """
     dying(stream, tmp_path / "died", dieAt="rows flushed", diePart="0", delivery="at-least-once").run(spark)
     seen = settled(stream)
     assert set(seen) == set(values(ROWS))

@@ -74,8 +74,8 @@ def test_a_killed_task_and_a_killed_commit_lose_nothing(
     own_session: Any, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
 ) -> None:
     """The task that writes dead letters is killed after its rows are flushed, and is retried. The process that commits
-    windows is killed after its decision, which ends the query; the next start completes the batch. After that late
-    orders arrive.
+    windows is killed after its decision, which ends the query; the next start completes the batch. Late orders arrive
+    when the batch is complete.
     """
     asyncio.run(send(address, 0, ORDERS, LATE, form))
     task, commit = tmp_path / "task", tmp_path / "commit"

@@ -67,7 +67,7 @@ def test_k3_a_task_that_raises_once_loses_nothing(spark: Any, stream: Stream, tm
 
 @pytest.mark.soak
 def test_k3_a_task_that_always_raises_fails_the_query(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """The query fails before any row of its batch is visible; after a restart it writes the batch."""
+    """The query fails before any row of its batch is visible; after a restart the query writes the batch."""
     with pytest.raises(StreamingQueryException, match="rows flushed"):
         dying(stream, tmp_path, dieAt="rows flushed", dieHow="raise", dieTimes="99", diePart="0").run(spark)
     assert has_died(tmp_path / "died") == 3
@@ -99,7 +99,10 @@ def test_a_killed_committer_loses_nothing(spark: Any, stream: Stream, tmp_path: 
 
 
 def test_k22_at_least_once_writes_duplicates(spark: Any, stream: Stream, tmp_path: Path) -> None:
-    """Without a decision the same kill causes duplicates, which proves that these tests can fail."""
+    """With the delivery at-least-once, which has no decision of the driver, the same kill causes duplicates, which
+    proves that these
+    tests can fail.
+    """
     options = {"dieAt": "rows flushed", "diePart": "0", "delivery": "at-least-once"}
     dying(stream, tmp_path, **options).run(spark)
     assert has_died(tmp_path / "died") == 1

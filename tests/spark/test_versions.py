@@ -198,7 +198,7 @@ def test_windows_with_a_watermark_are_written(spark: Any, stream: Stream) -> Non
     assert committed_values(stream.address, stream.target) == Counter(b"%d: 60" % minute for minute in range(5))
 
 
-# --- calls of 4.0 and 4.1, made without a Spark
+# --- the calls that PySpark 4.0 and 4.1 make, without a running Spark
 
 
 def older(address: str, topic: str, **options: str) -> OlderStreamReader:

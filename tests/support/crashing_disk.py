@@ -1,5 +1,5 @@
-"""A disk in memory that a test can kill at any change, or whose power a test can cut. Afterwards the disk has the
-content that a real disk could have.
+"""A disk in memory that a test can kill at any change, or whose power a test can cut. After the kill or power cut, the
+simulated disk has content that a real disk could have.
 
 A kill leaves all completed writes, and any part of the write that it interrupted. A power cut leaves everything that
 was synced; of the rest it leaves what a journaling file system may leave:

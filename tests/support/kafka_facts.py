@@ -1,8 +1,10 @@
 """Facts of Kafka's message definitions: which message has which fields, with their types, versions and tags.
 
-`tests/data/kafka-messages.tsv` has these facts, so that a test in every checkout can compare the project's declarations
+`tests/data/kafka-messages.tsv` has the fields of all messages, so that a test in every checkout can compare the
+project's declarations
 with Kafka's. The table is generated from Kafka's own JSON definitions, which are not part of the project. If a machine
-has the definitions, a test checks the table against them. This command writes the table:
+has the definitions, a test checks the table against them. The following command writes the table
+tests/data/kafka-messages.tsv:
 
     python -m tests.support.kafka_facts [DIRECTORY]     # writes the table; ../shared/kafka-messages by default
 
@@ -35,7 +37,8 @@ EMPTY_TEXT: Final = '""'
 
 
 class Fact(NamedTuple):
-    """A row of the table. The attributes have the names of the table's columns; a cell with a dash becomes the empty
+    """A row of the table. The attributes of this class have the names of the table's columns; a cell with a dash
+    becomes the empty
     string.
     """
 

@@ -72,7 +72,9 @@ class Fetch(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A Fetch response on its way back to one incarnation of a follower."""
+    """A Fetch response on its way back to the follower process that requested it; a restarted follower ignores the
+    response.
+    """
 
     fetch: Fetch
     content: PartitionAnswer

@@ -256,8 +256,8 @@ class Served:
         self.dispatcher = Dispatcher(self.services)
 
     def leader(self, topic: str, index: int) -> Partition:
-        """Return the partition if this broker leads it. This method does not consult the gate, which only partitions
-        do, so handlers may call it freely.
+        """Return the partition if this broker leads it. This method does not check whether the broker may still lead,
+        which only partitions check, so handlers may call this method freely.
         """
         if topic != TOPIC or index >= len(self.partitions):
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)

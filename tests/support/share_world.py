@@ -46,8 +46,8 @@ async def turns(count: int = 20) -> None:
 
 
 class StateCalls:
-    """Replaces `ShareStateCalls`. `errors` are the responses to the next writes. While `held` is set, writes wait;
-    while `held_reads` is set, the responses to reads wait.
+    """Replaces `ShareStateCalls`. `errors` are the responses to the next writes. While `held` is set, the coordinator's
+    writes wait; while `held_reads` is set, its responses to reads wait.
     """
 
     def __init__(self, now_ms: Callable[[], int]) -> None:

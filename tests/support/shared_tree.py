@@ -91,7 +91,9 @@ class TreeSession(MemorySession):
                     self._shared.write(operations, self.session_id)
 
     def expire(self) -> None:
-        """End the session on the server; the broker learns of the end by `notice` or with its next request."""
+        """End the session on the server; the broker learns of the end when the test calls `notice`, or with its next
+        request.
+        """
         self._shared.end(self.session_id)
 
     def notice(self) -> None:

@@ -2,8 +2,8 @@
 
 Loopback ports are Unix sockets here, so that bytes written at one end are immediately readable at the other. With TCP,
 a kernel thread would deliver the bytes later on a busy machine. Therefore a test of timeouts and backoffs takes no real
-time and has the same result on every machine. Requests per second are counted by a clock that no other process can
-delay. No address beyond loopback is reachable, and no host name resolves.
+time and has the same result on every machine. A test that counts requests per second uses this loop's clock, which no
+other process can delay. No address beyond loopback is reachable, and no host name resolves.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """ACLs: allowed and denied operations on resources (KIP-140, KIP-290): `admin.acls`.
 
 The values are those of `oncelog_protocol.acls`: an AclBinding is an AclEntry (principal, host, operation, permission)
-for a ResourcePattern (type, name, literal or prefixed). Filters may leave fields open: EVERY_ACL matches all.
+for a ResourcePattern (type, name, literal or prefixed). A field of a filter may be None or ANY, which matches any
+value: EVERY_ACL matches all ACLs.
 """
 
 from __future__ import annotations

@@ -54,7 +54,8 @@ def list_(bootstrap: str, output: str | None) -> None:
 def describe(group_ids: tuple[str, ...], bootstrap: str, output: str | None) -> None:
     """Show the progress and the members of share groups.
 
-    All records below the start offset are done. The lag counts the records that are not done yet: records that were
+    All records below the start offset are accepted, rejected or archived. The lag counts the records that are not done
+    yet: records that were
     never delivered, and records that a member is processing or has released. Plain output has a line for each
     partition: group, state, topic, partition, start offset, lag.
     """

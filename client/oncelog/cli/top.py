@@ -214,7 +214,7 @@ def duration(seconds: float | None) -> str:
         return "-"
     if seconds < 9.95:
         return f"{seconds:.1f} s"
-    seconds = round(seconds)  # otherwise 119.7 would be shown as 1 min 60 s
+    seconds = round(seconds)  # round first, because otherwise 119.7 s would be shown as 1 min 60 s
     if seconds < 60:
         return f"{seconds:.0f} s"
     if seconds < 3600:

@@ -30,7 +30,9 @@ class Fault:
     action: Action
     is_after: bool
     left: int | None
-    """Number of remaining strikes; None means that every hit is a strike until the fault is removed."""
+    """How many more times the fault is applied; None means that it is applied at every execution of the step until the
+    fault is removed.
+    """
     filters: Mapping[str, str]
     """The keys are `transactional_id`, `topic` and `group_id`; a hit must concern the given value."""
     struck: int = 0
@@ -156,8 +158,9 @@ class ControlledFaults:
     def taken(
         self, point: str, *, is_after: bool, about: Callable[[], Mapping[str, Collection[str | None]]]
     ) -> Iterator[Fault]:
-        """Yield the faults that apply to this hit, one after another; each fault counts the hit. `about` returns the
-        subject of the hit, and is called only if a filter must be compared.
+        """Yield the faults that apply to this execution of the step, one after another; each fault counts the
+        execution. `about` returns the topics, groups and transactional ids of the step, and is called only if a filter
+        must be compared.
         """
         if not self._faults:
             return

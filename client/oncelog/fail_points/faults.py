@@ -26,7 +26,8 @@ FILTERS: Final = ("transactional_id", "topic", "group_id")
 
 
 class Step:
-    """A decorated function, with a function that returns the point of a call, and a function that returns the caller's
+    """A step: a function that is decorated as a fail point, with a function that returns the fail point of a call, and
+    a function that returns the caller's
     result when the step is dropped.
     """
 
@@ -68,7 +69,7 @@ class Hit:
 
     @property
     def times(self) -> int:
-        """Number of times that the step runs, if it runs now."""
+        """How many times the step runs now: 2 if the fault duplicates the step, otherwise 1."""
         return 2 if self.kind is Kind.DUPLICATE else 1
 
     def about(self) -> Mapping[str, list[str]]:
@@ -84,8 +85,9 @@ class Hit:
 
 
 class Faults:
-    """The rules, the number of hits of each point, and the reordered steps that wait for the next step of their
-    point."""
+    """The rules of ONCELOG_FAIL_POINTS, how often each fail point was reached, and the reordered steps that wait for
+    the next step of their fail point.
+    """
 
     def __init__(self, rules: Iterable[Rule]) -> None:
         self._rules = list(rules)
@@ -121,7 +123,9 @@ class Faults:
         return cast(F, functools.update_wrapper(wrapper, function))
 
     def hit(self, step: Step, args: Sequence[Any], kwargs: dict[str, Any]) -> Hit | None:
-        """Return the hit of a call; None for a call that is at none of the points."""
+        """Return the `Hit` (a fail point that was reached) of a call of the function; None if the call is at no fail
+        point.
+        """
         point = step.which(*args, **kwargs)
         if point is None:
             return None

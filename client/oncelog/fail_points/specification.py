@@ -37,7 +37,7 @@ class Kind(StrEnum):
 
 
 OF_THE_STEP: Final = frozenset({Kind.DROP, Kind.DUPLICATE, Kind.REORDER})
-"""Actions that change how the step is done, and that make no sense after the step."""
+"""Actions that change how a step is executed, and that make no sense after the step."""
 
 
 class Action(NamedTuple):

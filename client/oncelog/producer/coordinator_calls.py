@@ -42,7 +42,7 @@ class CoordinatorKey(NamedTuple):
 class CoordinatorCalls:
     """`ask` returns a successful response; retriable errors are retried without limit.
 
-    `has_unanswered` says that a request got no response, so a copy of it may still arrive (E1, E2).
+    `has_unanswered` says that a request got no response, so a copy of the request may still arrive (E1, E2).
     """
 
     def __init__(self, pool: ConnectionPool, config: ProducerConfig, rng: random.Random) -> None:

@@ -85,8 +85,8 @@ def _no_load(_: int) -> int | None:
 
 
 class StickyPartition:
-    """The partition for records without a key: `current` is used until `batch_size` bytes were sent to it. After that,
-    another partition is drawn, weighted by the load of each partition (KIP-794).
+    """The partition for records without a key: `current` is used until `batch_size` bytes were sent to it. When
+    `batch_size` bytes were sent, another partition is drawn, weighted by the load of each partition (KIP-794).
 
     Bytes are counted per batch, when the next batch starts, so that a record costs no extra work. Batches that are sent
     before they are full (linger) do not cause a switch; otherwise a slow broker, whose batches fill up, would attract

@@ -562,8 +562,8 @@ class Producer(Lifecycle, Generic[K, V]):
         """Start a batch with a record that does not fit into the tail; wait for memory if needed."""
         if queue.tail is not None:
             # The tail is full, so it must not accept more records. Let the loop run: otherwise a caller that never
-            # waits would keep the loop from sending the batch. This wait is before the record is queued, so it can be
-            # cancelled without effect.
+            # waits would keep the loop from sending the batch. This one iteration of the event loop comes before the
+            # record is queued, so a cancellation here has no effect.
             queue.tail = None
             self._sender.wake()
             with self._record_waits():

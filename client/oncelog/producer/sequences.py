@@ -3,9 +3,11 @@
 
 While a batch of the partition is in flight, no batch is renumbered, because its response may still show which batches
 the log has. `settle` decides when no batch is in flight. Kafka's client renumbers immediately, and raises the epoch of
-an idempotent producer to do so. Here a number is reused only if no attempt with it can still arrive; otherwise the
-batch is sent again unchanged, and the response decides. If only a new epoch helps, batches that may still arrive under
-the old epoch are not sent under the new epoch. Kafka's client sends them, and they may be in the log twice.
+an idempotent producer to do so. This producer reuses a sequence number only if no attempt with that number can still
+arrive; otherwise the batch is sent again unchanged, and the response decides. If only a new epoch helps, batches that
+may still arrive under
+the old epoch are not sent under the new epoch. Kafka's client sends such batches, whose records may then be in the log
+twice.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ class Meaning(Enum):
     DONE = auto()
     AGAIN = auto()  # retriable
     CONCURRENT = auto()  # the previous transaction is being completed: retry after a very short backoff
-    MOVED = auto()  # another broker is the coordinator
+    MOVED = auto()  # another broker is the coordinator now: look it up again
     ABORTABLE = auto()
     FENCED = auto()
     FATAL = auto()

@@ -35,7 +35,7 @@ _S = TransactionState
 
 PREVIOUS: Final[Mapping[TransactionState, frozenset[TransactionState]]] = {
     _S.UNINITIALIZED: frozenset(),
-    # After some errors, COMMITTING and ABORTING lead here, because the next epoch must be requested before the
+    # INITIALIZING follows COMMITTING or ABORTING after some errors, because the next epoch must be requested before the
     # transaction is over (KIP-360).
     _S.INITIALIZING: frozenset({_S.UNINITIALIZED, _S.COMMITTING, _S.ABORTING}),
     _S.READY: frozenset({_S.INITIALIZING, _S.COMMITTING, _S.ABORTING}),

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 
 class Codec(ABC):
-    """A parsed schema with the schemas that it refers to. `name` is the full name of its record; None means that it has
-    no name.
+    """A parsed schema with the schemas that it refers to. `name` is the full name of the schema's record; None means
+    that the schema has no name.
     """
 
     type: ClassVar[str]

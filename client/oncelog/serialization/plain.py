@@ -65,8 +65,8 @@ class StringDeserializer(Deserializer[str]):
 
 
 class NumberSerializer(Serializer[float]):
-    """Writes a number, big-endian, in the number of bytes of Java's type: short 2, integer 4, long 8, float 4, double
-    8.
+    """Writes a number, big-endian, with as many bytes as Java's type has: 2 (short), 4 (integer, float) or 8 (long,
+    double).
     """
 
     def __init__(self, number_type: NumberType) -> None:
@@ -81,8 +81,9 @@ class NumberSerializer(Serializer[float]):
 
 
 class NumberDeserializer(Deserializer[float]):
-    """Reads a number, big-endian, in the number of bytes of Java's type: short 2, integer 4, long 8, float 4, double
-    8."""
+    """Reads a number, big-endian, with as many bytes as Java's type has: 2 (short), 4 (integer, float) or 8 (long,
+    double).
+    """
 
     def __init__(self, number_type: NumberType) -> None:
         self._type = number_type

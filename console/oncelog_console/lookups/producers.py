@@ -77,7 +77,7 @@ async def _read(admin: Admin, page: PartitionPage) -> None:
         try:
             stretch = await read_stretch(admin, page.partition, position, min(left, STRETCH_BYTES))
         except KafkaError as error:
-            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:  # deleted since
+            if error.code is ErrorCode.OFFSET_OUT_OF_RANGE:  # these batches were deleted since the offsets were read
                 break
             raise
         if stretch.is_end:

@@ -166,7 +166,9 @@ class _Budget:
 
 
 class TooLarge(Exception):
-    """Raised if the records of a page are too large to keep their entire values. The message is for the user."""
+    """Raised if the records of a page are too large to keep their entire values. The error message is a text for the
+    user.
+    """
 
 
 @dataclass(slots=True)

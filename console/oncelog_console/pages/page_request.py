@@ -130,7 +130,7 @@ def partition_of(given: Mapping[str, str]) -> TopicPartition:
 
 
 def place_of(given: Mapping[str, str]) -> tuple[TopicPartition, int]:
-    """Return a partition, and an offset in it. Raises Refused."""
+    """Return the partition and the offset that the request's parameters name. Raises Refused."""
     return partition_of(given), number_of(given.get("offset"), "offset")
 
 

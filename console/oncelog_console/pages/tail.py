@@ -72,8 +72,8 @@ class EventStream(Response):
             sent, *_ = await asyncio.gather(*tasks, return_exceptions=True)
             self._console.capacity.tails -= 1
         if isinstance(sent, Exception):
-            raise sent  # the server reports the error, and end the response: the browser then reconnects
-        # end the response: the browser then reconnects
+            raise sent  # the server logs the error and closes the connection, and the browser reconnects
+        # end the response properly: the browser then reconnects
         if is_over and self._has_begun:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 

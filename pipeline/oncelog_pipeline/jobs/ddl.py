@@ -88,7 +88,7 @@ class _Parser:
         if self._skip("not"):
             self._expect("null")
         if self._skip("comment"):
-            self._at += 1  # its text
+            self._at += 1  # skip the token with the text
 
     def type(self) -> None:
         name = self._name("a type")

@@ -145,7 +145,7 @@ class _Reader:
         return Input(view, options, self._format("input.key", table), self._format("input.value", table))
 
     def _format(self, path: str, of: Mapping[str, Any]) -> ValueFormat:
-        """Return how a key or a value is encoded, as the table `path` says."""
+        """Return the encoding of a key or a value that the table at `path` of the job file declares."""
         table = of.get(path.rpartition(".")[2], {})
         check_table(path, table, self._where)
         self._one_of(path, table, ("schema", "schema_file"), "", least=0)

@@ -33,7 +33,8 @@ class JobError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """A key. A key of a job file. `kind` is one of the constants above, or the tuple of allowed texts; `purpose`
+    """A key. A key of a job file. `kind` is the type of the value (one of the constants above), or the tuple of allowed
+    texts; `purpose`
     completes the sentence "it says ...".
     """
 

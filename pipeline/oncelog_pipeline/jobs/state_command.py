@@ -63,7 +63,7 @@ def list_(bootstrap: str, state_topic: str, settings: tuple[tuple[str, str], ...
     """List all queries that have a state.
 
     Plain output: query, last decided batch, its rows, its transactions, its lost partitions, run. A dash for the rows
-    means that an older release made the decision.
+    means that an older release decided the commit of the batch, and stored no number of rows.
     """
     states = _with_cluster(bootstrap, state_topic, settings, lambda cluster: cluster.states_by_name())
     show_rows(COLUMNS, [_row(query, found.state) for query, found in sorted(states.items())], output)
@@ -78,7 +78,7 @@ def list_(bootstrap: str, state_topic: str, settings: tuple[tuple[str, str], ...
 def show(
     query: Query, bootstrap: str, state_topic: str, settings: tuple[tuple[str, str], ...], output: str | None
 ) -> None:
-    """Show the transactions of the last decision of QUERY.
+    """Show the transactions that the last decision of QUERY commits.
 
     Plain output, one line for each transaction: partition of the batch, rows, transactional id, topic and offset of the
     first record.
@@ -101,8 +101,8 @@ def plan(checkpoint: Path, bootstrap: str, settings: tuple[tuple[str, str], ...]
     """Show which offsets the newest planned batch reads, for each source of CHECKPOINT, a local directory.
 
     Brokers keep the plan, so the plan may be newer than a checkpoint that was restored from a backup. Standard error
-    suggests the startingOffsets for a new checkpoint: those just after that batch, if `show` says that the batch was
-    decided, and those just before it otherwise.
+    suggests the startingOffsets for a new checkpoint: those just after that batch, if `show` says that the commit of
+    the batch was decided, and those just before the batch otherwise.
 
     Plain output, one line for each partition: stream, topic, partition, first offset, offset after the last.
     """
@@ -167,7 +167,7 @@ def reset(
     number: int,
     execute: bool,
 ) -> None:
-    """Set batch N as the last batch that QUERY has decided. Stop the query before you run this command.
+    """Set batch N as the last batch whose commit QUERY has decided. Stop the query before you run this command.
 
     If Spark replays batch N, the sink then skips it, whatever rows it has; later batches are written. If N is the
     number of the decided batch, the decided rows remain, and rows that only the replay has are skipped. If N is one

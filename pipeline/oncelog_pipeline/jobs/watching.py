@@ -70,7 +70,8 @@ def _as_dict(progress: Any) -> dict[str, Any]:
 
 
 def transactions_of(job: Job, query_id: str) -> Look:
-    """Return a function that requests the decided and open transactions from the output's cluster; the function returns
+    """Return a function that asks the output's cluster for the last batch whose commit was decided, and for the number
+    of open transactions; the function returns
     None if the delivery is not exactly once.
     """
     if job.output.parquet is not None:

@@ -4,7 +4,7 @@
 - `state.py` has the decision (the record that says which transactions of a batch are to be committed), and a task's
 message to the driver, as JSON.
 - `operations.py` is the interface between the steps and the cluster, and has its errors.
-- `exactly_once.py` (no I/O) has the steps: a task writes, the driver decides, a later run takes over.
+- `exactly_once.py` (no I/O) has the steps: a task writes, the driver decides to commit, a later run takes over.
 - `digest.py` (pure) computes the digest of a task's rows, which is compared with that of a replay.
 - `orphans.py` (no I/O) completes decisions whose driver died.
 - `unnamed.py` (no I/O) finds the earlier write that a batch write without a writeId repeats.

@@ -1,4 +1,5 @@
-"""Computes the digest of a task's rows, two numbers, with which the sink compares a replay of a decided batch.
+"""Computes the digest of a task's rows, two numbers, with which the sink compares a replay of a batch that it has
+already decided to commit.
 
 A digest consists of the number of rows, and the sum, modulo 2**64, of a hash of topic, key, value and headers over all
 rows. The hash of a row is the CRC32C of its fields, mixed by `mixed`. Without mixing, the sums of many different rows

@@ -1,8 +1,9 @@
 """Writes a batch with many tasks so that readers see either all of its rows once, or none of them, whichever process
 dies.
 
-Each task leaves its transaction open. The driver writes a single decision for all transactions of the batch, then
-commits these transactions. A later run of the query commits the decided transactions, and aborts all others:
+Each task leaves its transaction open. The driver writes a single decision, which says that all transactions of the
+batch are to be committed, then commits these transactions. A later run of the query commits the decided transactions,
+and aborts all others:
 
 1. A task checks that the batch is not decided yet, writes and flushes its rows, and leaves its transaction open.
 2. The driver checks that all transactions are open, and removes their timeouts if the brokers can (KIP-939). Then the
@@ -64,7 +65,8 @@ from oncelog_pipeline.sink.state import KEPT_BATCHES, MAX_BYTES, Batch, State, T
 P = TypeVar("P", bound=TaskProducer)
 
 LEAST_TIME_LEFT: Final = 1 / 3
-"""The share of transaction.timeout.ms that must be left when the driver decides, because otherwise the commits might
+"""The share of transaction.timeout.ms that must be left when the driver decides to commit a batch, because otherwise
+the commits might
 come too late.
 """
 FIRST_PARTITION: Final = 0
@@ -90,7 +92,8 @@ async def write_task(
 ) -> TaskMessage:
     """Run one attempt of a task: `write` sends the task's rows. `unique` is Spark's taskAttemptId.
 
-    If the batch is already decided, `write` sends the rows to a counter that writes nothing, so that the driver can
+    If the commit of the batch is already decided, `write` sends the rows to a counter that writes nothing, so that the
+    driver can
     compare digests. Raises TakenOver, SetBack, and the errors of `write` and the cluster; after an error no record of
     this attempt ever becomes visible.
     """
@@ -100,7 +103,8 @@ async def write_task(
         return TaskMessage(batch, partition, None, counter.digest)
     transactional_id = batch.query.task_id(batch.run, batch.number, partition, attempt)
     if await cluster.is_ongoing(transactional_id):
-        # An earlier attempt of the stage uses this id, and its transaction may be part of a decision.
+        # An earlier attempt of the stage uses this id, and its transaction may be among those that the driver has
+        # decided to commit.
         transactional_id += f"/{unique}"
     producer = await cluster.open_task(transactional_id)
     try:
@@ -215,7 +219,7 @@ async def _finish(cluster: Cluster[Any], found: State, batch: Batch) -> frozense
 
 def set_back(batch: Batch, decided: int) -> SetBack:
     """Return the error for a run whose checkpoint is older than the last decision, and whose replay has other rows than
-    were decided.
+    the batch whose commit was decided.
     """
     return SetBack(
         f"{batch}: batch {decided} of this query is decided, so the checkpoint was set back (a backup, a power cut), or"
@@ -233,7 +237,7 @@ async def commit(
     transactions. May be called again for the same batch.
 
     `target` is stored with the decision. If TakenOver, NotAllOpen, TooManyTasks, NotRepairable or BatchDiffers is
-    raised, nothing was decided. If DecidedButAborted is raised, the decision remains, and the next run repairs it.
+    raised, no decision was written. If DecidedButAborted is raised, the decision remains, and the next run repairs it.
     After any other error of the cluster the batch may or may not be decided; `abort` finds out.
     """
     told = list(messages)
@@ -265,7 +269,8 @@ async def commit(
 
 
 async def abort(cluster: Cluster[Any], batch: Batch, messages: Iterable[TaskMessage]) -> None:
-    """Abort a batch that is not decided; commit a decided batch, because Spark also calls `abort` after a `commit` that
+    """Abort a batch whose commit is not decided; commit a batch whose commit is decided, because Spark also calls
+    `abort` after a `commit` that
     has raised an error. If a newer run has taken over, do nothing.
     """
     state = await cluster.read_state(batch.query)
@@ -329,7 +334,7 @@ def batch_digest(messages: Sequence[TaskMessage]) -> Digest | None:
 
 
 def _check_same(state: State, batch: Batch, digest: Digest | None) -> None:
-    """Raise BatchDiffers if the replay has other rows than were decided."""
+    """Raise BatchDiffers if the replay has other rows than the batch whose commit was decided."""
     if state.may_differ or state.digest is None or digest is None or digest == state.digest:
         return
     content = "other content" if digest.rows == state.digest.rows else f"{digest.rows} rows"
@@ -399,7 +404,8 @@ def _check_open(batch: Batch, transactions: Sequence[PreparedTransaction], are_o
 
 
 async def _decide(cluster: Cluster[Any], seen: State, batch: Batch, state: State) -> State:
-    """Write the state with a decision. Raises TooManyTasks if the state is too large, and TakenOver if another run has
+    """Write the query's state with the decision to commit a batch. Raises TooManyTasks if the state is too large, and
+    TakenOver if another run has
     written the state or becomes its owner.
     """
     if len(state.as_json()) > MAX_BYTES:
@@ -434,12 +440,13 @@ async def _end(cluster: Cluster[Any], state: State, batch: Batch) -> None:
 async def commit_decided(
     cluster: Cluster[Any], transactions: Sequence[TaskTransaction], batch: Batch
 ) -> frozenset[int]:
-    """Commit the decided transactions. Return the partitions whose transactions had been aborted before they could be
+    """Commit the transactions that the decision names. Return the partitions whose transactions had been aborted before
+    they could be
     committed.
 
     If the coordinator has a newer transaction of the same id, from the next batch or a late attempt, it no longer knows
-    whether the decided transaction was committed or aborted. In that case the visibility of the transaction's first
-    record in the log shows it.
+    whether the decided transaction was committed or aborted. In that case the driver checks whether the transaction's
+    first record is visible to read_committed readers, which means that the transaction was committed.
     """
     have_ended = await cluster.end([each.written.transaction for each in transactions], commits=True)
     doubtful = [each for each, has in zip(transactions, have_ended, strict=True) if not has]

@@ -20,7 +20,7 @@ NEW_CHECKPOINT: Final = "with the startingOffsets that oncelog pipeline state pl
 
 class SinkError(Exception):
     """A batch cannot be written now, or its commit cannot be decided now. No row of the batch is visible unless the
-    batch was decided.
+    driver has decided to commit the batch.
     """
 
 
@@ -44,11 +44,11 @@ class DecidedButAborted(SinkError):
 
 
 class NotRepairable(SinkError):
-    """The replay of a decided batch does not have the rows of the batch that were lost."""
+    """The replay of a batch whose commit was decided does not have the lost rows of the batch."""
 
 
 class BatchDiffers(SinkError):
-    """A replay has other rows than the decided batch: none of the replay's rows was written."""
+    """A replay has other rows than the batch whose commit was decided: none of the replay's rows was written."""
 
 
 class StateLost(SinkError):

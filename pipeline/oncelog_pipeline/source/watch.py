@@ -1,7 +1,8 @@
 """Lets the brokers report records beyond the known ends of a stream's partitions, so that an idle query notices new
 records.
 
-Each leader gets one Fetch request from the known ends, and responds when records are available. The response, which has
+Each leader gets one Fetch request that begins at the known ends, and responds when records are available. The response,
+which has
 at most one batch, is dropped, because the tasks read the records. The watch has a client with its own connections. A
 broker responds to the requests of a connection in order, and no other request may wait behind the Fetch.
 

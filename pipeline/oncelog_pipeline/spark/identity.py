@@ -39,7 +39,9 @@ class UnknownQuery(Exception):
 
 
 class Attempt(NamedTuple):
-    """One attempt of one task. `unique` is a number that no other attempt of the application has."""
+    """One attempt of a Spark task to write its rows. `unique` is a number that no other attempt of the
+    application has.
+    """
 
     partition: int
     number: int

@@ -35,7 +35,7 @@ try:
         ReadMaxRows,
         SupportsTriggerAvailableNow,
     )
-except ImportError:  # before 4.2
+except ImportError:  # PySpark before 4.2
     HAS_READ_LIMITS = False
 
     class ReadLimit:  # type: ignore[no-redef]
@@ -66,7 +66,7 @@ else:
 
 try:
     from pyspark.sql.datasource import DataSourceStreamArrowWriter as StreamArrowWriter
-except ImportError:  # before 4.1
+except ImportError:  # PySpark before 4.1
 
     class StreamArrowWriter(DataSourceStreamWriter, DataSourceArrowWriter):  # type: ignore[no-redef]
         """Writes a stream from Arrow batches."""

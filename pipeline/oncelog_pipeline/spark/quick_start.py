@@ -32,7 +32,7 @@ def acknowledge() -> None:
     """Acknowledge immediately the data that was received on the TCP connections of this process. Raises nothing."""
     if not hasattr(socket, "TCP_QUICKACK"):
         return
-    with suppress(OSError):  # no /proc
+    with suppress(OSError):  # the system has no /proc
         for name in os.listdir(OPEN_FILES):
             # ignore the listing's own descriptor, which is closed now, and descriptors that are not TCP sockets
             with suppress(OSError):

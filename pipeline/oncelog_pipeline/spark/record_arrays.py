@@ -96,7 +96,7 @@ def _decoded(batches: Sequence[UndecodedBatch], data: bytes | bytearray, bases: 
     ends[np.cumsum(counts) - 1] = [base + len(each.data) for each, base in zip(batches, bases, strict=True)]
 
     _, at = _varints(content, at, MAX_SHORT)
-    timestamps, at = _varints(content, at + 1, MAX_LONG)  # skip the attributes
+    timestamps, at = _varints(content, at + 1, MAX_LONG)  # `at + 1` skips the record's attributes, one byte
     deltas, at = _varints(content, at, MAX_SHORT)
     key_sizes, key_starts = _varints(content, at, MAX_SHORT)
     key_ends = key_starts + np.maximum(key_sizes, 0)
@@ -104,7 +104,7 @@ def _decoded(batches: Sequence[UndecodedBatch], data: bytes | bytearray, bases: 
     value_sizes, value_starts = _varints(content, key_ends, MAX_SHORT)
     value_ends = value_starts + np.maximum(value_sizes, 0)
     _check(value_sizes >= -1, value_ends + 1 == ends)
-    _check(content[value_ends] == 0)  # no headers
+    _check(content[value_ends] == 0)  # the number of headers is 0
 
     first = np.cumsum(counts) - counts
     _check_deltas(deltas, first, counts, [each.batch.last_offset_delta for each in batches])
@@ -149,7 +149,7 @@ def record_starts(data: bytes | bytearray, position: int, end: int, count: int) 
         else:
             raise _NotPlain
         if byte & 1:
-            raise _NotPlain  # the length is negative
+            raise _NotPlain  # the record's length is negative
         add(position)
         left -= 1
         size = width + length
@@ -247,7 +247,7 @@ def _gathered(buffer: Any, starts: Any, ends: Any, sizes: Any, kept: Any) -> Any
     bounds[1::2] = ends
     every = pa.Array.from_buffers(pa.binary(), 2 * count - 1, [None, pa.py_buffer(bounds), buffer])
     wanted = np.arange(0, 2 * count, 2, dtype=np.int32) if kept is None else (2 * kept).astype(np.int32)
-    import pyarrow.compute as pc  # slow to import (30 ms), and planning does not need it
+    import pyarrow.compute as pc  # imported here because the import takes 30 ms, and planning does not need the module
 
     return pc.take(
         every, arrow_array(wanted, pa.int32(), is_null if kept is None else is_null[kept]), boundscheck=False

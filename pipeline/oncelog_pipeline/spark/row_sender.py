@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     from oncelog_pipeline.arrow.record_columns import RecordColumns
 
 BATCH_SIZE: Final = 512 * 1024
-"""The sink's default of batch.size in bytes: half of what a topic allows by default (max.message.bytes). It is large
-because a task has many rows at once and latency does not matter: with rows of 1 KB a task takes a fifth less CPU than
+"""The sink's default of batch.size in bytes: half of what a topic allows by default (max.message.bytes). This batch
+size is large because a task has many rows at the same time and latency does not matter: with rows of 1 KB a task takes
+a fifth less CPU than
 with batches of 256 KiB.
 """
 

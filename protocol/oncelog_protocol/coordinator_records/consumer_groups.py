@@ -153,7 +153,7 @@ class ConsumerGroupCurrentMemberAssignmentValue:
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()
-    state: int = int8()  # 0 stable, 1 unrevoked partitions, 2 unreleased partitions
+    state: int = int8()  # member state 0: stable, 1: has partitions to revoke, 2: waits for partitions of other members
     assigned_partitions: list[TopicPartitions] = array()
     partitions_pending_revocation: list[TopicPartitions] = array()
 

@@ -23,7 +23,7 @@ GROUP_METADATA_VALUE_VERSION: Final = 3
 
 @message(versions="0-1", flexible=None)
 class OffsetCommitKey:
-    """The key of one committed offset of a group. Both versions have the same fields."""
+    """The key of one committed offset of a group. The two key versions 0 and 1 have the same fields."""
 
     group: str = string("0-1")
     topic: str = string("0-1")
@@ -64,7 +64,7 @@ class GroupMetadataValue:
 
     protocol_type: str = string()
     generation: int = int32()
-    protocol: str | None = string(nullable="0+")  # None without members
+    protocol: str | None = string(nullable="0+")  # the chosen assignor; None if the group has no members
     leader: str | None = string(nullable="0+")  # the leader's member id
     current_state_timestamp: int = int64("2+", default=-1)
     members: list[MemberMetadata] = array()

@@ -29,9 +29,9 @@ class ShareSnapshotValue:
     """The entire state of a share partition. Records outside the batches are available or not known yet."""
 
     snapshot_epoch: int = int32()  # number of snapshots of the share partition
-    state_epoch: int = int32()  # raised when the state is restarted
+    state_epoch: int = int32()  # state epoch, raised when the group's state of the partition is restarted
     leader_epoch: int = int32()  # epoch of the newest leader that has read the state
-    start_offset: int = int64()  # -1 if not set yet
+    start_offset: int = int64()  # offset below which all records are done; -1 if not set yet
     # number of records from the start offset on that are acknowledged or archived (Kafka 4.2); -1: unknown
     delivery_complete_count: int = int32(tag=0, default=-1)
     create_timestamp: int = int64()
@@ -42,7 +42,7 @@ class ShareSnapshotValue:
     class StateBatch:
         first_offset: int = int64()
         last_offset: int = int64()
-        delivery_state: int = int8()  # 0: available, 2: acknowledged, 4: archived
+        delivery_state: int = int8()  # state of the batch's records: 0 available, 2 acknowledged, 4 archived
         delivery_count: int = int16()
 
 
@@ -59,9 +59,9 @@ class ShareUpdateKey:
 class ShareUpdateValue:
     """A change: the batches whose state has changed."""
 
-    snapshot_epoch: int = int32()  # of the snapshot that the update changes
+    snapshot_epoch: int = int32()  # snapshot epoch of the snapshot that this update changes
     leader_epoch: int = int32()
-    start_offset: int = int64()  # -1: unchanged
+    start_offset: int = int64()  # the new start offset; -1 means that it is unchanged
     delivery_complete_count: int = int32(tag=0, default=-1)
     state_batches: list[StateBatch] = array()
 

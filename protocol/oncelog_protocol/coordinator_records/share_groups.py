@@ -104,7 +104,7 @@ class ShareGroupCurrentMemberAssignmentValue:
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()
-    state: int = int8()  # 0: stable, the only state in a share group
+    state: int = int8()  # member state, always 0 (stable) in a share group
     assigned_partitions: list[TopicPartitions] = array()
 
     @struct

@@ -1,8 +1,8 @@
 """The records of `__consumer_offsets` that streams groups write (KIP-1071).
 
-The key's version is the kind of the record. Groups have the kinds 17 (group epoch), 20 (assignment epoch) and 23
-(topology). Members have 19 (their own metadata), 21 (target assignment) and 22 (current assignment). All values are
-version 0. A null value is a tombstone.
+The key's version is the type of the record. Records of groups have the types 17 (group epoch), 20 (assignment epoch)
+and 23 (topology). Records of members have the types 19 (their own metadata), 21 (target assignment) and 22 (current
+assignment). All values have version 0. A null value is a tombstone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ VALUE_VERSION: Final = 0
 
 @message(versions="17", flexible=None)
 class StreamsGroupMetadataKey:
-    """A group: its epoch."""
+    """The key of a group's epoch."""
 
     group_id: str = string("17")
 
@@ -78,14 +78,16 @@ class StreamsGroupMemberMetadataValue:
 
 @message(versions="20", flexible=None)
 class StreamsGroupTargetAssignmentMetadataKey:
-    """A group: the epoch of its target assignment."""
+    """The key of the epoch of a group's target assignment."""
 
     group_id: str = string("20")
 
 
 @message(versions="0", flexible="0+")
 class StreamsGroupTargetAssignmentMetadataValue:
-    """For which group epoch the target assignment was made, and when (wall time in ms, 0: unknown; Kafka 4.3)."""
+    """The group epoch for which the target assignment was computed, and the time of the computation (wall time in ms, 0
+    means unknown; Kafka 4.3).
+    """
 
     assignment_epoch: int = int32()
     assignment_timestamp: int = int64(tag=0, default=0)
@@ -123,11 +125,11 @@ class StreamsGroupCurrentMemberAssignmentKey:
 
 @message(versions="0", flexible="0+")
 class StreamsGroupCurrentMemberAssignmentValue:
-    """A member's current assignment, with the tasks that it is to give up and may still have."""
+    """A member's current assignment, with the tasks that the member must give up and may still have."""
 
     member_epoch: int = int32()
     previous_member_epoch: int = int32()
-    state: int = int8()  # 1: stable, 2: has tasks to give up, 3: waits for tasks of other members
+    state: int = int8()  # member state 1: stable, 2: has tasks to give up, 3: waits for tasks of other members
     active_tasks: list[TaskIds] = array()
     standby_tasks: list[TaskIds] = array()
     warmup_tasks: list[TaskIds] = array()
@@ -137,7 +139,9 @@ class StreamsGroupCurrentMemberAssignmentValue:
 
     @struct
     class TaskIds:
-        """`assignment_epochs`: when the member was given each active task (KIP-1251); None for other tasks."""
+        """`assignment_epochs`: the epoch in which each active task was assigned to the member (KIP-1251); None for
+        other tasks.
+        """
 
         subtopology_id: str = string()
         partitions: list[int] = array(of=int32())
@@ -146,14 +150,14 @@ class StreamsGroupCurrentMemberAssignmentValue:
 
 @message(versions="23", flexible=None)
 class StreamsGroupTopologyKey:
-    """A group: its topology."""
+    """The key of a group's topology."""
 
     group_id: str = string("23")
 
 
 @message(versions="0", flexible="0+")
 class StreamsGroupTopologyValue:
-    """The topology of a group, as its first member sent it."""
+    """The topology of a group, as the group's first member sent the topology."""
 
     epoch: int = int32()
     subtopologies: list[Subtopology] = array()
@@ -177,7 +181,9 @@ class StreamsGroupTopologyValue:
 
 @struct
 class TopicInfo:
-    """An internal topic. `partitions` 0: the broker decides; `replication_factor` 0: the broker's default."""
+    """An internal topic of a streams application, such as a changelog or repartition topic. `partitions` 0 means that
+    the broker decides; `replication_factor` 0 means the broker's default.
+    """
 
     name: str = string()
     partitions: int = int32()

@@ -31,13 +31,14 @@ class TransactionLogValue:
 
     producer_id: int = int64()
     previous_producer_id: int = int64("1+", tag=0, default=-1)  # producer id of the last transaction
-    next_producer_id: int = int64("1+", tag=1, default=-1)  # already sent to the producer, used after this transaction
+    # producer id that was already sent to the producer, for use after this transaction
+    next_producer_id: int = int64("1+", tag=1, default=-1)
     producer_epoch: int = int16()
     transaction_timeout_ms: int = int32()
     transaction_status: int = int8()  # a TransactionState
     transaction_partitions: list[PartitionsSchema] | None = array(nullable="0+")
     transaction_last_update_timestamp_ms: int = int64()
-    transaction_start_timestamp_ms: int = int64()  # -1: no transaction was started
+    transaction_start_timestamp_ms: int = int64()  # start time of the transaction in ms; -1 if none was started
     client_transaction_version: int = int16("1+", tag=2, default=0)
     # Together with next_producer_id, the owner that may end the open transaction (KIP-939); -1: the transaction's own
     # producer may end it.

@@ -23,7 +23,7 @@ class AlterClientQuotasRequest(Request["AlterClientQuotasResponse"]):
         @struct
         class EntityData:
             entity_type: str = string()
-            entity_name: str | None = string(nullable="0+")  # null: the default entity
+            entity_name: str | None = string(nullable="0+")  # name of the entity; null means the default entity
 
         @struct
         class OpData:

@@ -14,11 +14,11 @@ class AlterConfigsRequest(Request["AlterConfigsResponse"]):
     """
 
     resources: list[AlterConfigsResource] = array()
-    validate_only: bool = boolean()  # True: only validate
+    validate_only: bool = boolean()  # True means that the request is only validated
 
     @struct
     class AlterConfigsResource:
-        resource_type: int = int8()  # a ResourceType (describe_configs.py)
+        resource_type: int = int8()  # type of the resource: 2 topic, 4 broker, 8 broker loggers, 32 group
         resource_name: str = string()
         configs: list[AlterableConfig] = array()
 

@@ -45,8 +45,9 @@ class AlterPartitionRequest(Request["AlterPartitionResponse"]):
             leader_epoch: int = int32()
             new_isr: list[int] = array("0-2", of=int32(), default_factory=list)
             new_isr_with_epochs: list[BrokerState] = array("3+", default_factory=list)
-            leader_recovery_state: int = int8("1+", default=0)  # 1: recovering from an unclean election
-            partition_epoch: int = int32()  # version of the state that the proposal changes
+            # 1 means that the leader is recovering from an unclean election
+            leader_recovery_state: int = int8("1+", default=0)
+            partition_epoch: int = int32()  # version of the partition state (ISR, leader) that the proposal changes
             # own field: the leader, the only in-sync replica, cannot open its log or has lost it, so no replica should
             # lead
             is_log_offline: bool = boolean("2+", default=False, tag=OWN_TAGS)
@@ -57,7 +58,8 @@ class AlterPartitionRequest(Request["AlterPartitionResponse"]):
             @struct
             class BrokerState:
                 broker_id: int = int32("3+")
-                broker_epoch: int = int64("3+", default=-1)  # -1: unknown and not compared
+                # broker epoch of the replica; -1 means that it is unknown and not compared
+                broker_epoch: int = int64("3+", default=-1)
 
 
 @message(api_key=56, versions="0-3", flexible="0+")

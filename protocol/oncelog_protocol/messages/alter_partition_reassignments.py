@@ -24,7 +24,7 @@ class AlterPartitionReassignmentsRequest(Request["AlterPartitionReassignmentsRes
         @struct
         class ReassignablePartition:
             partition_index: int = int32()
-            # the preferred leader first; None cancels the ongoing reassignment
+            # the new replicas, the preferred leader first; None cancels the ongoing reassignment
             replicas: list[int] | None = array(of=int32(), nullable="0+", default=None)
 
 

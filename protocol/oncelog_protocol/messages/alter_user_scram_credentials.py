@@ -16,7 +16,7 @@ class AlterUserScramCredentialsRequest(Request["AlterUserScramCredentialsRespons
     @struct
     class ScramCredentialDeletion:
         name: str = string()
-        mechanism: int = int8()  # 1: SCRAM-SHA-256, 2: SCRAM-SHA-512
+        mechanism: int = int8()  # number of the mechanism: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512
 
     @struct
     class ScramCredentialUpsertion:

@@ -37,7 +37,7 @@ class ApiVersionsResponse:
     api_keys: list[ApiVersion] = array()
     throttle_time_ms: int = int32("1+", default=0)
     supported_features: list[SupportedFeatureKey] = array("3+", tag=0, default_factory=list)
-    finalized_features_epoch: int = int64("3+", tag=1, default=-1)  # -1: finalized_features is unknown
+    finalized_features_epoch: int = int64("3+", tag=1, default=-1)  # -1 means that finalized_features is unknown
     # "transaction.version" at level 2 or above switches transactions V2 on for clients (T6).
     finalized_features: list[FinalizedFeatureKey] = array("3+", tag=2, default_factory=list)
     zk_migration_ready: bool = boolean("3+", tag=3, default=False)

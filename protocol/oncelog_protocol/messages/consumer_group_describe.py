@@ -13,7 +13,7 @@ CONSUMER_MEMBER: Final = 1
 
 @message(api_key=69, versions="0-1", flexible="0+")
 class ConsumerGroupDescribeRequest(Request["ConsumerGroupDescribeResponse"]):
-    """Describe groups by their ids. Both versions have the same fields."""
+    """Describe groups by their ids. The request has the same fields in v0 and v1."""
 
     group_ids: list[str] = array(of=string())
     include_authorized_operations: bool = boolean()
@@ -56,8 +56,9 @@ class ConsumerGroupDescribeResponse:
             subscribed_topic_names: list[str] = array(of=string())
             subscribed_topic_regex: str | None = string(nullable="0+", default=None)
             assignment: Assignment = nested()  # the current assignment, with the partitions to revoke
-            target_assignment: Assignment = nested()  # the target assignment
-            member_type: int = int8("1+", default=-1)  # CLASSIC_MEMBER, CONSUMER_MEMBER, -1: unknown
+            target_assignment: Assignment = nested()  # the partitions that the member is to have
+            # protocol of the member: CLASSIC_MEMBER, CONSUMER_MEMBER, or -1 if unknown
+            member_type: int = int8("1+", default=-1)
 
             @struct
             class Assignment:

@@ -16,15 +16,17 @@ class ConsumerGroupHeartbeatRequest(Request["ConsumerGroupHeartbeatResponse"]):
     """
 
     group_id: str = string()
-    member_id: str = string()  # kept during the entire life of the member
+    member_id: str = string()  # member id, which stays the same during the entire life of the member
     member_epoch: int = int32()
     instance_id: str | None = string(nullable="0+", default=None)
     rack_id: str | None = string(nullable="0+", default=None)
     rebalance_timeout_ms: int = int32(default=-1)  # time that the member may take to revoke partitions
     subscribed_topic_names: list[str] | None = array(of=string(), nullable="0+", default=None)
-    subscribed_topic_regex: str | None = string("1+", nullable="1+", default=None)  # RE2, for the full name; "": none
+    # a regular expression (RE2) for the full topic name; "" means no expression
+    subscribed_topic_regex: str | None = string("1+", nullable="1+", default=None)
     server_assignor: str | None = string(nullable="0+", default=None)
-    topic_partitions: list[TopicPartitions] | None = array(nullable="0+", default=None)  # the member owns these
+    # the partitions that the member owns
+    topic_partitions: list[TopicPartitions] | None = array(nullable="0+", default=None)
 
     @struct
     class TopicPartitions:

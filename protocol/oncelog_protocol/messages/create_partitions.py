@@ -15,13 +15,13 @@ class CreatePartitionsRequest(Request["CreatePartitionsResponse"]):
 
     topics: list[CreatePartitionsTopic] = array()
     timeout_ms: int = int32()
-    validate_only: bool = boolean()  # True: only validate
+    validate_only: bool = boolean()  # True means that the request is only validated
 
     @struct
     class CreatePartitionsTopic:
         name: str = string()
-        count: int = int32()  # the new total, not the increase
-        # only of the new partitions; None: the broker assigns
+        count: int = int32()  # the new total number of partitions, not the increase
+        # replicas of the new partitions only; None means that the broker assigns the replicas
         assignments: list[CreatePartitionsAssignment] | None = array(nullable="0+", default=None)
 
         @struct

@@ -28,14 +28,14 @@ class CreateTopicsRequest(Request["CreateTopicsResponse"]):
 
     topics: list[CreatableTopic] = array()
     timeout_ms: int = int32(default=60000)
-    validate_only: bool = boolean("1+", default=False)  # True: only validate
+    validate_only: bool = boolean("1+", default=False)  # True means that the request is only validated
 
     @struct
     class CreatableTopic:
         name: str = string()
-        num_partitions: int = int32()  # -1: the default, or the size of the assignments
-        replication_factor: int = int16()  # -1: the default, or the number of assignments
-        # if given, one entry per partition, and both numbers above are -1
+        num_partitions: int = int32()  # -1 means the broker's default, or the replicas per partition in the assignments
+        replication_factor: int = int16()  # -1 means the broker's default, or the number of assignments
+        # empty, or one entry per partition; the number of partitions and the replication factor are then -1
         assignments: list[CreatableReplicaAssignment] = array()
         configs: list[CreatableTopicConfig] = array()
 
@@ -85,7 +85,8 @@ class CreateTopicsResponse:
         @struct
         class CreatableTopicConfigs:
             name: str = string("5+")
-            value: str | None = string("5+", nullable="5+")  # None if is_sensitive
+            value: str | None = string("5+", nullable="5+")  # value of the key; None if is_sensitive
             read_only: bool = boolean("5+")
-            config_source: int = int8("5+", default=-1)  # a ConfigSource (describe_configs.py)
+            # the level at which the key is set, a ConfigSource of DescribeConfigs
+            config_source: int = int8("5+", default=-1)
             is_sensitive: bool = boolean("5+")

@@ -23,7 +23,7 @@ class DeleteRecordsRequest(Request["DeleteRecordsResponse"]):
         @struct
         class DeleteRecordsPartition:
             partition_index: int = int32()
-            offset: int = int64()  # the new log start offset; -1: the high watermark
+            offset: int = int64()  # the new log start offset; -1 means the high watermark
 
 
 @message(api_key=21, versions="0-2", flexible="2+")
@@ -49,5 +49,5 @@ class DeleteRecordsResponse:
         @struct
         class DeleteRecordsPartitionResult:
             partition_index: int = int32()
-            low_watermark: int = int64()  # -1 on error
+            low_watermark: int = int64()  # the low watermark; -1 if the partition has an error
             error_code: int = int16()

@@ -18,7 +18,7 @@ class DescribeClientQuotasRequest(Request["DescribeClientQuotasResponse"]):
     @struct
     class ComponentData:
         entity_type: str = string()
-        match_type: int = int8()  # 0: the name, 1: the default, 2: any
+        match_type: int = int8()  # what the filter matches: 0 the name in `match`, 1 the default entity, 2 any name
         match: str | None = string(nullable="0+")
 
 
@@ -42,7 +42,7 @@ class DescribeClientQuotasResponse:
         @struct
         class EntityData:
             entity_type: str = string()
-            entity_name: str | None = string(nullable="0+")  # null: the default entity
+            entity_name: str | None = string(nullable="0+")  # name of the entity; null means the default entity
 
         @struct
         class ValueData:

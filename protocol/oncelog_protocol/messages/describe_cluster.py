@@ -15,7 +15,7 @@ class DescribeClusterRequest(Request["DescribeClusterResponse"]):
     """
 
     include_cluster_authorized_operations: bool = boolean()
-    endpoint_type: int = int8("1+", default=1)  # 1: brokers, 2: controllers
+    endpoint_type: int = int8("1+", default=1)  # which nodes to describe: 1 brokers, 2 controllers
     include_fenced_brokers: bool = boolean("2+", default=False)
 
 
@@ -30,9 +30,9 @@ class DescribeClusterResponse:
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
-    endpoint_type: int = int8("1+", default=1)  # same value as in the request
+    endpoint_type: int = int8("1+", default=1)  # the endpoint type of the request
     cluster_id: str = string()
-    controller_id: int = int32(default=-1)  # -1: no known controller
+    controller_id: int = int32(default=-1)  # node id of the controller; -1 if no controller is known
     brokers: list[DescribeClusterBroker] = array()
     cluster_authorized_operations: int = int32(default=AUTHORIZED_OPERATIONS_OMITTED)
 

@@ -96,8 +96,8 @@ class DescribeConfigsResponse:
         @struct
         class DescribeConfigsResourceResult:
             name: str = string()
-            value: str | None = string(nullable="0+")  # None if is_sensitive or not set
-            read_only: bool = boolean()  # cannot be changed while the broker runs
+            value: str | None = string(nullable="0+")  # value of the key; None if is_sensitive or not set
+            read_only: bool = boolean()  # whether the key cannot be changed while the broker runs
             config_source: int = int8("1+", default=-1)  # a ConfigSource
             is_sensitive: bool = boolean()
             # all levels that set this key, by descending precedence

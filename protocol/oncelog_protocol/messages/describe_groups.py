@@ -43,7 +43,7 @@ class DescribeGroupsResponse:
         group_id: str = string()
         group_state: str = string()  # PreparingRebalance, CompletingRebalance, Stable, Empty, Dead; "" on error
         protocol_type: str = string()
-        protocol_data: str = string()  # the chosen protocol, while Stable
+        protocol_data: str = string()  # the chosen assignor while the group is Stable, otherwise ""
         members: list[DescribedGroupMember] = array()
         authorized_operations: int = int32("3+", default=AUTHORIZED_OPERATIONS_OMITTED)
 
@@ -53,5 +53,5 @@ class DescribeGroupsResponse:
             group_instance_id: str | None = string("4+", nullable="4+", default=None)
             client_id: str = string()
             client_host: str = string()
-            member_metadata: bytes = bytes_()  # while Stable
-            member_assignment: bytes = bytes_()  # while Stable
+            member_metadata: bytes = bytes_()  # the member's assignment, empty unless the group is Stable
+            member_assignment: bytes = bytes_()  # the member's metadata, empty unless the group is Stable

@@ -40,10 +40,10 @@ class DescribeLogDirsResponse:
     @struct
     class DescribeLogDirsResult:
         error_code: int = int16()
-        log_dir: str = string()  # absolute path
+        log_dir: str = string()  # absolute path of the log directory
         topics: list[DescribeLogDirsTopic] = array()
-        total_bytes: int = int64("4+", default=-1)  # -1: not known
-        usable_bytes: int = int64("4+", default=-1)  # -1: not known
+        total_bytes: int = int64("4+", default=-1)  # free bytes of the volume; -1 means unknown
+        usable_bytes: int = int64("4+", default=-1)  # bytes of the volume; -1 means unknown
         is_cordoned: bool = boolean("5+", default=False)
 
         @struct
@@ -54,6 +54,9 @@ class DescribeLogDirsResponse:
             @struct
             class DescribeLogDirsPartition:
                 partition_index: int = int32()
-                partition_size: int = int64()  # bytes of the segments
-                offset_lag: int = int64()  # records behind the high watermark; a future log: behind the current log
-                is_future_key: bool = boolean()  # a copy that will replace the log of another directory
+                partition_size: int = int64()  # total bytes of the partition's segments
+                # number of records by which the log is behind the high watermark, or a future log behind the current
+                # log
+                offset_lag: int = int64()
+                # whether this log is a copy that will replace the log in another directory
+                is_future_key: bool = boolean()

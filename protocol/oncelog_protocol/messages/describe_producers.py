@@ -44,7 +44,10 @@ class DescribeProducersResponse:
             class ProducerState:
                 producer_id: int = int64()
                 producer_epoch: int = int32()
-                last_sequence: int = int32(default=-1)  # -1: none
-                last_timestamp: int = int64(default=-1)  # in ms; -1: none
-                coordinator_epoch: int = int32()  # coordinator epoch of the last marker; -1: none
-                current_txn_start_offset: int = int64(default=-1)  # -1: no open transaction
+                # sequence number of the producer's last record; -1 if there is none
+                last_sequence: int = int32(default=-1)
+                # timestamp in ms of the producer's newest records; -1 if there are none
+                last_timestamp: int = int64(default=-1)
+                coordinator_epoch: int = int32()  # coordinator epoch of the last marker; -1 if there is no marker
+                # first offset of the open transaction; -1 if no transaction is open
+                current_txn_start_offset: int = int64(default=-1)

@@ -9,8 +9,8 @@ from oncelog_protocol.schema import Request, array, int16, int32, int64, message
 
 @message(api_key=90, versions="0-1", flexible="0+")
 class DescribeShareGroupOffsetsRequest(Request["DescribeShareGroupOffsetsResponse"]):
-    """Describe the given partitions; None means all topics for which the group has state. Both versions have the same
-    fields.
+    """Describe the given partitions; None means all topics for which the group has state. The request has the same
+    fields in v0 and v1.
     """
 
     groups: list[DescribeShareGroupOffsetsRequestGroup] = array()
@@ -57,6 +57,6 @@ class DescribeShareGroupOffsetsResponse:
                 partition_index: int = int32()
                 start_offset: int = int64()
                 leader_epoch: int = int32(default=0)
-                lag: int = int64("1+", default=-1)  # -1: not known
+                lag: int = int64("1+", default=-1)  # number of records that are not done yet; -1 means unknown
                 error_code: int = int16(default=0)
                 error_message: str | None = string(nullable="0+", default=None)

@@ -12,7 +12,7 @@ class DescribeTopicPartitionsRequest(Request["DescribeTopicPartitionsResponse"])
 
     topics: list[TopicRequest] = array()
     response_partition_limit: int = int32(default=2000)  # partitions per page; the broker has its own limit
-    cursor: Cursor | None = nested(nullable="0+", default=None)  # None: from the beginning
+    cursor: Cursor | None = nested(nullable="0+", default=None)  # where the page begins; None means at the first topic
 
     @struct
     class TopicRequest:
@@ -36,7 +36,8 @@ class DescribeTopicPartitionsResponse:
 
     throttle_time_ms: int = int32(default=0)
     topics: list[DescribeTopicPartitionsResponseTopic] = array()
-    next_cursor: Cursor | None = nested(nullable="0+", default=None)  # None: this was the last page
+    # the start of the next page; None means that this was the last page
+    next_cursor: Cursor | None = nested(nullable="0+", default=None)
 
     @struct
     class DescribeTopicPartitionsResponseTopic:
@@ -51,13 +52,13 @@ class DescribeTopicPartitionsResponse:
         class DescribeTopicPartitionsResponsePartition:
             error_code: int = int16()
             partition_index: int = int32()
-            leader_id: int = int32()  # -1: no leader
+            leader_id: int = int32()  # node id of the leader; -1 if the partition has no leader
             leader_epoch: int = int32(default=-1)
             replica_nodes: list[int] = array(of=int32())
             isr_nodes: list[int] = array(of=int32())
             # replicas outside the ISR that have all committed records
             eligible_leader_replicas: list[int] | None = array(of=int32(), nullable="0+", default=None)
-            # replicas for an operator who must choose an unclean leader
+            # replicas among which an operator may choose an unclean leader
             last_known_elr: list[int] | None = array(of=int32(), nullable="0+", default=None)
             offline_replicas: list[int] = array(of=int32())
 

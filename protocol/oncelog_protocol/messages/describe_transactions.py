@@ -33,7 +33,7 @@ class DescribeTransactionsResponse:
         # name of the state (S33): Empty, Ongoing, PrepareCommit, PrepareAbort, CompleteCommit or CompleteAbort
         transaction_state: str = string()
         transaction_timeout_ms: int = int32()
-        transaction_start_time_ms: int = int64()  # -1: no transaction
+        transaction_start_time_ms: int = int64()  # start time in ms; -1 if no transaction is open
         producer_id: int = int64()
         producer_epoch: int = int16()
         topics: list[TopicData] = array()  # the partitions to which the open transaction has written

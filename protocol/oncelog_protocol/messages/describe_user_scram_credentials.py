@@ -38,5 +38,5 @@ class DescribeUserScramCredentialsResponse:
 
         @struct
         class CredentialInfo:
-            mechanism: int = int8()  # 1: SCRAM-SHA-256, 2: SCRAM-SHA-512
+            mechanism: int = int8()  # number of the mechanism: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512
             iterations: int = int32()

@@ -60,8 +60,9 @@ class FetchRequest(Request["FetchResponse"]):
     isolation_level: int = int8("4+", default=0)  # an IsolationLevel
     session_id: int = int32("7+", default=0)
     session_epoch: int = int32("7+", default=-1)
-    topics: list[FetchTopic] = array()  # served in this order (T11)
-    forgotten_topics_data: list[ForgottenTopic] = array("7+", default_factory=list)  # partitions to drop
+    topics: list[FetchTopic] = array()  # the topics to read, which the broker serves in this order (T11)
+    # partitions to remove from the fetch session
+    forgotten_topics_data: list[ForgottenTopic] = array("7+", default_factory=list)
     rack_id: str = string("11+", default="")
 
     @struct
@@ -78,11 +79,14 @@ class FetchRequest(Request["FetchResponse"]):
         @struct
         class FetchPartition:
             partition: int = int32()
-            current_leader_epoch: int = int32("9+", default=-1)  # -1: no check
+            # leader epoch that the reader knows; -1 disables the check
+            current_leader_epoch: int = int32("9+", default=-1)
             fetch_offset: int = int64()
-            last_fetched_epoch: int = int32("12+", default=-1)  # -1: no check
+            # epoch of the last record that the reader has; -1 disables the check
+            last_fetched_epoch: int = int32("12+", default=-1)
             log_start_offset: int = int64("5+", default=-1)  # log start offset of the follower; -1 from consumers
-            partition_max_bytes: int = int32()  # the first batch of the response may exceed it
+            # maximum bytes of this partition; the first batch of the response may exceed this limit
+            partition_max_bytes: int = int32()
             replica_directory_id: bytes = uuid("17+", tag=0, default=ZERO_UUID)
             # the high watermark that the follower knows; with the default, the follower requests no early response
             high_watermark: int = int64("18+", tag=1, default=2**63 - 1)
@@ -118,7 +122,7 @@ class FetchResponse:
 
     throttle_time_ms: int = int32("1+", default=0)
     error_code: int = int16("7+", default=0)
-    session_id: int = int32("7+", default=0)  # 0: no session was created
+    session_id: int = int32("7+", default=0)  # id of the fetch session; 0 means that no session was created
     responses: list[FetchableTopicResponse] = array()
     # addresses of the brokers named in current_leader
     node_endpoints: list[NodeEndpoint] = array("16+", tag=0, default_factory=list)
@@ -134,7 +138,8 @@ class FetchResponse:
             partition_index: int = int32()
             error_code: int = int16()
             high_watermark: int = int64()
-            last_stable_offset: int = int64("4+", default=-1)  # all transactions below it are decided (S50)
+            # last stable offset: all transactions below this offset have ended (S50)
+            last_stable_offset: int = int64("4+", default=-1)
             log_start_offset: int = int64("5+", default=-1)
             # The point where the reader's log diverges from the leader's log; the reader must truncate its log to this
             # point.
@@ -142,9 +147,10 @@ class FetchResponse:
             current_leader: LeaderIdAndEpoch | None = nested("12+", tag=1, default=None)
             # the snapshot to read instead of the log (KRaft)
             snapshot_id: SnapshotId | None = nested("12+", tag=2, default=None)
-            # None for read_uncommitted (S52)
+            # the aborted transactions that overlap the batches; None for read_uncommitted (S52)
             aborted_transactions: list[AbortedTransaction] | None = array("4+", nullable="4+", default=None)
-            preferred_read_replica: int = int32("11+", default=-1)  # -1: stay with this replica
+            # node id of the replica to read from; -1 means this replica
+            preferred_read_replica: int = int32("11+", default=-1)
             records: Records = records(nullable="0+", default=None)
 
             @struct

@@ -13,7 +13,7 @@ class CoordinatorType(IntEnum):
     GROUP = 0
     TRANSACTION = 1
     SHARE = 2
-    """From v6 on; keys have the form "groupId:topicId:partition" (KIP-932)."""
+    """A share partition (from v6 on), whose key has the form "groupId:topicId:partition" (KIP-932)."""
 
 
 @message(api_key=10, versions="0-6", flexible="3+")
@@ -49,7 +49,7 @@ class FindCoordinatorResponse:
     throttle_time_ms: int = int32("1+", default=0)
     error_code: int = int16("0-3", default=0)
     error_message: str | None = string("1-3", nullable="1-3", default=None)
-    node_id: int = int32("0-3", default=0)  # -1 on error
+    node_id: int = int32("0-3", default=0)  # node id of the coordinator; -1 if there is an error
     host: str = string("0-3", default="")
     port: int = int32("0-3", default=0)
     coordinators: list[Coordinator] = array("4+", default_factory=list)
@@ -57,7 +57,7 @@ class FindCoordinatorResponse:
     @struct
     class Coordinator:
         key: str = string("4+")
-        node_id: int = int32("4+")  # -1 on error
+        node_id: int = int32("4+")  # node id of the coordinator; -1 if there is an error
         host: str = string("4+")
         port: int = int32("4+")
         error_code: int = int16("4+")

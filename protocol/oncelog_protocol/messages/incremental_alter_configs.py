@@ -27,11 +27,11 @@ class IncrementalAlterConfigsRequest(Request["IncrementalAlterConfigsResponse"])
     """
 
     resources: list[AlterConfigsResource] = array()
-    validate_only: bool = boolean()  # True: only validate
+    validate_only: bool = boolean()  # True means that the request is only validated
 
     @struct
     class AlterConfigsResource:
-        resource_type: int = int8()  # a ResourceType (describe_configs.py)
+        resource_type: int = int8()  # type of the resource: 2 topic, 4 broker, 8 broker loggers, 32 group
         resource_name: str = string()
         configs: list[AlterableConfig] = array()
 
@@ -39,7 +39,7 @@ class IncrementalAlterConfigsRequest(Request["IncrementalAlterConfigsResponse"])
         class AlterableConfig:
             name: str = string()
             config_operation: int = int8()  # a ConfigOperation
-            # None with DELETE; comma-separated items with APPEND and SUBTRACT
+            # the value of the operation: None with DELETE, comma-separated items with APPEND and SUBTRACT
             value: str | None = string(nullable="0+")
 
 

@@ -17,12 +17,14 @@ class InitProducerIdRequest(Request["InitProducerIdResponse"]):
     unstable.api.versions.enable.
     """
 
-    transactional_id: str | None = string(nullable="0+", default=None)  # None: idempotence only
+    # None requests a producer id for idempotence without transactions
+    transactional_id: str | None = string(nullable="0+", default=None)
     # at most transaction.max.timeout.ms (S42); not used without a transactional id
     transaction_timeout_ms: int = int32()
-    producer_id: int = int64("3+", default=-1)  # -1: request a new one
+    # the producer's present id, to continue after an error; -1 requests a new id
+    producer_id: int = int64("3+", default=-1)
     producer_epoch: int = int16("3+", default=-1)
-    enable2_pc: bool = boolean("6+", default=False)  # transactions have no timeout
+    enable2_pc: bool = boolean("6+", default=False)  # two-phase commit: the producer's transactions have no timeout
     keep_prepared_txn: bool = boolean("6+", default=False)  # keep the open transaction, which the new owner ends
 
 

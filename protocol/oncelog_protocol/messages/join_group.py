@@ -21,10 +21,11 @@ class JoinGroupRequest(Request["JoinGroupResponse"]):
     group_id: str = string()
     session_timeout_ms: int = int32()  # without a heartbeat for this long, the member is removed
     rebalance_timeout_ms: int = int32("1+", default=-1)  # time that the other members wait for this member to rejoin
-    member_id: str = string()  # "": a new member
+    member_id: str = string()  # member id; "" means a new member
     group_instance_id: str | None = string("5+", nullable="5+", default=None)
     protocol_type: str = string()  # "consumer" for consumers, "connect" for Kafka Connect
-    protocols: list[JoinGroupRequestProtocol] = array()  # in order of preference, the preferred one first
+    # the protocols (assignors) in order of preference, the preferred protocol first
+    protocols: list[JoinGroupRequestProtocol] = array()
     reason: str | None = string("8+", nullable="8+", default=None)
 
     @struct
@@ -53,13 +54,14 @@ class JoinGroupResponse:
 
     throttle_time_ms: int = int32("2+", default=0)
     error_code: int = int16()
-    generation_id: int = int32(default=-1)  # -1 on error
+    generation_id: int = int32(default=-1)  # the new generation; -1 if there is an error
     protocol_type: str | None = string("7+", nullable="7+", default=None)
-    protocol_name: str | None = string(nullable="7+")  # a protocol that all members support
+    protocol_name: str | None = string(nullable="7+")  # the chosen protocol (assignor), which all members support
     leader: str = string()  # the leader's member id
     skip_assignment: bool = boolean("9+", default=False)
     member_id: str = string()
-    members: list[JoinGroupResponseMember] = array()  # only the leader gets members
+    # the members of the generation; empty for all members but the leader
+    members: list[JoinGroupResponseMember] = array()
 
     @struct
     class JoinGroupResponseMember:

@@ -20,7 +20,7 @@ class LeaveGroupRequest(Request["LeaveGroupResponse"]):
 
     @struct
     class MemberIdentity:
-        member_id: str = string("3+")  # "": the member with this instance id
+        member_id: str = string("3+")  # member id; "" means the member with this instance id
         group_instance_id: str | None = string("3+", nullable="3+", default=None)
         reason: str | None = string("5+", nullable="5+", default=None)
 

@@ -18,7 +18,8 @@ class ListConfigResourcesRequest(Request["ListConfigResourcesResponse"]):
     v1: resource_types (KIP-1142).
     """
 
-    resource_types: list[int] = array("1+", of=int8(), default_factory=list)  # empty: all types
+    # the types to list; an empty list means all types
+    resource_types: list[int] = array("1+", of=int8(), default_factory=list)
 
 
 @message(api_key=74, versions="0-1", flexible="0+")

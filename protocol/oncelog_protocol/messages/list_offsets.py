@@ -7,17 +7,17 @@ from typing import Final
 from oncelog_protocol.schema import Request, array, int8, int16, int32, int64, message, string, struct
 
 LATEST_TIMESTAMP: Final = -1
-"""The high watermark, or the last stable offset for read_committed."""
+"""The timestamp that requests the high watermark, or the last stable offset for read_committed."""
 EARLIEST_TIMESTAMP: Final = -2
-"""The log start offset."""
+"""The timestamp that requests the log start offset."""
 MAX_TIMESTAMP: Final = -3
-"""The record with the largest timestamp (v7 and later)."""
+"""The timestamp that requests the offset of the record with the largest timestamp (v7 and later)."""
 EARLIEST_LOCAL_TIMESTAMP: Final = -4
-"""The first offset that is on local disk (v8 and later)."""
+"""The timestamp that requests the first offset that is on local disk (v8 and later)."""
 LATEST_TIERED_TIMESTAMP: Final = -5
-"""The last offset in remote storage (v9 and later)."""
+"""The timestamp that requests the last offset in remote storage (v9 and later)."""
 EARLIEST_PENDING_UPLOAD_TIMESTAMP: Final = -6
-"""The first offset that is not in remote storage yet (v11 and later)."""
+"""The timestamp that requests the first offset that is not in remote storage yet (v11 and later)."""
 
 
 @message(api_key=2, versions="1-11", flexible="6+")
@@ -35,8 +35,8 @@ class ListOffsetsRequest(Request["ListOffsetsResponse"]):
     v11: EARLIEST_PENDING_UPLOAD_TIMESTAMP (KIP-1023).
     """
 
-    replica_id: int = int32()  # -1: a consumer
-    isolation_level: int = int8("2+", default=0)  # an IsolationLevel (fetch.py)
+    replica_id: int = int32()  # broker id of a follower; -1 means a consumer
+    isolation_level: int = int8("2+", default=0)  # 0 read_uncommitted, 1 read_committed
     topics: list[ListOffsetsTopic] = array()
     timeout_ms: int = int32("10+", default=0)
 
@@ -48,7 +48,8 @@ class ListOffsetsRequest(Request["ListOffsetsResponse"]):
         @struct
         class ListOffsetsPartition:
             partition_index: int = int32()
-            current_leader_epoch: int = int32("4+", default=-1)  # -1: no check
+            # leader epoch that the client knows; -1 disables the check
+            current_leader_epoch: int = int32("4+", default=-1)
             timestamp: int = int64()
 
 
@@ -82,4 +83,4 @@ class ListOffsetsResponse:
             error_code: int = int16()
             timestamp: int = int64("1+", default=-1)
             offset: int = int64("1+", default=-1)
-            leader_epoch: int = int32("4+", default=-1)  # -1: unknown
+            leader_epoch: int = int32("4+", default=-1)  # leader epoch of the found record; -1 means unknown

@@ -29,7 +29,8 @@ class ListTransactionsResponse:
 
     throttle_time_ms: int = int32(default=0)
     error_code: int = int16()
-    unknown_state_filters: list[str] = array(of=string())  # requested states that do not exist
+    # names in the states filter that are not states of transactions
+    unknown_state_filters: list[str] = array(of=string())
     transaction_states: list[TransactionState] = array()
 
     @struct

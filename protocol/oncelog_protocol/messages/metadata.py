@@ -56,7 +56,7 @@ class MetadataResponse:
     throttle_time_ms: int = int32("3+", default=0)
     brokers: list[MetadataResponseBroker] = array()
     cluster_id: str | None = string("2+", nullable="2+", default=None)
-    controller_id: int = int32("1+", default=-1)  # -1: no known controller
+    controller_id: int = int32("1+", default=-1)  # node id of the controller; -1 if no controller is known
     topics: list[MetadataResponseTopic] = array()
     cluster_authorized_operations: int = int32("8-10", default=AUTHORIZED_OPERATIONS_OMITTED)
     error_code: int = int16("13+", default=0)
@@ -81,8 +81,8 @@ class MetadataResponse:
         class MetadataResponsePartition:
             error_code: int = int16()
             partition_index: int = int32()
-            leader_id: int = int32()  # -1: no leader
+            leader_id: int = int32()  # node id of the leader; -1 if the partition has no leader
             leader_epoch: int = int32("7+", default=-1)
             replica_nodes: list[int] = array(of=int32())
-            isr_nodes: list[int] = array(of=int32())  # a subset of replica_nodes
+            isr_nodes: list[int] = array(of=int32())  # the replicas that are offline, a subset of replica_nodes
             offline_replicas: list[int] = array("5+", of=int32(), default_factory=list)

@@ -22,7 +22,7 @@ class OffsetCommitRequest(Request["OffsetCommitResponse"]):
     generation_id_or_member_epoch: int = int32("1+", default=-1)
     member_id: str = string("1+")
     group_instance_id: str | None = string("7+", nullable="7+", default=None)
-    retention_time_ms: int = int64("2-4", default=-1)  # -1: the broker's configuration (T15)
+    retention_time_ms: int = int64("2-4", default=-1)  # retention in ms; -1 means the broker's configuration (T15)
     topics: list[OffsetCommitRequestTopic] = array()
 
     @struct
@@ -36,7 +36,7 @@ class OffsetCommitRequest(Request["OffsetCommitResponse"]):
             partition_index: int = int32()
             committed_offset: int = int64()  # the offset of the next record to read
             committed_leader_epoch: int = int32("6+", default=-1)  # epoch of the last record read; -1: unknown
-            # returned unchanged by OffsetFetch; at most offset.metadata.max.bytes (T15)
+            # a text that OffsetFetch returns unchanged, of at most offset.metadata.max.bytes (T15)
             committed_metadata: str | None = string(nullable="0+")
 
 

@@ -44,7 +44,7 @@ class OffsetFetchRequest(Request["OffsetFetchResponse"]):
     class OffsetFetchRequestGroup:
         group_id: str = string("8+")
         member_id: str | None = string("9+", nullable="9+", default=None)
-        member_epoch: int = int32("9+", default=-1)  # -1: no check
+        member_epoch: int = int32("9+", default=-1)  # epoch of the member; -1 disables the check
         topics: list[OffsetFetchRequestTopics] | None = array("8+", nullable="8+")  # None: all
 
         @struct

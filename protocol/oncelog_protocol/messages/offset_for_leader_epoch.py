@@ -29,7 +29,8 @@ class OffsetForLeaderEpochRequest(Request["OffsetForLeaderEpochResponse"]):
         @struct
         class OffsetForLeaderPartition:
             partition: int = int32()
-            current_leader_epoch: int = int32("2+", default=-1)  # -1: no check
+            # leader epoch that the reader knows; -1 disables the check
+            current_leader_epoch: int = int32("2+", default=-1)
             leader_epoch: int = int32()  # the epoch whose end offset is requested
 
 
@@ -58,6 +59,6 @@ class OffsetForLeaderEpochResponse:
         class EpochEndOffset:
             error_code: int = int16()
             partition: int = int32()
-            leader_epoch: int = int32("1+", default=-1)  # -1: no such epoch
-            # -1: unknown; otherwise the start of the next epoch, or the end of the log
+            leader_epoch: int = int32("1+", default=-1)  # the found epoch; -1 if there is no such epoch
+            # end of the epoch: the start of the next epoch, or the end of the log; -1 means unknown
             end_offset: int = int64(default=-1)

@@ -36,9 +36,11 @@ class ProduceRequest(Request["ProduceResponse"]):
     v0-2 are advertised but refused (T4).
     """
 
-    transactional_id: str | None = string("3+", nullable="3+", default=None)  # None: no transaction
-    acks: int = int16()  # 0: no response at all (T17), 1: the leader, -1: all in-sync replicas
-    timeout_ms: int = int32()  # time to wait for the replicas
+    # None means that the batches belong to no transaction
+    transactional_id: str | None = string("3+", nullable="3+", default=None)
+    # who must have the records before the response: 1 the leader, -1 all in-sync replicas, 0 no response at all (T17)
+    acks: int = int16()
+    timeout_ms: int = int32()  # milliseconds to wait for the in-sync replicas
     topic_data: list[TopicProduceData] = array()
 
     @struct
@@ -88,7 +90,8 @@ class ProduceResponse:
         class PartitionProduceResponse:
             index: int = int32()
             error_code: int = int16()
-            base_offset: int = int64()  # base offset of the batch (S8: of the original batch); -1: error
+            # base offset of the batch, for a duplicate that of the original batch (S8); -1 if there is an error
+            base_offset: int = int64()
             log_append_time_ms: int = int64("2+", default=-1)  # -1 unless the topic stamps LogAppendTime
             log_start_offset: int = int64("5+", default=-1)
             # the invalid records that caused the refusal of the entire batch

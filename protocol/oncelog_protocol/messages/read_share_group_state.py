@@ -44,12 +44,12 @@ class ReadShareGroupStateResponse:
             error_code: int = int16(default=0)
             error_message: str | None = string(nullable="0+", default=None)
             state_epoch: int = int32(default=0)
-            start_offset: int = int64(default=0)  # -1 if not set yet
+            start_offset: int = int64(default=0)  # offset below which all records are done; -1 if not set yet
             state_batches: list[StateBatch] = array(default_factory=list)
 
             @struct
             class StateBatch:
                 first_offset: int = int64()
                 last_offset: int = int64()
-                delivery_state: int = int8()  # 0: available, 2: acknowledged, 4: archived
+                delivery_state: int = int8()  # state of the batch's records: 0 available, 2 acknowledged, 4 archived
                 delivery_count: int = int16()

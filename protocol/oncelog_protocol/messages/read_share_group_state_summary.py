@@ -7,7 +7,7 @@ from oncelog_protocol.schema import Request, array, int16, int32, int64, message
 
 @message(api_key=87, versions="0-1", flexible="0+")
 class ReadShareGroupStateSummaryRequest(Request["ReadShareGroupStateSummaryResponse"]):
-    """Read the start offsets of share partitions. Both versions have the same fields."""
+    """Read the start offsets of share partitions. The request has the same fields in v0 and v1."""
 
     group_id: str = string()
     topics: list[ReadStateSummaryData] = array()
@@ -20,7 +20,7 @@ class ReadShareGroupStateSummaryRequest(Request["ReadShareGroupStateSummaryRespo
         @struct
         class PartitionData:
             partition: int = int32()
-            leader_epoch: int = int32()  # -1: not checked
+            leader_epoch: int = int32()  # leader epoch of the sender; -1 means that it is not checked
 
 
 @message(api_key=87, versions="0-1", flexible="0+")
@@ -47,6 +47,7 @@ class ReadShareGroupStateSummaryResponse:
             error_message: str | None = string(nullable="0+", default=None)
             state_epoch: int = int32(default=0)
             leader_epoch: int = int32(default=0)
-            start_offset: int = int64(default=0)  # -1: not set yet, or no state exists
+            # offset below which all records are done; -1 if not set yet, or if no state exists
+            start_offset: int = int64(default=0)
             # number of records from the start offset on that are acknowledged or archived; -1: unknown
             delivery_complete_count: int = int32("1+", default=-1)

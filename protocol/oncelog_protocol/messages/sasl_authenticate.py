@@ -28,4 +28,4 @@ class SaslAuthenticateResponse:
     error_code: int = int16()
     error_message: str | None = string(nullable="0+", default=None)
     auth_bytes: bytes = bytes_()
-    session_lifetime_ms: int = int64("1+", default=0)  # 0: no limit
+    session_lifetime_ms: int = int64("1+", default=0)  # lifetime of the login in ms; 0 means no limit

@@ -82,7 +82,7 @@ class ShareAcknowledgeResponse:
 
             @struct
             class LeaderIdAndEpoch:
-                leader_id: int = int32(default=0)  # -1: unknown
+                leader_id: int = int32(default=0)  # node id of the leader; -1 means unknown
                 leader_epoch: int = int32(default=0)
 
     @struct

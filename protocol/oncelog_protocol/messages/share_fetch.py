@@ -67,11 +67,12 @@ class ShareFetchRequest(Request["ShareFetchResponse"]):
     share_session_epoch: int = int32()  # OPEN_SESSION, CLOSE_SESSION, or the epoch of the last request plus one
     max_wait_ms: int = int32()
     min_bytes: int = int32()
-    max_bytes: int = int32(default=2**31 - 1)  # the first batch of the response may exceed it
+    max_bytes: int = int32(default=2**31 - 1)  # maximum bytes of the response; the first batch may exceed this limit
     max_records: int = int32("1+")
     batch_size: int = int32("1+")  # approximate number of records per entry of acquired_records
     share_acquire_mode: int = int8("2+", default=0)  # an AcquireMode
-    is_renew_ack: bool = boolean("2+", default=False)  # if True, no records are fetched
+    # whether the request only renews acquisition locks, and fetches no records
+    is_renew_ack: bool = boolean("2+", default=False)
     topics: list[FetchTopic] = array()
     forgotten_topics_data: list[ForgottenTopic] = array()  # partitions to remove from the session
 
@@ -136,7 +137,7 @@ class ShareFetchResponse:
 
             @struct
             class LeaderIdAndEpoch:
-                leader_id: int = int32(default=0)  # -1: unknown
+                leader_id: int = int32(default=0)  # node id of the leader; -1 means unknown
                 leader_epoch: int = int32(default=0)
 
             @struct

@@ -1,4 +1,4 @@
-"""StreamsGroupDescribe (89): state, topology and members of streams groups (KIP-1071)."""
+"""StreamsGroupDescribe (89): describes state, topology and members of streams groups (KIP-1071)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class StreamsGroupDescribeRequest(Request["StreamsGroupDescribeResponse"]):
 
 @message(api_key=89, versions="0", flexible="0+")
 class StreamsGroupDescribeResponse:
-    """One entry per group.
+    """The response has one entry per group.
 
     Errors: GROUP_AUTHORIZATION_FAILED, TOPIC_AUTHORIZATION_FAILED, NOT_COORDINATOR, COORDINATOR_NOT_AVAILABLE,
     COORDINATOR_LOAD_IN_PROGRESS, INVALID_REQUEST, INVALID_GROUP_ID, GROUP_ID_NOT_FOUND (also for a group of another

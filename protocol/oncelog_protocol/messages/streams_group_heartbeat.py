@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat (88): a member of a streams group joins, stays, and gets its tasks (KIP-1071).
+"""StreamsGroupHeartbeat (88): a member of a streams group joins, stays in the group, and gets its tasks (KIP-1071).
 
 A task is a subtopology and a partition number: the member reads that partition of all source topics of the subtopology.
 """
@@ -31,7 +31,7 @@ class StatusCode(IntEnum):
     MISSING_SOURCE_TOPICS = 1
     INCORRECTLY_PARTITIONED_TOPICS = 2
     MISSING_INTERNAL_TOPICS = 3
-    """The broker is creating topics; the detail has the errors of creations that failed."""
+    """The broker is creating topics; the detail text has the errors of topics that could not be created."""
     SHUTDOWN_APPLICATION = 4
     """A member asked all members to stop."""
     ASSIGNMENT_DELAYED = 5
@@ -48,8 +48,8 @@ class TopicInfo:
     """An internal topic, which the application needs and the broker creates."""
 
     name: str = string()
-    partitions: int = int32()  # 0: the broker decides; always 0 for changelog topics
-    replication_factor: int = int16()  # 0: the broker's default
+    partitions: int = int32()  # number of partitions; 0 means that the broker decides, always 0 for changelog topics
+    replication_factor: int = int16()  # replication factor; 0 means the broker's default
     topic_configs: list[KeyValue] = array()
 
 
@@ -63,7 +63,7 @@ class Endpoint:
 
 @struct
 class TaskIds:
-    """Tasks of one subtopology."""
+    """Some tasks of one subtopology: the partition numbers that they read."""
 
     subtopology_id: str = string()
     partitions: list[int] = array(of=int32())
@@ -80,21 +80,24 @@ class TaskOffset:
 
 @message(api_key=88, versions="0", flexible="0+")
 class StreamsGroupHeartbeatRequest(Request["StreamsGroupHeartbeatResponse"]):
-    """Join with epoch 0, stay with the epoch of the last answer, leave with -1. None says that a field has not changed
-    since the last heartbeat."""
+    """Join with epoch 0, stay with the epoch of the last response, leave with -1. None means that a field has not
+    changed since the last heartbeat.
+    """
 
     group_id: str = string()
-    member_id: str = string()  # made by the client, and kept for the whole life of the member
+    member_id: str = string()  # member id, which the client generates and keeps during the entire life of the member
     member_epoch: int = int32()
     endpoint_information_epoch: int = int32()  # the epoch of the endpoint information that the client has
     instance_id: str | None = string(nullable="0+", default=None)
     rack_id: str | None = string(nullable="0+", default=None)
-    rebalance_timeout_ms: int = int32(default=-1)  # -1: unchanged
-    topology: Topology | None = nested(nullable="0+", default=None)  # given by members that join
+    rebalance_timeout_ms: int = int32(default=-1)  # -1 means that the timeout is unchanged
+    # the topology of the application, which only joining members send
+    topology: Topology | None = nested(nullable="0+", default=None)
     active_tasks: list[TaskIds] | None = array(nullable="0+", default=None)
     standby_tasks: list[TaskIds] | None = array(nullable="0+", default=None)
     warmup_tasks: list[TaskIds] | None = array(nullable="0+", default=None)
-    process_id: str | None = string(nullable="0+", default=None)  # members of one process share a state directory
+    # id of the process: members of one process share a state directory
+    process_id: str | None = string(nullable="0+", default=None)
     user_endpoint: Endpoint | None = nested(nullable="0+", default=None)
     client_tags: list[KeyValue] | None = array(nullable="0+", default=None)
     task_offsets: list[TaskOffset] | None = array(nullable="0+", default=None)

@@ -21,7 +21,8 @@ class SyncGroupRequest(Request["SyncGroupResponse"]):
     group_instance_id: str | None = string("3+", nullable="3+", default=None)
     protocol_type: str | None = string("5+", nullable="5+", default=None)
     protocol_name: str | None = string("5+", nullable="5+", default=None)
-    assignments: list[SyncGroupRequestAssignment] = array()  # only the leader sends assignments
+    # the assignments of all members; only the leader sends them
+    assignments: list[SyncGroupRequestAssignment] = array()
 
     @struct
     class SyncGroupRequestAssignment:

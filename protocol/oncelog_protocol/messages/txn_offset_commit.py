@@ -19,7 +19,7 @@ class TxnOffsetCommitRequest(Request["TxnOffsetCommitResponse"]):
     group_id: str = string()
     producer_id: int = int64()
     producer_epoch: int = int16()
-    generation_id: int = int32("3+", default=-1)  # -1: no check
+    generation_id: int = int32("3+", default=-1)  # generation of the member; -1 disables the check
     member_id: str = string("3+", default="")
     group_instance_id: str | None = string("3+", nullable="3+", default=None)
     topics: list[TxnOffsetCommitRequestTopic] = array()

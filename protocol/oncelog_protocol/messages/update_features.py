@@ -32,7 +32,7 @@ class UpdateFeaturesRequest(Request["UpdateFeaturesResponse"]):
     @struct
     class FeatureUpdateKey:
         feature: str = string()
-        max_version_level: int = int16()  # below 1: the feature is switched off
+        max_version_level: int = int16()  # the new level; a level below 1 switches the feature off
         allow_downgrade: bool = boolean("0", default=False)
         upgrade_type: int = int8("1+", default=1)  # an UpgradeType
 

@@ -25,7 +25,7 @@ class WriteShareGroupStateRequest(Request["WriteShareGroupStateResponse"]):
             partition: int = int32()
             state_epoch: int = int32()
             leader_epoch: int = int32()
-            start_offset: int = int64()  # -1: unchanged
+            start_offset: int = int64()  # the new start offset; -1 means that it is unchanged
             delivery_complete_count: int = int32("1+", default=-1)
             state_batches: list[StateBatch] = array()
 
@@ -33,7 +33,7 @@ class WriteShareGroupStateRequest(Request["WriteShareGroupStateResponse"]):
             class StateBatch:
                 first_offset: int = int64()
                 last_offset: int = int64()
-                delivery_state: int = int8()  # 0: available, 2: acknowledged, 4: archived
+                delivery_state: int = int8()  # state of the batch's records: 0 available, 2 acknowledged, 4 archived
                 delivery_count: int = int16()
 
 

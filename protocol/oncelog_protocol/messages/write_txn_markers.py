@@ -21,9 +21,11 @@ class WriteTxnMarkersRequest(Request["WriteTxnMarkersResponse"]):
     class WritableTxnMarker:
         producer_id: int = int64()
         producer_epoch: int = int16()
-        transaction_result: bool = boolean()  # True: commit, False: abort
+        # whether the marker commits the transaction; otherwise it aborts the transaction
+        transaction_result: bool = boolean()
         topics: list[WritableTxnMarkerTopic] = array()
-        coordinator_epoch: int = int32()  # an epoch below the highest that the leader has seen is fenced (S40)
+        # coordinator epoch; the leader refuses an epoch below the highest that it has seen (S40)
+        coordinator_epoch: int = int32()
         transaction_version: int = int8("2+", default=0)
 
         @struct

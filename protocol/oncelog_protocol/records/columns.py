@@ -86,7 +86,8 @@ def records_data(batch: RecordBatch, max_bytes: int) -> bytes:
 
 
 def records_view(batch: RecordBatch, max_bytes: int) -> bytes | memoryview:
-    """Return the same bytes as `records_data`, but as a view of the batch if the records are not compressed. Raises
+    """Return the decompressed records, after the checks that need only the header; if the records are not compressed,
+    the result is a view of the batch. Raises
     CorruptBatch.
     """
     if batch.compression != Compression.NONE:

@@ -78,7 +78,9 @@ SCRATCH_FROM: Final = 8 * 1024 * 1024
 space, but memory only for the pages that are written.
 """
 PIECE: Final = 1024 * 1024
-"""Number of bytes that are copied out of that buffer in one step; their memory is then released."""
+"""Number of bytes that are copied out of a large output buffer in one step; the memory of the copied bytes is then
+released.
+"""
 OUTPUT_FULL: Final = "failed to write whole buffer"
 """The message with which cramjam (Rust's standard library) reports that the output buffer is too small, while the input
 may be valid.

@@ -50,7 +50,7 @@ def scan_keys(batch: RecordBatch, data: bytes) -> Iterator[tuple[list[int], list
                     length, position = read_length(data, position)
                     record_end = position + length
                     position += 1
-                while data[position] & 0x80:  # the timestamp
+                while data[position] & 0x80:  # skip the varint of the timestamp delta
                     position += 1
                 position += 1
 
@@ -180,7 +180,7 @@ def scan_facts(batch: RecordBatch, data: bytes) -> Iterator[RecordFacts]:
                 byte = data[position]
                 if not byte & 0x81:
                     record_end = position + 1 + (byte >> 1)
-                    position += 2  # skip the length and the attributes
+                    position += 2  # skip the record's length and its attributes
                 elif not byte & 1 and (high := data[position + 1]) < 0x80:
                     record_end = position + 2 + ((byte & 0x7F | high << 7) >> 1)
                     position += 3

@@ -50,7 +50,7 @@ def _read(buffer: Buffer, position: int, max_bytes: int, bits: int) -> tuple[int
 
 def encode_varint(value: int) -> bytes:
     """Return `value` in 1 to 5 bytes. Raises ValueError for a value outside int32."""
-    if ONE_BYTE <= value < TWO_BYTES:  # lengths and offsets in large batches
+    if ONE_BYTE <= value < TWO_BYTES:  # two bytes: lengths and offsets in large batches
         return bytes(((value << 1) & 0x7F | 0x80, value >> 6))
     return _encode(value, 32)
 

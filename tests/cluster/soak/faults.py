@@ -168,7 +168,7 @@ class Resources:
             return ["ensemble"]
         if strike.fault in OF_THE_NETWORK:
             return ["network"]
-        if strike.fault is Fault.SESSION_END:  # asks ZooKeeper
+        if strike.fault is Fault.SESSION_END:  # this fault sends a request to ZooKeeper
             return [str(strike.victims[0]), "ensemble"]
         return sorted(map(str, strike.victims))
 

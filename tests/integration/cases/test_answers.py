@@ -303,7 +303,9 @@ def test_epochs_that_no_leader_can_have_come_before_all_others(raw: RawClient, t
 
 @pytest.mark.parametrize("partitions", [[5000, 5000], [5000, 5000, 1], [10_001], [-1, 9999], [-1, 10_000]])
 def test_a_request_may_make_ten_thousand_partitions(broker: BrokerProcess, topic: str, partitions: list[int]) -> None:
-    """If a request wants more partitions, none of its topics is created, as with Kafka's controller."""
+    """If a CreateTopics request wants more partitions than the limit, the broker creates none of its topics, as Kafka's
+    controller does.
+    """
     wanted = [
         CreateTopicsRequest.CreatableTopic(
             name=f"{topic}-{number}", num_partitions=count, replication_factor=1, assignments=[], configs=[]

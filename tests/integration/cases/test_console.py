@@ -1,7 +1,7 @@
 """Tests the pages of `oncelog console` against a live broker, requested without a browser; tail and command run over a
 socket.
 
-This broker allows transactions to hang.
+The broker of these tests allows transactions to hang.
 """
 
 from __future__ import annotations

@@ -103,7 +103,7 @@ async def log_in(browser: Browser, name: str, password: str, path: str = "/login
     return await browser.client.post(path, data={"name": name, "password": password}, headers={**OURS, **headers})
 
 
-# --- as a SASL user
+# --- logins as a SASL user of the cluster
 
 
 async def test_each_visitor_sees_what_the_user_who_logged_in_may_see(address: str) -> None:
@@ -231,7 +231,7 @@ async def test_several_clusters_have_pages_and_logins_of_their_own(address: str)
         assert (await browser.client.get("/c/other/topics")).status_code == 404
 
 
-# --- at an identity provider
+# --- logins at an identity provider
 
 
 @pytest.fixture

@@ -206,7 +206,7 @@ def test_e30_s39_a_transaction_whose_topic_is_deleted_ends(
             txn.write(gone)
             admin.send(DeleteTopicsRequest(topic_names=[gone], timeout_ms=5000), ApiKey.DELETE_TOPICS, 4)
             producer = txn.producer
-            if number != 1:  # in round 1 the topic is deleted while the transaction ends
+            if number != 1:  # only in round 1 the topic is deleted while the transaction ends
                 assert admin.receive().responses[0].error_code == ErrorCode.NONE
             assert txn.end() == 0
             if number == 1:

@@ -82,7 +82,8 @@ class TestFindCoordinator:
             (1, 0, ErrorCode.NONE),
             (1, 1, ErrorCode.NONE),
             (1, 6, ErrorCode.NONE),
-            (2, 6, ErrorCode.INVALID_REQUEST),  # the key is not that of a share partition
+            # INVALID_REQUEST: the key does not have the form of a share partition's key
+            (2, 6, ErrorCode.INVALID_REQUEST),
             (2, 5, ErrorCode.INVALID_REQUEST),
             (9, 6, ErrorCode.INVALID_REQUEST),
         ):

@@ -217,8 +217,8 @@ def test_e2_a_late_add_partitions_hangs_nothing(
     broker_factory: BrokerFactory, topic: str, commits: bool, goes_on: bool
 ) -> None:
     """The late request begins a transaction that its producer does not know. The unknown transaction blocks no reader,
-    because nothing is written to it, and it ends with the producer's next transaction or by its timeout. Transactions
-    V2 have no such request.
+    because nothing is written to it, and it ends with the producer's next transaction or by its timeout. With
+    transactions V2, clients do not send AddPartitionsToTxn.
     """
     broker = broker_factory({"transaction.abort.timed.out.transaction.cleanup.interval.ms": "20"}).start()
     with RawClient(broker.port) as client, RawClient(broker.port) as slow:

@@ -34,7 +34,8 @@ LARGEST_REQUEST = 4 * MB
 PER_CONNECTION = 150_000
 """Bytes for each connection: its first buffer, unread responses below the high-water mark, and objects."""
 PER_TLS_CONNECTION = PER_CONNECTION + 30_000 + UNCOUNTED_BYTES
-"""Bytes for each TLS connection: as above, plus OpenSSL's state and the bytes in it."""
+"""Bytes for each TLS connection: its first buffer, unread responses, objects, and OpenSSL's state with the bytes in it.
+"""
 SLACK = 12 * MB
 """Bytes for the broker's own work, and for one response that is built before it is counted."""
 PARTITIONS = 50
@@ -46,7 +47,9 @@ ROUND_SECONDS = 0.02
 OF_EACH_KIND = 10
 """How many connections of each kind come from each address."""
 OF_EACH_KIND_WITH_TLS = 20
-"""The same number for TLS, which is higher so that the additional memory of TLS connections is measurable."""
+"""The number of TLS connections of each kind from each address, which is so high that the additional memory of TLS
+connections is measurable.
+"""
 
 
 def anonymous_bytes(broker: BrokerProcess) -> int:

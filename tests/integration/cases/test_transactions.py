@@ -181,7 +181,7 @@ def test_s13_a_partition_that_was_not_added_is_refused(
 
 
 def test_s13_a_batch_that_was_refused_comes_before_the_next(raw: RawClient, topic: str) -> None:
-    """KAFKA-14561: the partition does not know the producer yet, so it would accept any sequence."""
+    """KAFKA-14561: the partition does not know the producer yet, so the partition would accept any sequence number."""
     raw.create_topic(topic)
     txn = RawTransactions(raw, topic)
     txn.take_over()

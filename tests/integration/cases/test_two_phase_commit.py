@@ -217,7 +217,7 @@ def test_s121_one_of_many_simultaneous_starts_completes_the_transaction(
     outcomes = asyncio.run(contend())
     assert outcomes.count(True) <= 1
     assert all(each in (True, None) or isinstance(each, FatalError) for each in outcomes), outcomes
-    # completes the transaction if every concurrent owner was fenced
+    # one more call completes the transaction if every concurrent owner was fenced
     assert asyncio.run(complete(two_phase.address, topic, prepared)) in (True, None)
     eventually(lambda: is_stable(client, topic), "the markers are written")
     assert content(client, topic) == ["data", "commit"]

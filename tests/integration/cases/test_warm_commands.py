@@ -62,7 +62,9 @@ def test_a_sabotaged_command_is_not_forked_even_as_the_first(tmp_path: Path) -> 
 
 
 def test_other_modules_are_not_forked_even_as_the_first() -> None:
-    """Such modules must not be forked either if a test runs alone, or as the first test of its xdist worker."""
+    """A program whose PYTHONPATH has other modules must not be forked, also if its test runs alone or as the first test
+    of its xdist worker.
+    """
     assert not type(warm)().can_start({**os.environ, "PYTHONPATH": "/elsewhere"})
 
 

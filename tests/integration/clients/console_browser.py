@@ -66,7 +66,8 @@ class Browser:
         assert form, as_text(page)
         fields = dict(re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)">', form[2]))
         fields = {name: html.unescape(value) for name, value in fields.items()} | typed
-        sent = {name: re.sub(r"\r\n|\r|\n", "\r\n", value) for name, value in fields.items()}  # browsers send CRLF
+        # browsers send line ends as CRLF
+        sent = {name: re.sub(r"\r\n|\r|\n", "\r\n", value) for name, value in fields.items()}
         return await self.client.post(html.unescape(form[1]), data=sent, headers=OURS)
 
 

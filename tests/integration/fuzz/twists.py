@@ -2,8 +2,7 @@
 
 A twist is a function that gets the request and its places (the fields of all its structs), changes one place, and
 returns a description; None if the request has no suitable place. The twists do not depend on an API; `guards` names
-fields that must not become too large,
-or wait too long.
+fields whose values must not become so large that the broker works or waits too long.
 """
 
 from __future__ import annotations

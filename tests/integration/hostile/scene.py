@@ -54,7 +54,7 @@ class Scene:
         self._opened.callback(close)
 
     def watch(self, seconds: float) -> None:
-        """Do nothing while the honest client measures."""
+        """Wait while the honest client measures response times."""
         time.sleep(seconds * self._watched)
 
     def ask(self, request: Any, key: ApiKey, version: int) -> str:

@@ -55,7 +55,7 @@ def _join_with_much(scene: Scene, _: None, megabytes: int) -> str:
             client.socket.sendall(frame(request, ApiKey.JOIN_GROUP, 5))
             scene.watch(0.3)
         except OSError:
-            pass  # refused
+            pass  # the broker refused the data
         client.socket.close()
     scene.watch(WATCHED_SECONDS)
     return f"8 JoinGroup requests of {megabytes} MB"

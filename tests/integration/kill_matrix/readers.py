@@ -23,7 +23,9 @@ from oncelog_protocol.records.record import Record, read_records
 END = b"the end"
 FETCH_WAIT_MS = 20
 READ_SECONDS = 20.0
-"""Limit in seconds for reading: a reader that has not reached the end by then is blocked by an open transaction."""
+"""Limit in seconds for reading: a reader that has not reached the end of the partition in this time is blocked by an
+open transaction.
+"""
 
 
 def write_values(client: RawClient, topic: str, partition: int, *values: bytes) -> None:

@@ -161,7 +161,7 @@ class Run:
         if self._restart is not None:
             await self._restart
 
-    # --- the end
+    # --- the end of a run, and its check
 
     async def _look(self) -> tuple[list[str], set[str], set[str]]:
         """Return the problems, the committed transactions, and the aborted transactions."""

@@ -105,7 +105,8 @@ async def run_aiokafka(job: Job) -> None:
     where = aiokafka.TopicPartition(job.source, 0)
     attempts = Attempts(job)
     # aiokafka cannot request stable offsets (KIP-447). If aiokafka were removed from its group while a decided
-    # transaction waits for a broker to restart, it would begin at the older committed offset. The aiokafka process is
+    # transaction waits for a broker to restart, the consumer would begin at the older committed offset. The aiokafka
+    # process is
     # never killed, so no other process waits for this session.
     session_ms = 10_000
 

@@ -25,7 +25,7 @@ POLL_SECONDS = 0.1
 KAFKA_PYTHON_POLL_SECONDS = 60.0
 """Seconds of one poll, longer than any rebalance: if a poll of kafka-python 3.0.12 times out just as the consumer
 rejoins its group, the response to SyncGroup is lost, and the consumer never reads or sends heartbeats again.
-`ToldToStop` ends the poll early.
+The exception `ToldToStop` ends the poll early.
 """
 
 

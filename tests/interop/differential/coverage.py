@@ -18,7 +18,7 @@ NOT_IN_KAFKA_4_1: Final = frozenset(
         (ApiKey.WRITE_TXN_MARKERS, 2),
     }
 )
-"""Versions of Kafka 4.3 that Kafka 4.1 does not have."""
+"""Pairs of API key and version that Kafka 4.3 has and Kafka 4.1 does not have."""
 OFF_IN_KAFKA_4_1: Final = frozenset(
     {
         *(ApiKey.SHARE_GROUP_HEARTBEAT, ApiKey.SHARE_GROUP_DESCRIBE, ApiKey.SHARE_FETCH, ApiKey.SHARE_ACKNOWLEDGE),

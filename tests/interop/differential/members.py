@@ -167,7 +167,7 @@ def describe_groups(side: Side, *groups: str, label: str = "", version: int = 6)
 
 
 def await_state(side: Side, group: str, state: str) -> None:
-    """Wait until a group has this state. Raises ScenarioBroken if the group does not reach it within
+    """Wait until a group has this state. Raises ScenarioBroken if the group does not reach the state within
     `PATIENCE_SECONDS`.
     """
     asked = {"groups": [group_name(side, group)]}

@@ -34,7 +34,7 @@ SOURCE, TARGET = "orders", "sums"
 PARTITIONS: Final = 4
 SETTINGS: Final = {"zookeeper.session.timeout.ms": "4000", "zookeeper.connection.timeout.ms": "60000"}
 PAUSE_SECONDS: Final = 0.2
-"""Seconds between two rounds of the writer."""
+"""Seconds between two rounds (batches of orders) of the writer."""
 PASSED_BATCHES: Final = 3
 """The number of batches after which late orders are certainly dropped, because their watermark has passed the first
 orders.

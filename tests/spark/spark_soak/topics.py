@@ -14,7 +14,7 @@ from spark_soak.orders import Order, closing_orders, round_of_orders
 
 CALL_SECONDS: Final = 60.0
 READ_SECONDS: Final = 120.0
-"""Seconds without a record before reading is given up."""
+"""Seconds after which reading a topic fails if no record arrives."""
 ABORTED: Final = 0.12
 """The share of rounds that are aborted, and written again with other numbers."""
 

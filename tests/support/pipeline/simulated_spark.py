@@ -99,7 +99,7 @@ class Spark:
     trace: list[str] = field(default_factory=list)
     started: int = 0
     refused: int = 0
-    """How many times a replay of a decided batch produced other rows and was refused."""
+    """How many times a replay of a batch whose commit was decided produced other rows and was refused."""
 
     # what happens
 
@@ -319,7 +319,7 @@ class Spark:
     # --- the required outcome
 
     def _offer(self, batch: Batch, tasks: list[TaskResult]) -> None:
-        """Remember the rows of a batch that awaits a decision, unless its tasks only counted rows."""
+        """Store the rows of a batch whose commit is about to be decided, unless its tasks only counted rows."""
         if all(task.rows is not None for task in tasks):
             self.offered.append((batch.number, sorted(row for task in tasks for row in task.rows or ())))
 

@@ -71,8 +71,8 @@ class Frame:
         self.direction = direction
         self.data = data
         self.number = number
-        """The frame's position in its connection and direction, from 1; frame 1 opens the session or is the response to
-        that.
+        """The frame's position in its connection and direction, from 1; frame 1 is the request that opens the session,
+        or its response.
         """
         self.xid = xid
         self.op = op

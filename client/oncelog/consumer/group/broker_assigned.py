@@ -391,8 +391,8 @@ class BrokerAssignedMember:
             async with asyncio.timeout(timeout_s):
                 await self._connection.send(self._heartbeat.leaving(self._member_id))
         except (KafkaError, TimeoutError) as error:
-            # The group then learns of the departure only when this member's session times out: the rebalance is late,
-            # but nothing is lost.
+            # Without this heartbeat the group learns of the departure only when the member's session times out: the
+            # rebalance is late, but no record is lost.
             logger.info("group %s: the request to leave the group failed: %r", self._config.group_id, error)
 
     async def _drop_out(self) -> None:

@@ -315,8 +315,8 @@ class GroupCoordinator:
             async with asyncio.timeout(timeout_s):
                 await self._connection.send(request)
         except (KafkaError, TimeoutError) as error:
-            # The group then learns of the departure when this member's session times out: the rebalance is late, but
-            # nothing is lost.
+            # Without LeaveGroup the group learns of the departure only when the member's session times out: the
+            # rebalance is late, but no record is lost.
             logger.info("group %s: the request to leave the group failed: %r", config.group_id, error)
 
     async def _drop_out(self) -> None:

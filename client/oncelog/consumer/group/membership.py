@@ -173,7 +173,8 @@ class Membership:
     def react(self, api_key: ApiKey, code: ErrorCode, sent: Generation) -> Reaction:
         """React to an error in the response to a request of generation `sent`.
 
-        If the response says that `sent` has ended, it is ignored in a later generation and while the member joins.
+        A response that says that generation `sent` has ended is ignored in a later generation and while the member
+        joins.
         Joining has already ended `sent`, and the response to a commit may overtake the response to JoinGroup, which
         uses another connection. An expelled member learns of the expulsion from JoinGroup or SyncGroup.
         """

@@ -106,7 +106,9 @@ def describe(side: Side) -> None:
 
 @scenario
 def features(side: Side) -> None:
-    """Send UpdateFeatures with the level in force, a feature that no broker has, and an unknown type of change."""
+    """Send UpdateFeatures with a feature's present level, with a feature that no broker has, and with an unknown type
+    of change.
+    """
     for version in (0, 1, 2):
         for label, feature, level, kind in (
             ("in force", "transaction.version", 2, 1),

@@ -1,5 +1,5 @@
-"""Compares EndTxn in both protocols (KIP-890), retries and opposite ends, and what readers see of successive
-transactions.
+"""Compares EndTxn with transactions V1 and V2 (KIP-890), repeated requests, requests for the opposite end, and the
+records that readers see of successive transactions.
 """
 
 from __future__ import annotations

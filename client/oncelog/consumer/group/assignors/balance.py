@@ -36,7 +36,9 @@ class _Step(NamedTuple):
 
 
 class _Board:
-    """The present holder of each partition. `owners` are the original owners."""
+    """The present holder of each partition. `owners` are the members that owned the partitions before
+    this assignment.
+    """
 
     def __init__(self, subscribed: Mapping[str, list[Member]], members: Sequence[Member]) -> None:
         self.subscribed = {topic: [member.member_id for member in who] for topic, who in subscribed.items()}

@@ -1,6 +1,7 @@
 """Cooperative sticky: sticky assignment, but members keep their partitions while the group rebalances (KIP-429).
 
-A partition moves in two steps. In this generation it is unassigned, so its owner revokes the partition and rejoins; the
+A partition moves in two steps. In this generation the partition is assigned to no member, so its owner revokes the
+partition and rejoins; the
 next generation assigns the partition to the new owner. Therefore two members never read a partition at the same time.
 """
 
