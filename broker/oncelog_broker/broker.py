@@ -3,7 +3,7 @@
 Start: lock the data directories -> open the metadata store -> compare directories and store, refuse or continue
 (`starting/`) -> open the logs -> bind the listeners (port 0 becomes an actual port) -> register, claim the controller
 role, elect leaders -> read the cluster image, open the partitions that the image assigns to this broker -> serve. No
-request is served before the image is complete.
+request is served before the cluster image is complete.
 """
 
 from __future__ import annotations

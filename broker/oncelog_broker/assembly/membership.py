@@ -1,9 +1,9 @@
 """The membership of this broker in its cluster: the registration, the controller role, and the image of the cluster.
 
-Start: register -> claim the controller role if no broker has the role -> read the image, which is never older than the
-registration, so that no log is mistaken for a stray log -> apply the settings in the image -> keep a copy of the image
-on disk. Close: write a last copy of the image, then stop following the store. The registration ends with the session,
-which `storage` closes.
+Start: register -> claim the controller role if no broker has the role -> read the cluster image, which is never older
+than the registration, so that no log is mistaken for a stray log -> apply the settings in the image -> keep a copy of
+the image on disk. Close: write a last copy of the cluster image, then stop following the store. The registration ends
+with the session, which `storage` closes.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ class _Registrar:
         return membership
 
     async def check_store(self) -> None:
-        """Check that the store is the same as at the registration, before the image is read in a new session. Raises
-        WrongStore, StoreUnavailable."""
+        """Check that the store is the same as at the registration, before the cluster image is read in a new session.
+        Raises WrongStore, StoreUnavailable."""
         if self._membership is not None:
             await check_store(self._storage.store, self._settings.node_id, self._membership)

@@ -60,7 +60,7 @@ class Settings:
             self.follow(new)
 
     def follow(self, image: ClusterImage) -> None:
-        """Apply the settings in an image. Settings of this broker override the defaults for all brokers."""
+        """Apply the settings in a cluster image. Settings of this broker override the defaults for all brokers."""
         self._effectless_warnings.of_broker(image.config_of_broker(self.node_id))
         self._config = self._config.with_dynamic(
             readable_broker_overrides(image.broker_configs.get(self.node_id, {})),

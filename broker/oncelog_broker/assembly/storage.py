@@ -2,7 +2,8 @@
 
 Start: lock the directories -> open the store -> compare both, and refuse or continue (`starting/`) -> open the logs ->
 end the session of the previous process. A refused start changes nothing. Close: the logs are closed first, which writes
-the mark of a clean shutdown and unlocks the directories. Then the store is closed, which ends the session.
+the mark of a clean shutdown and unlocks the directories. After that, the metadata store is closed, which ends the
+session.
 """
 
 from __future__ import annotations

@@ -9,13 +9,13 @@
 2. Each record is replayed into the state machine: only a replay changes durable state.
 3. The functions in `changes` are called; they make the changes of soft state that belong to the records.
 4. `timers` are set or cancelled, and `jobs` (long work in slices or threads) begin.
-5. When the records are committed (on all in-sync replicas), `replies` are sent. Then the values in `ends` are passed to
-   the runtime's `on_end`: decided transactions, whose markers are to be written, or share partitions, whose state is to
-   be initialized.
+5. When the records are committed (on all in-sync replicas), `replies` are sent. After that, the values in `ends` are
+   passed to the runtime's `on_end`: decided transactions, whose markers are to be written, or share partitions, whose
+   state is to be initialized.
 
 A step (one call of the state machine) that logs records does not change soft state (state that is not in the log)
-itself: the step puts the change into `changes`. Otherwise, after a failed append, a waiter could be missing from its
-waiting list although no effect ever replies to this waiter (S85).
+itself: the step puts the change into `changes`. If a step changed soft state itself, then after a failed append, a
+waiter could be missing from its waiting list although no effect ever replies to this waiter (S85).
 """
 
 from __future__ import annotations

@@ -227,15 +227,17 @@ class CoordinatorRuntime(Generic[M]):
         return partition_for(key, self._partitions) if self._partitions else None
 
     def leader_of(self, key: str) -> int:
-        """The id of the broker that leads the partition of `key`, according to the image; NO_LEADER if no leader is
-        known."""
+        """The id of the broker that leads the partition of `key`, according to the cluster image; NO_LEADER if no
+        leader is known.
+        """
         index = self.partition_of(key)
         if index is None or self._image_topic is None:
             return NO_LEADER
         return self._image_topic.partitions[index].leader
 
     def leader_epoch_of(self, key: str) -> int:
-        """The leader epoch of the partition of `key`, according to the image; -1 if the partition is not known."""
+        """The leader epoch of the partition of `key`, according to the cluster image; -1 if the partition is not
+        known."""
         index = self.partition_of(key)
         if index is None or self._image_topic is None:
             return -1

@@ -58,7 +58,7 @@ class FetchLimits:
 
 
 class Asked(NamedTuple):
-    """One partition of a response, with the position in the corresponding request."""
+    """One partition of a Fetch response, with the position in the corresponding request."""
 
     key: Key
     position: FetchPosition

@@ -43,9 +43,9 @@ class FollowerProgress:
         self.last_caught_up = now
         """Monotonic seconds when the follower last had all records up to the leader's log end."""
         self.may_be_gone = False
-        """Whether the follower has left the ISR, or was refused by the controller, since its last fetch. Such a
-        follower may not return, for example because its broker is stopping, and must not be proposed for the ISR until
-        it fetches again.
+        """Whether the follower has left the ISR, or was refused by the controller, since its last fetch. A follower
+        that has left the ISR may not return, for example because its broker is stopping, and must not be proposed for
+        the ISR until it fetches again.
         """
         self._asked_at = now
         self._leader_end_then = 0

@@ -2,8 +2,8 @@
 
 A topic may have thousands of partitions, and all leaders of a broker may change simultaneously. The first
 PARTITIONS_AT_A_TIME changes are applied immediately, the rest in later slices with other work in between. A partition
-that is not processed yet remains unchanged, as if the image had arrived later. When the partition is processed, it gets
-its role from the newest image, even if an older image queued the change.
+that is not processed yet remains unchanged, as if the cluster image had arrived later. When the partition is processed,
+it gets its role from the newest cluster image, even if an older image queued the change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Turn = Callable[[], Awaitable[None]]
 
 
 class ImageChanges:
-    """The queue of partitions that the image has changed. Use this class only on the event loop."""
+    """The queue of partitions that the cluster image has changed. Use this class only on the event loop."""
 
     def __init__(
         self,
@@ -37,9 +37,9 @@ class ImageChanges:
         tasks: Tasks,
         turn: Turn,
     ) -> None:
-        """`look_at(partition, is_gone)` applies the image to one partition; `is_gone` means that the topic was deleted
-        since, so that a topic with that name is another topic. `on_done` is called with the topics whose changes were
-        applied in a later slice.
+        """`look_at(partition, is_gone)` applies the cluster image to one partition; `is_gone` means that the topic was
+        deleted since, so that a topic with that name is another topic. `on_done` is called with the topics whose
+        changes were applied in a later slice.
         """
         self._look_at = look_at
         self._on_done = on_done

@@ -272,8 +272,8 @@ class IsrKeeper:
         if code in REFUSED:
             partition.withdraw_proposal()
             self._not_before[partition] = self._clock.monotonic() + RETRY_SECONDS
-        # Otherwise the controller's state is newer, and the image will show it; until then both ISRs (committed and
-        # proposed) count.
+        # If the controller's response does not answer the proposal, the controller's state is newer, and the image will
+        # show it; until then both ISRs (committed and proposed) count.
 
 
 def _add(

@@ -53,8 +53,8 @@ async def epochs_above_store(
 
 
 def _epoch_in(data: bytes, path: str) -> int:
-    """Return the leader epoch in a partition state; MAX_EPOCH if the state cannot be read (the reader of the image logs
-    that fault).
+    """Return the leader epoch in a partition state; MAX_EPOCH if the state cannot be read (the reader of the cluster
+    image logs that fault).
     """
     try:
         return parse_partition_state(data, path).leader_epoch

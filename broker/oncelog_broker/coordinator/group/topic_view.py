@@ -34,7 +34,7 @@ class TopicView:
                 self.names_of_topics = before.names_of_topics
 
     def changed(self, image: ClusterImage) -> TopicView:
-        """The view of a newer image; returns this view if nothing has changed on which assignments depend."""
+        """The view of a newer cluster image; returns this view if nothing has changed on which assignments depend."""
         if _racks(image) != self._racks:
             return TopicView(image, self)
         changes = image.topic_changes_since(self._image)

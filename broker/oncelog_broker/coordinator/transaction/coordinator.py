@@ -105,7 +105,8 @@ class TransactionCoordinator:
         return None if leader in (NO_LEADER, self._node_id) else leader
 
     def epoch_of(self, transactional_id: str) -> int:
-        """The coordinator epoch of a transactional id according to this broker's image; -1 if it is not known."""
+        """The coordinator epoch of a transactional id according to this broker's cluster image; -1 if it is not
+        known."""
         return self.runtime.leader_epoch_of(transactional_id)
 
     # --- requests
@@ -220,7 +221,8 @@ class TransactionCoordinator:
 
     async def _complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
         """Log the completion of a transaction. Retries until this succeeds, because otherwise the transactional id
-        would stay in Prepare*."""
+        would stay in PrepareCommit or PrepareAbort.
+        """
         pause = COMPLETE_RETRY_SECONDS
         while not self._try_to_complete(shard, end):
             await asyncio.sleep(pause)

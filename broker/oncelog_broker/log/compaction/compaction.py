@@ -80,8 +80,8 @@ class CompactionStats:
 
 
 class Compaction:
-    """One cleaning of one log, from offset `first_dirty` up to `end`, the end of a segment. An instance is used only
-    once.
+    """One run of the cleaner on one log, from offset `first_dirty` up to `end`, the end of a segment. An instance is
+    used only once.
     """
 
     def __init__(

@@ -1,8 +1,8 @@
 """Chooses the id of a cluster before any broker has founded the cluster.
 
 The id is written to the data directories before `/cluster/id`, so that a startup can be interrupted at any point.
-Brokers that start simultaneously with a new store must agree on the id before that. Otherwise each broker except the
-founder would write its own id into its directories, and would be refused permanently.
+Brokers that start simultaneously with a new store must agree on the id before that. Without this agreement, each broker
+except the founder would write its own id into its directories, and would be refused permanently.
 """
 
 from __future__ import annotations

@@ -74,8 +74,8 @@ class MetadataCopy:
 
 
 def nodes_of(image: ClusterImage) -> Steps[list[Node]]:
-    """Return the persistent nodes from which this image was read, in slices of work, because there may be thousands of
-    partitions.
+    """Return the persistent nodes from which this cluster image was read, in slices of work, because there may be
+    thousands of partitions.
     """
     nodes: list[Node] = []
     for topic in image.topics.values():
@@ -176,7 +176,7 @@ def _parsed_nodes(lines: list[str]) -> Iterator[tuple[str, bytes]]:
 
 
 class MetadataCopier:
-    """Writes the copy of one broker after changes of the image."""
+    """Writes the copy of one broker after changes of the cluster image."""
 
     def __init__(self, metadata: MetadataCache, directory: str, host: Host) -> None:
         self._metadata = metadata

@@ -66,8 +66,8 @@ class _State(Enum):
 
 
 class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
-    """One TLS connection. The connection is counted when the socket is accepted, and its place in the limits passes to
-    the `BrokerConnection` after the handshake.
+    """One TLS connection of a client. The connection is counted when the socket is accepted, and its place in the
+    limits passes to the `BrokerConnection` after the handshake.
     """
 
     def __init__(

@@ -467,8 +467,8 @@ def _not_transactional() -> KafkaError:
 
 def leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
     """Return the partition that this broker leads, even while the gate is shut (this broker's session may have
-    expired), because `Partition.append` checks the session. Also raises KafkaError for an internal topic, which clients
-    may not write to, whichever broker leads it.
+    expired), because `Partition.append` checks the session. The function also raises KafkaError for an internal topic,
+    which clients may not write to, whichever broker leads it.
     """
     replicas = context.services.replicas
     try:

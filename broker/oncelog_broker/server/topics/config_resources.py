@@ -36,7 +36,7 @@ Change = Callable[[dict[str, str]], Mapping[str, str]]
 
 
 class ChangesOf(NamedTuple):
-    """The same change of settings, as one function for each type of resource.
+    """The same change of settings, as one function for each type of resource (topic, broker, group).
 
     `levels` (a field) is a function that returns the new levels of a broker's loggers; raises KafkaError to refuse the
     change.

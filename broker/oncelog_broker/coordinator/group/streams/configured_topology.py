@@ -4,10 +4,10 @@ internal topics, and the reason why tasks cannot be assigned. Pure.
 Source: Kafka 4.3's InternalTopicManager. In Kafka, all repartition topics with a fixed number of partitions must have
 the same number; here, only the repartition topics of one co-partition group.
 
-The application may fix the number of partitions of a repartition topic. Otherwise the number follows the topics with
-which the repartition topic is co-partitioned. Without such topics, the number is the maximum over the source topics of
-all subtopologies that write to the repartition topic. A changelog topic has one partition for each task of its
-subtopology.
+The application may fix the number of partitions of a repartition topic. A number that the application does not fix
+follows the topics with which the repartition topic is co-partitioned. Without such topics, the number is the maximum
+over the source topics of all subtopologies that write to the repartition topic. A changelog topic has one partition for
+each task of its subtopology.
 """
 
 from __future__ import annotations
