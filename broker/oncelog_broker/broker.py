@@ -86,7 +86,7 @@ class Broker:
 
     @property
     def config(self) -> BrokerConfig:
-        """The present configuration."""
+        """The present configuration of this broker."""
         return self._settings.current()
 
     @property
@@ -113,8 +113,8 @@ class Broker:
             raise
 
     async def _start(self) -> Parts:
-        """Start the parts. Before the next part starts, the stop of the previous part is registered, so that `stop`
-        runs in reverse order."""
+        """Start the parts of the broker. Before the next part starts, the stop of the previous part is registered, so
+        that `stop` runs in reverse order."""
         settings, host, undo, says = self._settings, self._host, self._undo, self.http_service.report_doing
         config = settings.current()
         opening = self._opening or configured_opening(config, tls_to_zookeeper(config))

@@ -107,7 +107,7 @@ class ClusterMembership:
         return cls(member, elector, log_end_calls, metadata, copier, is_clustered=is_clustered)
 
     async def give_up_control(self) -> None:
-        """Resign as controller, if this broker has the controller role. A failure is logged."""
+        """Resign as controller, if this broker has the controller role. A failed resignation is logged."""
         try:
             async with asyncio.timeout(GIVE_UP_SECONDS):
                 await self.elector.give_up()
@@ -115,7 +115,7 @@ class ClusterMembership:
             logger.warning("resigning as controller timed out; the role is released when the session is closed")
 
     async def close(self) -> None:
-        """Write a last copy of the metadata, and stop following the cluster. May be called twice."""
+        """Write a last copy of the metadata, and stop following the cluster. This method may be called twice."""
         await self._copier.finish()
         await self.metadata.close()
         self.elector.close()
@@ -130,11 +130,11 @@ class _Registrar:
         self._advertised = advertised
         self._host = host
         self._membership: Membership | None = None
-        """The last registration."""
+        """The last registration of this broker."""
 
     async def register(self) -> Membership:
-        """Register this broker. The key of the session is written to disk before that, so that the next process of this
-        broker can end this session first."""
+        """Register this broker in the cluster. The key of the session is written to disk before that, so that the next
+        process of this broker can end this session first."""
         storage, store, predecessor = self._storage, self._storage.store, self._storage.predecessor
         node_id = self._settings.node_id
         await feature_levels.check_levels(store, node_id)

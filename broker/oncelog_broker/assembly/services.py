@@ -39,7 +39,8 @@ class Services:
     """The parts of one broker that serve requests. `config` is replaced when dynamic settings change.
 
     No handler sees all fields. Handlers are divided into *rooms*, the folders of `server/`, each with its own
-    `services.py`. The `services.py` of a room declares the fields that the handlers of the room need.
+    `services.py`. The `services.py` of a room (subpackage of `server/`) declares the fields that the handlers of the
+    room need.
     """
 
     config: BrokerConfig

@@ -25,7 +25,8 @@ KEYS_OF_LOGS: Final = (
 
 
 class Settings:
-    """The current settings. `Settings.on_image` must be called before all other subscribers of images."""
+    """The current settings of this broker. `Settings.on_image` must be called before all other subscribers of
+    images."""
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._config = config

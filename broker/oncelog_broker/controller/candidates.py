@@ -20,7 +20,7 @@ class LogEnd(NamedTuple):
     leader_epoch: int
     """Leader epoch of the last batch; -1 if the log is empty."""
     offset: int
-    """Log end offset."""
+    """The log end offset of the replica."""
 
 
 UNKNOWN: Final = LogEnd(-2, -1)

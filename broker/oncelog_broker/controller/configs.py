@@ -149,7 +149,9 @@ class ConfigController:
 
 
 def _parsed(node: ReadNode) -> dict[str, str]:
-    """Parse the settings. Raises KafkaError if the settings cannot be parsed, so that they are not overwritten."""
+    """Parse the settings in a node. Raises KafkaError if the settings cannot be parsed, so that they are not
+    overwritten.
+    """
     try:
         return {} if node.found is None else parse_config(node.found[0], node.path)
     except MalformedPayload as error:

@@ -48,7 +48,7 @@ class Encoded(NamedTuple):
 
 class Job(NamedTuple):
     """Work for `key` (a group or transactional id) that takes too long for one step of the state machine. The generator
-    `steps()` reads the state of the machine in its first step, and its result is passed to `Machine.on_job`. At most
+    `steps()` reads the state of the state machine when it begins, and its result is passed to `Machine.on_job`. At most
     one job with a given name runs for a key. If a step requests a job that is already running, the request has no
     effect.
     """

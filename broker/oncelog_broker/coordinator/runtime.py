@@ -1,9 +1,9 @@
 """Runs log-backed state machines: one state machine per partition of an internal topic that this broker leads.
 
-A request names a key, the key determines a partition, and the partition's machine decides the `Effects` of the request
-(records to log, replies, timers). The records among the effects are appended as one batch to that partition, then
-replayed into the machine. The replies are sent only after the batch is committed (S40). Records that are loaded from
-the log are replayed by the same method, so a machine has the same state after a restart as before.
+A request names a key, the key determines a partition, and the partition's state machine decides the `Effects` of the
+request (records to log, replies, timers). The records among the effects are appended as one batch to that partition,
+then replayed into the state machine. The replies are sent only after the batch is committed (S40). Records that are
+loaded from the log are replayed by the same method, so a state machine has the same state after a restart as before.
 
 Requests for a partition that this broker does not lead get the error NOT_COORDINATOR. Requests for a partition that is
 being loaded get COORDINATOR_LOAD_IN_PROGRESS. Loading reads the log in chunks, and other work runs between two chunks.
@@ -205,8 +205,8 @@ class CoordinatorRuntime(Generic[M]):
         self._send(replies, ErrorCode.NONE)
 
     def close(self) -> None:
-        """Unload all shards when the broker stops: waiting requests get an error that makes their clients find the new
-        coordinator.
+        """Unload all shards (state machines with their partitions) when the broker stops: waiting requests get an error
+        that makes their clients find the new coordinator.
         """
         for shard in list(self._shards.values()):
             self._unload(shard)
@@ -329,7 +329,9 @@ class CoordinatorRuntime(Generic[M]):
             self._fall_back(shard, None, self._unthought_of(shard, None, error), reload=True)
 
     def loaded_shard(self, index: int) -> Shard[M] | None:
-        """The shard of a partition that this broker leads and has loaded; None for any other partition."""
+        """The shard (state machine with its log) of a partition that this broker leads and has loaded; None for any
+        other partition.
+        """
         shard = self._shards.get(index)
         return shard if shard is not None and shard.is_loaded else None
 
@@ -340,8 +342,8 @@ class CoordinatorRuntime(Generic[M]):
         return list(self._shards.values())
 
     def may_step(self, shard: Shard[M]) -> bool:
-        """Whether the state machine of `shard` can handle a request now: the shard is current and loaded, and no other
-        broker can be the coordinator.
+        """Whether the state machine of `shard` (a partition with its state machine) can handle a request now: the shard
+        is current and loaded, and no other broker can be the coordinator.
         """
         return self.is_current(shard) and shard.is_loaded and self._may_lead()
 
@@ -353,8 +355,9 @@ class CoordinatorRuntime(Generic[M]):
         return [shard for shard in self._shards.values() if shard.is_loaded]
 
     def is_current(self, shard: Shard[M]) -> bool:
-        """Whether `shard` is still this broker's shard for its partition, and has been neither unloaded nor
-        replaced."""
+        """Whether `shard` (a partition with its state machine) is still this broker's shard for its partition, and has
+        been neither unloaded nor replaced.
+        """
         return self._shards.get(shard.index) is shard
 
     # --- failures

@@ -77,7 +77,9 @@ DEFAULT_PORT: Final = 9092
 
 
 class LocalCluster:
-    """The cluster in `directory`. `tell` is called with each progress message, which is one sentence."""
+    """The local cluster whose files are in `directory`. `tell` is called with each progress message, which is one
+    sentence.
+    """
 
     def __init__(self, directory: Path, tell: Callable[[str], None]) -> None:
         self.directory = directory.absolute()

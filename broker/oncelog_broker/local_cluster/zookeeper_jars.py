@@ -173,7 +173,9 @@ def _class_path(directory: Path) -> str:
 
 
 def _run(command: list[str], seconds: float, environment: Mapping[str, str]) -> None:
-    """Run a command. Raises JarsNotFound with the end of the command's output if the command fails."""
+    """Run a command that downloads or extracts jars. Raises JarsNotFound with the end of the command's output if the
+    command fails.
+    """
     name = Path(command[0]).name
     try:
         result = subprocess.run(

@@ -49,7 +49,7 @@ class ImageChanges:
         self._work: asyncio.Task[None] | None = None
 
     def note(self, partition: TopicPartition, *, is_gone: bool = False) -> None:
-        """Queue a changed partition."""
+        """Queue a partition that the image has changed."""
         self._noted[partition] = is_gone or self._noted.get(partition, False)
 
     def includes(self, topic: str | None) -> bool:
@@ -81,7 +81,7 @@ class ImageChanges:
             self._on_done(self._look_at_some())
 
     def _look_at_some(self) -> set[str]:
-        """Apply one slice. Returns the names of the affected topics."""
+        """Apply one slice of the queued partition changes. Returns the names of the affected topics."""
         some = [partition for partition, _ in zip(self._noted, range(PARTITIONS_AT_A_TIME), strict=False)]
         for partition in some:
             self.look_now(partition)

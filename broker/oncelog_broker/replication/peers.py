@@ -53,7 +53,7 @@ class Purpose(Enum):
     """
     MARKERS = "markers"
     SHARE_STATE = "share state"
-    """Requests to share coordinators."""
+    """Purpose: requests to share coordinators."""
     FORWARDING = "forwarding"
     """Client requests that only the controller may execute, and that may take long."""
 

@@ -366,7 +366,7 @@ def _open_file(path: str, flags: int) -> int:
 
 
 class RealDisk:
-    """The machine's own file system."""
+    """The file system of the operating system."""
 
     __slots__ = ()
 

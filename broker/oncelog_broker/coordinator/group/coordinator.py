@@ -145,8 +145,9 @@ class GroupCoordinator:
 
     def _shard_of(self, before: _Before) -> Shard[GroupMachine] | None:
         """The present shard (state machine with its log) for the log in `before`; this log may have been loaded again
-        since. The result is None if this broker no longer coordinates the shard. The result is also None if the end of
-        the log was truncated, which happens only after another broker has led the partition.
+        since. The result is None if this broker no longer coordinates the shard (state machine with its log). The
+        result is also None if the end of the log was truncated, which happens only after another broker has led the
+        partition.
         """
         for shard in self.runtime.all_shards():
             if shard.partition.log is before.log and before.log.trimmer.generation == before.generation:

@@ -1,4 +1,4 @@
-"""The state of one share partition. An immutable value. Pure.
+"""The state of one share partition. An instance of this class is immutable. Pure.
 
 Two epochs fence outdated writes. The *state epoch* rises when a group initializes the state again; a write with an
 older state epoch belongs to the previous state and is refused. The *leader epoch* is the epoch of the newest partition

@@ -84,7 +84,7 @@ class ShareStateMachine:
         raise AssertionError("there are no timers")
 
     def on_failed(self, key: str) -> Effects:
-        # Nothing must be restored, because this machine has no state that is not logged.
+        # Nothing must be restored, because this state machine has no state that is not logged.
         return Effects()
 
     def on_unloaded(self, error: KafkaError) -> Effects:

@@ -220,8 +220,8 @@ class TransactionCoordinator:
             )
 
     async def _complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
-        """Log the completion of a transaction. Retries until this succeeds, because otherwise the transactional id
-        would stay in PrepareCommit or PrepareAbort.
+        """Log the completion of a transaction. Retries until the record is logged, because otherwise the transactional
+        id would stay in PrepareCommit or PrepareAbort.
         """
         pause = COMPLETE_RETRY_SECONDS
         while not self._try_to_complete(shard, end):
@@ -255,8 +255,8 @@ class TransactionCoordinator:
                 await asyncio.sleep(0)
 
     async def _abort(self, shard: Shard[TransactionMachine], transactional_id: str) -> None:
-        """Abort one transaction. If the abort fails, the next periodic check aborts the transaction again, and the
-        other transactions do not wait.
+        """Abort one timed-out transaction. If the abort fails, the next periodic check aborts the transaction again,
+        and the other transactions do not wait.
         """
         logger.info("transaction timed out", extra={"transactional_id": transactional_id})
         try:

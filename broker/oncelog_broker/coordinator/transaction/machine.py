@@ -139,7 +139,7 @@ class TransactionMachine:
         raise AssertionError("the transaction coordinator sets no timers")
 
     def on_job(self, key: str, result: object) -> Effects:
-        """Does nothing, because this machine starts no jobs."""
+        """Does nothing, because this state machine starts no jobs."""
         return Effects()
 
     def key_of(self, timer: TimerKey) -> str:

@@ -62,9 +62,9 @@ class MarkerAppender:
 
     @fail_point("marker-sent", dropped=lambda: ErrorCode.REQUEST_TIMED_OUT)
     def append(self, marker: Marker, where: TopicPartition) -> Answer[ErrorCode]:
-        """Append a marker. Returns NONE when the marker is on all in-sync replicas, otherwise the error code.
-        INVALID_PRODUCER_EPOCH means that a later epoch of this producer is on all in-sync replicas, so the log does not
-        need this marker.
+        """Append a transaction marker to a partition. Returns NONE when the marker is on all in-sync replicas,
+        otherwise the error code. INVALID_PRODUCER_EPOCH means that a later epoch of this producer is on all in-sync
+        replicas, so the log does not need this marker.
         """
         if where.topic == TRANSACTION_STATE:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # no transaction can write to this topic, so no marker is valid

@@ -121,8 +121,9 @@ class Compaction:
         return self.stats.bytes_read + self.stats.bytes_written
 
     def steps(self) -> Steps[int | None]:
-        """Compact the log in slices of work; returns the first offset that is still dirty, or None if the log was
-        changed meanwhile. Raises CorruptBatch, OSError, KafkaError (KAFKA_STORAGE_ERROR)."""
+        """Compact the log in slices of work; returns the first offset that is still dirty (not compacted yet), or None
+        if the log was changed meanwhile. Raises CorruptBatch, OSError, KafkaError (KAFKA_STORAGE_ERROR).
+        """
         self._end = yield from self._fill_map()
         for offsets in self._map.offsets():
             self._live.count(offsets)

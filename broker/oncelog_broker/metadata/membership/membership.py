@@ -110,7 +110,7 @@ class ClusterMember:
         return self._is_current and (not self._is_strict or self._clock.uptime() < self._store.lease_until)
 
     async def is_back(self, seconds: float) -> bool:
-        """Return `may_lead` as soon as it is True, or after `seconds`, because on a busy machine the lease may end for
+        """Return `may_lead` as soon as it is True, or after `seconds`, because on a busy computer the lease may end for
         moments.
         """
         deadline = self._clock.monotonic() + seconds

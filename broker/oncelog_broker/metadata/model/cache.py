@@ -236,12 +236,12 @@ class MetadataCache:
 
     async def _refresh(self) -> bool:
         """Read stale paths (reported as changed, not read since) until none is left; returns whether all paths were
-        read. Changes that are reported during one pass over the stale paths are read in the next pass.
+        read. Metadata changes that are reported during one pass over the stale paths are read in the next pass.
 
-        A stale path is kept until it was read; the kind of failure only decides when it is tried again. If the store is
-        unavailable, the path is read after the reconnect, when the watch reports the root of the path; with long loop
-        iterations, that report may come before the failed read is noticed. A node with invalid content is logged, and
-        its part of the cluster image remains unchanged.
+        A stale path (reported as changed) is kept until it was read; the kind of failure only decides when it is tried
+        again. If the store is unavailable, the path is read after the reconnect, when the watch reports the root of the
+        path; with long loop iterations, that report may come before the failed read is noticed. A node with invalid
+        content is logged, and its part of the cluster image remains unchanged.
         """
         while not self._stale.is_empty():
             stale, self._stale = self._stale, _Stale()

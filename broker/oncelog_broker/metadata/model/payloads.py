@@ -72,7 +72,9 @@ class Incarnation:
     unsure_since: int = -1
     """The broker epoch of the last earlier registration that reported a possible loss; -1 if no registration did."""
     process: str = ""
-    """The nonce of the process that registered: `identity/note.py`. Releases before 0.2 write no nonce."""
+    """The nonce of the process that registered, which its identity notes also have (`identity/note.py`). Releases
+    before 0.2 write no nonce.
+    """
 
     def unsure_epoch(self, written: int) -> int:
         """Return the broker epoch (the registration with a possible loss) before which partition states prove nothing
@@ -160,8 +162,8 @@ class ProducerIdBlock:
 
 
 def encode_broker(broker: BrokerRegistration) -> bytes:
-    """Encode a registration. For readers older than version 2, host and port are taken from the first PLAINTEXT
-    endpoint, or null and -1 without such an endpoint.
+    """Encode the registration of a broker. For readers older than version 2, host and port are taken from the first
+    PLAINTEXT endpoint, or null and -1 without such an endpoint.
     """
     plain = next((e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"), None)
     document: dict[str, Any] = {

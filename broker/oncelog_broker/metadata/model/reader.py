@@ -63,8 +63,8 @@ class PartitionKey(NamedTuple):
 
 
 async def read_image(store: MetadataStore, before: ClusterImage | None = None, pause: Pause = no_pause) -> ClusterImage:
-    """Read the entire cluster. Raises NoNode if the store has no cluster id, because no broker has registered yet.
-    Raises MalformedPayload if the cluster id is unreadable and there is no image `before`.
+    """Read the metadata of the entire cluster. Raises NoNode if the store has no cluster id, because no broker has
+    registered yet. Raises MalformedPayload if the cluster id is unreadable and there is no image `before`.
     """
     data, _ = await store.get(paths.CLUSTER_ID)
     if before is None:

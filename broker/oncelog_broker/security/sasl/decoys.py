@@ -49,7 +49,7 @@ NOBODY: Final = Model("", 24, False, MIN_ITERATIONS)
 
 
 class Decoys:
-    """Creates the decoys of one mechanism."""
+    """Creates the decoys (credentials for unknown users) of one mechanism."""
 
     def __init__(self, mechanism: ScramMechanism, key: Callable[[], bytes]) -> None:
         """`key` returns a secret of the cluster, KEY_BYTES bytes long."""

@@ -28,7 +28,9 @@ clients.
 
 
 class ScramExchange:
-    """A SCRAM exchange, which has two tokens. `credential_of` returns a credential, or a decoy for an unknown user."""
+    """A SCRAM exchange, which has two tokens. `credential_of` returns a credential, or a decoy (a credential without a
+    known password) for an unknown user.
+    """
 
     def __init__(
         self, mechanism: ScramMechanism, nonce: str, credential_of: Callable[[str], tuple[ScramCredential, bool]]

@@ -60,7 +60,7 @@ MAX_HEAD_BYTES: Final = 2048
 kB, and a connection may use many transactional ids.
 """
 MAX_LENGTHS: Final = 4
-"""Limit on the different head lengths that a lane remembers: topic names differ in length."""
+"""Limit on the different head lengths that a lane (fast path) remembers: topic names differ in length."""
 ANSWER_FIELDS: Final = ("base_offset", "log_append_time_ms", "log_start_offset")
 """The fields that change from one response to the next; they are adjacent."""
 
@@ -185,8 +185,8 @@ class ProduceLane:
         remembers nothing from it.
         """
         self._will_learn = False
-        """Whether the connection has sent a request that the lane could remember: the lane remembers requests from the
-        second request on.
+        """Whether the connection has sent a request that the lane (fast path) could remember: the lane remembers
+        requests from the second request on.
         """
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
@@ -365,8 +365,8 @@ class ProduceLane:
         return pattern.behind(b"\0" if self.route.flexible_response else b"")
 
     def _forget_gone(self) -> bool:
-        """Forget destinations whose partition was deleted or is led by another broker; returns whether there is room
-        for a new destination.
+        """Forget destinations whose partition was deleted or is led by another broker; returns whether a new
+        destination may be remembered.
         """
         gone = [head for head, known in self._known.items() if known.partition.is_resigned]
         for head in gone:

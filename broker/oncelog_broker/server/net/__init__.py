@@ -2,7 +2,8 @@
 interpret requests.
 
 - `connection` is one connection: its socket, and the order of its requests. `connection_state` decides when the next
-  request is handled: it has a lifecycle of five states, and named holds. `connections` has all open connections,
+  request is handled: it has a lifecycle of five states, and named holds (reasons to wait). `connections` has all open
+  connections,
   `connection_rates` limits new connections per address.
 - Receive side: `frame_reader` cuts frames out of the receive buffer; `header_cache` avoids decoding the same header
   again; a `lane` avoids decoding an entire request that resembles earlier requests.

@@ -173,7 +173,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.last_active = self._loop.time()
         self.cached_header: CachedHeader = NO_HEADER
         self.lanes: dict[int, Lane] = {}
-        """The fast lanes that the client's requests have opened, by API key << 16 | version."""
+        """The fast lanes (fast paths for repeated requests) that the client's requests have opened, by API key << 16 |
+        version.
+        """
         self.client_host = ""
         self.client_port = 0
         self.state: dict[str, object] = {}
