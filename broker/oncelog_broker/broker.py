@@ -42,7 +42,8 @@ logger = logging.getLogger(__name__)
 DOUBT_SECONDS: Final = 2.0
 """Seconds for which a stopping broker waits until its session is confirmed, because a broker with the only in-sync
 replica of a partition must not stop just because ZooKeeper responded late. If ZooKeeper is unreachable, the stop is
-delayed by this time."""
+delayed by this number of seconds.
+"""
 
 
 class Parts(NamedTuple):

@@ -43,7 +43,8 @@ role."""
 
 class ClusterMembership:
     """The registration, controller role and image of one broker. Created by `start`. Call `close` after the tasks of
-    its host have ended."""
+    this broker's host (clock, disk, network and tasks) have ended.
+    """
 
     def __init__(
         self,

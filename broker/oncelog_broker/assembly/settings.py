@@ -34,7 +34,7 @@ class Settings:
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self._effectless_warnings = EffectlessWarnings()
         self.throttles = Throttles()
-        """The limits of replication traffic, which change with the settings."""
+        """The limits of replication traffic (KIP-73), which change with the settings."""
 
     def current(self) -> BrokerConfig:
         """The present configuration, including dynamic settings."""

@@ -174,7 +174,7 @@ def _name_of(variable: str) -> str:
 
 
 def assignment_settings(assignments: Iterable[str]) -> list[Setting]:
-    """The settings in `key=value` texts. Raises InvalidConfig for a text without `=`."""
+    """Return the settings in `key=value` texts. Raises InvalidConfig for a text without `=`."""
     settings = []
     for assignment in assignments:
         name, equals, text = assignment.partition("=")

@@ -11,8 +11,8 @@ however often the broker returns.
 Rules:
 
 - Every election gives a new leader epoch, also if the leader stays the same: only a new epoch shows followers and
-  consumers that the end of a log may have changed (KIP-101, KIP-320). Removing a replica from the ISR gives no new
-  epoch.
+  consumers that the end of a log may have changed (KIP-101, KIP-320). Removing a replica from the ISR does not start a
+  new leader epoch.
 - Every present replica that is steady or has returned stays in the ISR after an election: the replica has every
   acknowledged record, and the new leader's high watermark waits for the replica's first fetch. If the elected log then
   fails, another replica can lead. A replica with an offline log cannot be elected, and leaves the ISR.
@@ -112,7 +112,9 @@ class Election(NamedTuple):
         return self.known.state
 
     def is_steady(self, broker: int) -> bool:
-        """Whether the broker has a replica and has been registered without a break since the state was written."""
+        """Whether the broker has a replica of the partition and has been registered without a break since the state was
+        written.
+        """
         known = self.brokers.get(broker)
         return known is not None and broker in self.replicas and known.is_steady_since(self.known.written)
 

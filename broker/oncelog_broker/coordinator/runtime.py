@@ -214,7 +214,7 @@ class CoordinatorRuntime(Generic[M]):
     # --- requests
 
     def machines(self) -> Iterator[M]:
-        """The loaded state machines, for requests that do not name a key."""
+        """The loaded state machines of this broker, for requests that do not name a key."""
         return (shard.machine for shard in self._shards.values() if shard.is_loaded)
 
     @property
@@ -270,7 +270,7 @@ class CoordinatorRuntime(Generic[M]):
         the response, or a future of the response.
 
         The operation replies to the waiter (its second argument) now or in a later operation. The operation raises
-        KafkaError to refuse. `failed` translates an error into a response.
+        KafkaError to refuse the request. `failed` translates an error into a response.
         """
         waiter: Waiter[R] = Waiter(failed)
         try:

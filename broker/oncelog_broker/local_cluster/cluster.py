@@ -170,8 +170,8 @@ class LocalCluster:
                 self._wait_for([member], state)
 
     def restart(self, names: Sequence[str] = ()) -> None:
-        """Restart brokers one after the other, by default all running brokers. Each restart waits until all replicas
-        are in sync.
+        """Restart brokers of the local cluster one after the other, by default all running brokers. Each restart waits
+        until all replicas are in sync.
 
         At the end preferred leaders are elected. Raises ClusterError and the errors of `up`.
         """
@@ -375,7 +375,8 @@ def planned(state: ClusterState | None, wanted: Wanted) -> ClusterState:
         state.settings = {key: value for key, value in merged.items() if value}
         try:
             BrokerConfig.of(state.settings)
-        # The settings are checked before they are saved, because no broker could start with invalid settings.
+        # The settings in the options are checked before they are saved, because no broker could start with invalid
+        # settings.
         except InvalidConfig as error:
             raise ClusterError(f"--set: {error}") from error
     there = len(state.brokers)

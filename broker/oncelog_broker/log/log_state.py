@@ -78,7 +78,7 @@ class LogState:
         may change the log meanwhile.
         """
         self.checkpointed_start = log_start_offset
-        """The log start offset that is in the checkpoint file."""
+        """The log start offset that is in the checkpoint file on disk."""
         self.refused_append_at = NOT_REFUSED
         """The log end offset at which an append was last refused without a change; NOT_REFUSED if no append was
         refused.

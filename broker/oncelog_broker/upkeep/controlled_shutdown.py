@@ -118,7 +118,7 @@ def can_be_asked(image: ClusterImage, broker_id: int) -> bool:
 
 
 def leads_only(image: ClusterImage, broker_id: int, remaining: Collection[Place]) -> bool:
-    """Whether this broker leads no partition that has other replicas, except those in `remaining`."""
+    """Whether this broker leads no partition that has other replicas, except the partitions in `remaining`."""
     left = frozenset(remaining)
     return not any(
         state.leader == broker_id and len(state.replicas) > 1 and (topic.name, index) not in left

@@ -75,8 +75,9 @@ class TopicView:
 
     def hash_of(self, names: Iterable[str]) -> int:
         """A signed 64-bit hash of all properties of these topics on which an assignment depends. The hash is compared
-        only with other results of this function, so it may differ from the hash of Kafka's broker. The result is 0 if
-        none of the topics exists."""
+        only with other results of this function, so it may differ from the hash of Kafka's broker. The hash is 0 if
+        none of the topics exists.
+        """
         digest = blake2b(digest_size=HASH_BYTES)
         found = False
         topics = self._image.topics

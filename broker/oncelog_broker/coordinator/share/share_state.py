@@ -41,7 +41,7 @@ class ShareState(NamedTuple):
     # --- conversions to and from records in the log
 
     def snapshot(self, now_ms: int) -> ShareSnapshotValue:
-        """The value of a snapshot record of this state."""
+        """The value of a snapshot record that stores this state."""
         return ShareSnapshotValue(
             snapshot_epoch=self.snapshot_epoch,
             state_epoch=self.state_epoch,

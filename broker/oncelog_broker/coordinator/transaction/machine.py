@@ -121,7 +121,7 @@ class TransactionMachine:
             self._begun[transactional_id] = self._monotonic() - seconds_ago
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Does nothing, because records of `__transaction_state` are never written in a transaction."""
+        """This method does nothing, because records of `__transaction_state` are never written in a transaction."""
 
     def on_loaded(self) -> Iterator[Effects]:
         """The effects that complete decided transactions after loading (S44). Markers that were already written may be

@@ -44,7 +44,8 @@ class CleanableRange(NamedTuple):
         return self.dirty_bytes / total if total else 0.0
 
     def is_due(self, config: LogConfig) -> bool:
-        """Whether a dirty record is overdue, or the dirty ratio exceeds min.cleanable.dirty.ratio."""
+        """Whether a dirty record (not compacted yet) is overdue, or the dirty ratio exceeds
+        min.cleanable.dirty.ratio."""
         if self.dirty_bytes == 0:
             return False
         return self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio

@@ -110,7 +110,7 @@ class MetadataCache:
         self._store = store
         self._check_store = check_store
         self._is_doubted = False
-        """Whether the last check of the store failed."""
+        """Whether the last check of the store (same store as at the registration) failed."""
         self._pause = pause
         self._image = image
         self._stale = _Stale()
@@ -238,9 +238,9 @@ class MetadataCache:
         """Read stale paths (reported as changed, not read since) until none is left; returns whether all paths were
         read. Metadata changes that are reported during one pass over the stale paths are read in the next pass.
 
-        A stale path (reported as changed) is kept until it was read; the kind of failure only decides when it is tried
-        again. If the store is unavailable, the path is read after the reconnect, when the watch reports the root of the
-        path; with long loop iterations, that report may come before the failed read is noticed. A node with invalid
+        A stale path (reported as changed) is kept until it was read; the kind of failure only decides when the read is
+        retried. If the store is unavailable, the path is read after the reconnect, when the watch reports the root of
+        the path; with long loop iterations, that report may come before the failed read is noticed. A node with invalid
         content is logged, and its part of the cluster image remains unchanged.
         """
         while not self._stale.is_empty():

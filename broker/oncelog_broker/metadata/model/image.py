@@ -64,7 +64,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic with its partitions by partition id. Partition ids run from 0 without gaps, except in a topic that was
+    """A topic and its partitions, by partition id. Partition ids run from 0 without gaps, except in a topic that was
     created from log directories of a larger cluster. `topic_id` is ZERO_UUID for a topic without an id.
     """
 
@@ -167,7 +167,7 @@ class ClusterImage:
 
     def with_user_configs(self, changed: Mapping[str | None, Mapping[str, str]]) -> ClusterImage:
         """Return a cluster image with these users' settings instead of the earlier ones; empty settings remove the
-        user. The users' quotas are replaced, too.
+        user. The quotas of these users are replaced, too.
         """
         entities = {user: QuotaEntity(DEFAULT if user is None else user) for user in changed}
         values = {entities[user]: quota_values(entities[user], settings) for user, settings in changed.items()}

@@ -45,9 +45,9 @@ class BrokerRegistration:
     """The node `/brokers/ids/<id>`, version 5. `features` maps a feature name to the (min_version, max_version) that
     the broker supports.
 
-    Kafka does not have the last three fields. `previous_epoch` is the broker epoch of the previous registration, -1 if
-    there was none; `boot` identifies the machine's last start; `is_log_tail_kept` is False if the broker's last writes
-    may be missing from its logs.
+    Kafka's registrations do not have the last three fields. `previous_epoch` is the broker epoch of the previous
+    registration, -1 if there was none; `boot` identifies the machine's last start; `is_log_tail_kept` is False if the
+    broker's last writes may be missing from its logs.
     """
 
     endpoints: tuple[Endpoint, ...]
@@ -376,7 +376,7 @@ def parse_controller_epoch(data: bytes, path: str) -> int:
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """The version is a string in this node, because Kafka writes a string."""
+    """The version field of this node is a string, because Kafka writes a string."""
     return _to_json({"version": "1", "id": cluster_id})
 
 

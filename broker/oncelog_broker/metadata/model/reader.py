@@ -340,7 +340,7 @@ async def _quota_entities(store: MetadataStore, users: Sequence[str], pause: Pau
 
 
 async def _patterns(store: MetadataStore) -> list[ResourcePattern]:
-    """Return all patterns that have ACLs."""
+    """Return all resource patterns that have ACLs."""
     found = []
     for root in (paths.LITERAL_ACLS, paths.PREFIXED_ACLS):
         for kind in await _children(store, root):

@@ -2,9 +2,8 @@
 interpret requests.
 
 - `connection` is one connection: its socket, and the order of its requests. `connection_state` decides when the next
-  request is handled: it has a lifecycle of five states, and named holds (reasons to wait). `connections` has all open
-  connections,
-  `connection_rates` limits new connections per address.
+  request is handled: it has a lifecycle of five states, and named holds. `connections` has all open connections,
+  `connection_rates` limits new connections per address. `software` is the client software of a connection.
 - Receive side: `frame_reader` cuts frames out of the receive buffer; `header_cache` avoids decoding the same header
   again; a `lane` avoids decoding an entire request that resembles earlier requests.
 - Send side: responses wait for earlier responses in the `answer_queue`, and their bytes wait for the socket in a

@@ -118,7 +118,8 @@ def not_replicated(
     code: ErrorCode,
 ) -> ProduceResponse | None:  # fmt: skip
     """Return the response to a request with one batch that is appended but not replicated, because of `code`.
-    `appended`: base offset, log append time in ms or -1, log start offset. The records of `request` are not used.
+    `appended`: base offset, log append time in ms or -1, log start offset. The records of `request` are not used by
+    this function.
     """
     return _Produce(request, context).not_replicated(partition, appended, code)
 

@@ -4,8 +4,8 @@
 Behaviour: acknowledgements are applied first. Complete batches are sent, but the member has acquired only the listed
 offsets of them; the batches are slices of mapped files, as in a Fetch. The request waits up to max_wait_ms for
 min_bytes; new records end the wait, and so do records that another member has released. An error of a partition ends
-the wait immediately. The partitions of the session take turns at the first position. Versions: v2 adds exact record
-limits (KIP-1206) and renewed acquisition locks (KIP-1222).
+the wait of a ShareFetch immediately. The partitions of the session take turns at the first position. Versions: v2 adds
+exact record limits (KIP-1206) and renewed acquisition locks (KIP-1222).
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class ShareRead:
         self.missing_bytes = 1
 
     def find_all(self) -> Steps[list[Answer[HostedSharePartition | KafkaError]]]:
-        """Return the share partitions of the session, which may have to be loaded first."""
+        """Return the share partitions of the session; some of them may have to be loaded first."""
         found: list[Answer[HostedSharePartition | KafkaError]] = []
         for where in self._partitions:
             found.append(self._find(where))

@@ -41,7 +41,7 @@ class WantedTopic(NamedTuple):
 
 
 class ConfiguredSubtopology(NamedTuple):
-    """A subtopology with its number of tasks, and the topics in `sources` that the tasks read."""
+    """A subtopology with its number of tasks; `sources` are the topics that the tasks read."""
 
     tasks: int
     sources: tuple[str, ...]
@@ -54,7 +54,7 @@ class ConfiguredSubtopology(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """The reason why tasks cannot be assigned."""
+    """The reason why the tasks of a group cannot be assigned."""
 
     code: StatusCode
     detail: str
@@ -224,6 +224,6 @@ def _wanted(topic: TopicInfo, partitions: int) -> WantedTopic:
 
 
 def _some(names: list[str]) -> str:
-    """Join the first names, followed by the number of further names."""
+    """Join the first names of topics, followed by the number of further names."""
     more = len(names) - NAMED_IN_STATUS
     return ", ".join(names[:NAMED_IN_STATUS]) + (f" and {more} additional topics" if more > 0 else "")
