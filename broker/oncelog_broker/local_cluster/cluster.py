@@ -121,8 +121,8 @@ class LocalCluster:
                     self._until_stopped(member, state)
 
     def _until_stopped(self, member: Member, state: ClusterState) -> None:
-        """Wait until a member has ended after SIGTERM. No second SIGTERM is sent, because a second SIGTERM would
-        interrupt the controlled shutdown.
+        """Wait until a member (broker or ZooKeeper server) has ended after SIGTERM. No second SIGTERM is sent, because
+        a second SIGTERM would interrupt the controlled shutdown.
         """
         if member.process is not None and not member.process.wait(STOP_SECONDS):
             self._tell(f"process {member.pid} did not stop within {STOP_SECONDS:.0f} s and was killed")
@@ -139,7 +139,7 @@ class LocalCluster:
             self._until_stopped(find_member(state, name), state)
 
     def kill(self, name: str) -> None:
-        """Kill a member (kill -9). Raises ClusterError."""
+        """Kill a member (broker or ZooKeeper server) with kill -9. Raises ClusterError."""
         with self._existing() as state:
             self._running(state, name).kill()
 
@@ -149,7 +149,7 @@ class LocalCluster:
             self._running(state, name).pause()
 
     def resume(self, name: str) -> None:
-        """Resume a paused member. Raises ClusterError."""
+        """Resume a paused member (broker or ZooKeeper server). Raises ClusterError."""
         with self._existing() as state:
             self._running(state, name).resume()
 
@@ -328,7 +328,7 @@ class LocalCluster:
         start_broker(self.directory, broker, settings, note)
 
     def _tell_what_is_outdated(self, state: ClusterState) -> None:
-        """Report which running brokers have older settings than the state."""
+        """Report which running brokers have older settings than the saved state of the cluster."""
         for broker in state.brokers:
             connect_string = ",".join(address_of(server) for server in state.zookeepers)
             wanted = settings_of(self.directory, broker, len(state.brokers), connect_string, state.settings)

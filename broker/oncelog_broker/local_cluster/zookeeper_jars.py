@@ -38,8 +38,8 @@ NEEDED: Final = (
     *("zookeeper", "zookeeper-jute", "metrics-core", "snappy-java", "slf4j-api"),
     *(f"netty-{name}" for name in (*NETTY, "transport-native-unix-common")),
 )
-"""The names of the needed jars. Without metrics-core a server ends immediately; without snappy-java a server runs but
-never serves, and logs no message."""
+"""The names of the jars that a ZooKeeper server needs. Without metrics-core a server ends immediately; without
+snappy-java a server runs but never serves, and logs no message."""
 MAVEN_SECONDS: Final = 300.0
 DOWNLOAD_SECONDS: Final = 1800.0
 """Timeout in seconds for the download of pyspark's archive, 430 MB."""

@@ -116,7 +116,7 @@ class FetchPlan:
         self._resting[key] = until, position
 
     def pause(self, key: Key) -> None:
-        """Leave the partition out of the next requests."""
+        """Leave the partition out of the next Fetch requests."""
         if self._wanted.pop(key, None) is not None:
             self._changed.add(key)
 

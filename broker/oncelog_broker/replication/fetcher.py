@@ -89,7 +89,7 @@ class Fetchers:
         """Broker id of the leader -> its fetcher."""
         self._followed: dict[Partition, BrokerFetcher] = {}
         self._to_restart: dict[Partition, Led] = {}
-        """Partitions whose logs restart when their leaders have responded."""
+        """Partitions whose logs restart empty when their leaders have responded."""
         self._restarting: asyncio.Task[None] | None = None
 
     def follow(self, partition: Partition) -> None:
@@ -232,7 +232,7 @@ class BrokerFetcher:
         )
 
     async def run(self) -> None:
-        """Run the fetch loop forever."""
+        """Run the fetch loop until the task is cancelled."""
         while True:
             now = self._clock.monotonic()
             self._hold_back_throttled(now)

@@ -13,7 +13,7 @@ class FetchPosition(NamedTuple):
     last_fetched_epoch: int
     """The leader epoch of the follower's last record; -1 for an empty log."""
     leader_epoch: int
-    """The leader epoch in which the follower follows."""
+    """The leader epoch in which the follower follows the leader."""
     log_start_offset: int = -1
     """The follower's log start offset, as it is durable on the follower's disk; -1 if unknown."""
 

@@ -49,7 +49,7 @@ class ImageChanges:
         self._work: asyncio.Task[None] | None = None
 
     def note(self, partition: TopicPartition, *, is_gone: bool = False) -> None:
-        """Queue a partition that the image has changed."""
+        """Queue a partition that the cluster image has changed."""
         self._noted[partition] = is_gone or self._noted.get(partition, False)
 
     def includes(self, topic: str | None) -> bool:

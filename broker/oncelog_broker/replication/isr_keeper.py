@@ -58,8 +58,8 @@ class Proposal(NamedTuple):
     partition_epoch: int
     isr: tuple[int, ...]
     epochs: Mapping[int, int]
-    """Broker id -> broker epoch of the incarnation that the leader saw in sync. Another incarnation may have lost
-    records.
+    """Broker id -> broker epoch of the incarnation that the leader saw in sync. Another incarnation (run of the broker
+    process) may have lost records.
     """
 
     @property
@@ -256,7 +256,7 @@ class IsrKeeper:
                 )
                 done = False
                 continue
-            if self._open.get(partition) is proposal:  # if not, the partition has a newer proposal
+            if self._open.get(partition) is proposal:  # if not, the partition has a newer proposal, which stays open
                 del self._open[partition]
             if proposal.is_open:
                 self._take(partition, answer)

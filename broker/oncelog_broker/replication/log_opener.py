@@ -115,7 +115,7 @@ class LogOpener:
         self._ask(UnwantedLog(key))
 
     def on_truncated(self) -> None:
-        """Continue deletions that wait until the truncation of their log ends."""
+        """Continue the deletions of logs that wait until the truncation of their log ends."""
         for lane in self._lanes.values():
             lane.is_cut.set()
 

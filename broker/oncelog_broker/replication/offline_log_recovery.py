@@ -74,7 +74,7 @@ class OfflineLogRecovery:
                 tried[key] = seconds
                 self._resting[key] = seconds, now + seconds
         confirmed = await self._confirmed(key for key in tried if key not in unmade)
-        # the leader according to the present cluster image
+        # the leader of the partition according to the cluster image
         not_counted_on = set(self._replicas.offline_and_not_counted_on())
         opened, told = [], []
         for key in tried:

@@ -487,8 +487,8 @@ class Replicas:
             self._hosted.open(wanted)
 
     def _follow_role(self, partition: Partition, role: Lead | Follow) -> None:
-        """Lead or follow the partition, as `role` says. During a truncation, or while its leader epoch must be raised
-        first, the partition is neither led nor followed.
+        """Let this broker lead or follow the partition, according to `role`. During a truncation, or while its leader
+        epoch must be raised first, the partition is neither led nor followed.
         """
         key = (partition.topic, partition.index)
         role = self.lost_epochs.allowed_role(partition, role)

@@ -41,7 +41,7 @@ class ScramExchange:
         self._first: tuple[str, str, str] | None = None
         self._user = ""
         self._binding = ""
-        """The GS2 header of the first message, which the last message must repeat."""
+        """The GS2 header of the client's first message, which the client's last message must repeat."""
         self._credential: ScramCredential
         self._exists = False
 

@@ -158,7 +158,7 @@ class Throttling:
 
     def _ask_before_the_first(self, limits: ClientLimits, api_key: int, version: int, request_bytes: int) -> None:
         """Raises PutOff if this is the connection's first request that uses a certain quota and other connections have
-        exceeded this quota. Fetch is checked in `serve`, at each request.
+        exceeded this quota. Fetch quotas are checked in `serve`, at each request.
         """
         charged = limits.charged
         if api_key == ApiKey.PRODUCE:
@@ -298,7 +298,9 @@ class Throttling:
     def _throttle(
         self, connection: BrokerConnection, limits: ClientLimits, seconds: float, key: QuotaKey, limit: Limit | None
     ) -> int:
-        """Let the connection wait for `seconds`. Returns the throttle time for the response, in ms."""
+        """Let the connection handle no further request for `seconds`. Returns the throttle time for the response, in
+        ms.
+        """
         if limit is not None:
             self._tell_of_wait(key, limit, seconds)
         if seconds >= self._usage(key).window:

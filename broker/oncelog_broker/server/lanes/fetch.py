@@ -89,7 +89,7 @@ class FetchLane:
         self._layouts: dict[int, Struct] = {}
         """By the frame's size: which bytes of a request are compared, and which are numbers."""
         self._known: dict[tuple[bytes, ...], Asked] = {}
-        """Remembered requests by the bytes around the numbers."""
+        """The remembered requests, found by the bytes around their numbers."""
         self._config: object = None
         """The configuration from which the limit in `_ways` was taken."""
         self._is_known = False

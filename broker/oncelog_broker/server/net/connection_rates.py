@@ -134,7 +134,7 @@ class ConnectionRates:
         return True
 
     def close(self) -> None:
-        """Close the connections that wait: the broker is stopping."""
+        """Close the connections that wait for their delayed closing, because the broker is stopping."""
         for transport in list(self._held):
             self._close(transport)
 

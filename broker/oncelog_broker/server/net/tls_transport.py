@@ -352,7 +352,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             try:
                 self._tls.unwrap()
             except (ssl.SSLError, ValueError):
-                pass  # no wait: the client's end of the stream is not awaited
+                pass  # no wait for the client: its end of the stream is not awaited
             self._flush()
         self._raw.close()
 

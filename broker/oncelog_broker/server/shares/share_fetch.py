@@ -42,7 +42,7 @@ Partition = Topic.PartitionData
 
 RULES: Final = ShareRules(rules.SHARE_FETCH_GROUP, rules.SHARE_FETCH)
 MAX_WAIT_SECONDS: Final = 600.0
-"""The longest wait in seconds, whatever max_wait_ms a client sends."""
+"""The maximum wait of a ShareFetch in seconds, whatever max_wait_ms a client sends."""
 NO_RECORDS: Final = memoryview(b"")
 PARTITIONS_PER_STEP: Final = 100
 """Number of partitions in a response that are built before other work runs."""

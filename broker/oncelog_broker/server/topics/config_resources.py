@@ -50,7 +50,8 @@ class ChangesOf(NamedTuple):
 
 def check_named_once(resource_type: int, name: str, mentions: Counter[tuple[int, str]]) -> None:
     """`mentions`: how often a request names each resource, by type and name. A resource that a request names several
-    times is refused each time. Raises KafkaError INVALID_REQUEST for a resource that the request names several times.
+    times is refused at each mention. Raises KafkaError INVALID_REQUEST for a resource that the request names several
+    times.
     """
     if (count := mentions[resource_type, name]) > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"'{name}' is named {count} times in the request.")
