@@ -2,16 +2,15 @@
 before.
 
 The lane compares all bytes before the records (client id, transactional id, acks, timeout, topic and partition) with
-earlier requests; a connection may write to several partitions alternately. The lane (fast path) makes every check that
-the handler of Produce makes before an append, and declines if a check has another result than usual. Both ways (fast
-lane and handler) append by `Partition.append`, and the handler reports the errors of the lane. With acks=all and
-several replicas the response waits in the partition's purgatory, and the connection's next request is handled
-meanwhile.
+earlier requests; a connection may write to several partitions alternately. The lane (fast path) makes every
+check that the handler of Produce makes before an append, and declines if a check has another result than usual. Both
+the lane and the handler append by `Partition.append`, and the handler reports the errors of the lane. With acks=all and several replicas, or with flush.messages=1,
+the response waits in the partition's purgatory, and the connection's next request is handled meanwhile.
 """
 
 from __future__ import annotations
 
-from asyncio import Future
+from asyncio import Future, get_running_loop
 from collections.abc import Callable
 from dataclasses import replace
 from struct import Struct
@@ -60,7 +59,13 @@ MAX_HEAD_BYTES: Final = 2048
 kB, and a connection may use many transactional ids.
 """
 MAX_LENGTHS: Final = 4
-"""Limit on the different head lengths that a lane (fast path) remembers: topic names differ in length."""
+"""Limit on the different head lengths that a lane remembers: topic names differ in length."""
+MAX_TOGETHER: Final = 16
+"""Limit on the requests of one connection that are answered together after a sync: in one iteration of the event loop,
+32 such groups may be answered (`purgatory.WOKEN_PER_TURN`).
+"""
+TOGETHER_SECONDS: Final = 0.1
+"""Seconds for which further requests join a group. Its time limit is that of its first request."""
 ANSWER_FIELDS: Final = ("base_offset", "log_append_time_ms", "log_start_offset")
 """The fields that change from one response to the next; they are adjacent."""
 
@@ -151,6 +156,7 @@ class ProduceLane:
         "_known",
         "_lengths",
         "_read_records",
+        "_unsynced",
         "_version",
         "_will_learn",
         "monotonic",
@@ -175,9 +181,9 @@ class ProduceLane:
         self.monotonic = monotonic
         self._read_records = records_reader(ProduceRequest, version)
         self._known: dict[bytes, _Destination] = {}
-        """The remembered destinations by their heads: the bytes between the correlation id and the length of the
-        records.
-        """
+        """Destinations by their heads: the bytes between the correlation id and the length of the records."""
+        self._unsynced: _SyncedTogether | None = None
+        """The requests that were the last to wait for a disk alone; None if there were none."""
         self._lengths: tuple[int, ...] = ()
         """Positions in a frame at which a head may end."""
         self._is_known = False
@@ -254,13 +260,13 @@ class ProduceLane:
         except KafkaError as error:
             self._refuse(connection, frame, correlation_id, known, limits, error)
         else:
-            if known.required_acks == produce.ACKS_ALL and not partition.is_alone:
+            if partition.waits_for_disk or (known.required_acks == produce.ACKS_ALL and not partition.is_alone):
                 (last_offset_delta,) = LAST_OFFSET_DELTA.unpack_from(records, LAST_OFFSET_DELTA_AT)
                 appended = _Appended(
                     self, connection, correlation_id, known, limits, len(frame) + SIZE.size,
                     (base_offset, append_time, log.state.log_start_offset),
                 )  # fmt: skip
-                if appended.replicate(base_offset + last_offset_delta + 1, started):
+                if appended.wait(base_offset + last_offset_delta + 1, started):
                     return True
             else:
                 throttle_ms = 0
@@ -303,6 +309,13 @@ class ProduceLane:
         if response is not None:
             response.throttle_time_ms = self.charge(connection, limits, len(frame) + SIZE.size)
         self.usual.respond(response, self.route, context)
+
+    def wait_for_sync(self, appended: _Appended, connection: BrokerConnection, known: _Destination) -> Slot:
+        """Let a request wait for the next sync of its partition's log; returns the slot of its response."""
+        together = self._unsynced
+        if together is None or not together.takes(known):
+            together = self._unsynced = _SyncedTogether(self, connection, known)
+        return together.add(appended)
 
     def charge(self, connection: BrokerConnection, limits: ClientLimits | None, request_bytes: int) -> int:
         """Charge a request that gets its response now to the client's quota. Returns the throttle time in ms."""
@@ -375,7 +388,7 @@ class ProduceLane:
 
 
 class _Appended:
-    """A batch that was appended with acks=all and whose response is not sent yet."""
+    """A batch that was appended and whose response waits for replicas or for the disk."""
 
     __slots__ = (
         "_connection", "_correlation_id", "_known", "_lane", "_limits", "_offsets", "_request_bytes", "_slot",
@@ -404,12 +417,23 @@ class _Appended:
         """The request's slot in the connection's answer queue while the request waits."""
         self._started = self._waiting_since = 0.0
 
-    def replicate(self, next_offset: int, started: float) -> bool:
-        """Respond when the records below `next_offset` are replicated. Returns whether the response must wait.
-        `started`: the monotonic time at which serving the request began; 0 means that the request is not timed.
-        """
+    def wait(self, next_offset: int, started: float) -> bool:
+        """Respond when the records below `next_offset` may be acknowledged. Returns whether the response must wait.
+        `started`: as in `UsualWay.wait`."""
         lane, known = self._lane, self._known
-        committed = known.partition.committed(next_offset)
+        partition, times = known.partition, lane.route.times
+        if partition.waits_for_disk and partition.waits_only_for_sync(next_offset, known.required_acks):
+            self._started = started
+            if times is not None:
+                times.waited += 1
+                self._waiting_since = lane.monotonic()
+            self._slot = lane.wait_for_sync(self, self._connection, known)
+            return True
+        committed = (
+            partition.committed(next_offset)
+            if known.required_acks == produce.ACKS_ALL
+            else partition.acknowledged(next_offset, known.required_acks)
+        )
         if not isinstance(committed, Future):
             if committed is ErrorCode.NONE:
                 self._succeed()
@@ -419,32 +443,52 @@ class _Appended:
             return False
         no_longer_than(known.timeout_seconds, committed, lane.services.deadlines)
         self._started = started
-        if lane.route.times is not None:
-            lane.route.times.waited += 1
+        if times is not None:
+            times.waited += 1
             self._waiting_since = lane.monotonic()
         self._slot = self._connection.wait_for(committed, reads_frame=False, holds_back=False)
         committed.add_done_callback(self._committed)
         return True
 
     def _committed(self, committed: Future[ErrorCode]) -> None:
-        """Respond: the records are replicated, or the request's timeout has passed."""
-        lane, connection, slot = self._lane, self._connection, self._slot
+        """Respond: the records may be acknowledged, or the request's timeout has passed."""
+        connection, slot = self._connection, self._slot
         assert slot is not None
         if committed.cancelled():
             connection.cancelled(slot)
-        elif slot.waits_for is not None:  # if the connection has ended, no response is sent
-            code, times = committed.result(), lane.route.times
-            if code is not ErrorCode.NONE:
-                response, context = self._failure(code)
-                late = committed.get_loop().create_future()
-                late.set_result(response)
-                lane.usual.wait(late, lane.route, context, self._started, slot, self._waiting_since)
+        elif slot.waits_for is not None:  # otherwise the connection has ended
+            if committed.result() is not ErrorCode.NONE:
+                self.fail(committed.result())
                 return
-            answered = lane.monotonic() if self._started else 0.0
+            answered = self._lane.monotonic() if self._started else 0.0
             self._succeed()
             connection.finish(slot)
-            if self._started and times is not None:
-                times.note_waited(self._started, self._waiting_since, answered, lane.monotonic())
+            if self._started:
+                self.note_answered(answered)
+
+    def succeed(self) -> Slot | None:
+        """Put the response into the request's slot, which the caller must finish; None if the connection has ended."""
+        slot = self._slot
+        if slot is None or slot.waits_for is None:
+            return None
+        self._succeed()
+        return slot
+
+    def fail(self, code: ErrorCode) -> None:
+        """Respond with the error `code` to a request that has waited, unless the connection has ended."""
+        lane, slot = self._lane, self._slot
+        if slot is None or slot.waits_for is None:
+            return
+        response, context = self._failure(code)
+        late = get_running_loop().create_future()
+        late.set_result(response)
+        lane.usual.wait(late, lane.route, context, self._started, slot, self._waiting_since)
+
+    def note_answered(self, answered: float) -> None:
+        """Count the times of a request that is timed. `answered`: when its wait ended, in monotonic seconds."""
+        lane = self._lane
+        if self._started and lane.route.times is not None:
+            lane.route.times.note_waited(self._started, self._waiting_since, answered, lane.monotonic())
 
     def _succeed(self) -> None:
         known = self._known
@@ -468,6 +512,60 @@ class _Appended:
         if response is not None:
             response.throttle_time_ms = self._lane.charge(self._connection, self._limits, self._request_bytes)
         return response, context
+
+
+class _SyncedTogether:
+    """The requests of one connection that wait for the same sync of one log. Their responses are written together."""
+
+    __slots__ = ("_answer", "_began", "_connection", "_lane", "_partition", "_round", "_timeout_seconds", "_waiting")
+
+    def __init__(self, lane: ProduceLane, connection: BrokerConnection, known: _Destination) -> None:
+        self._lane = lane
+        self._began = lane.monotonic()
+        self._connection = connection
+        self._partition = partition = known.partition
+        self._timeout_seconds = known.timeout_seconds
+        self._waiting: list[tuple[_Appended, Slot]] = []
+        answer = partition.synced()
+        assert isinstance(answer, Future)
+        self._answer = answer
+        self._round = partition.purgatory.unsynced
+        """The answers that the same sync will complete; another list as soon as that sync begins."""
+        no_longer_than(self._timeout_seconds, answer, lane.services.deadlines)
+        answer.add_done_callback(self._synced)
+
+    def takes(self, known: _Destination) -> bool:
+        """Whether a request to this destination that is appended now waits for the same sync and equally long."""
+        return (
+            known.partition is self._partition
+            and self._partition.purgatory.unsynced is self._round
+            and known.timeout_seconds == self._timeout_seconds
+            and len(self._waiting) < MAX_TOGETHER
+            and not self._answer.done()
+            and self._lane.monotonic() - self._began < TOGETHER_SECONDS
+        )
+
+    def add(self, appended: _Appended) -> Slot:
+        """Let the request wait; returns the slot of its response."""
+        slot = self._connection.wait_for(self._answer, reads_frame=False, holds_back=False)
+        self._waiting.append((appended, slot))
+        return slot
+
+    def _synced(self, answer: Future[ErrorCode]) -> None:
+        """Respond to all requests: their records are on the disk, or the wait has ended with an error."""
+        waiting, self._waiting = self._waiting, []
+        if answer.cancelled():
+            for _, slot in waiting:
+                self._connection.cancelled(slot)
+        elif answer.result() is not ErrorCode.NONE:
+            for appended, _ in waiting:
+                appended.fail(answer.result())
+        else:
+            answered = self._lane.monotonic()
+            ready = [slot for slot in (appended.succeed() for appended, _ in waiting) if slot is not None]
+            self._connection.finish_all(ready)
+            for appended, _ in waiting:
+                appended.note_answered(answered)
 
 
 make_lane = ProduceLane

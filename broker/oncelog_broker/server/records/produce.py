@@ -3,14 +3,15 @@
 Behaviour: batches are opaque bytes; they are patched and written directly from the receive buffer. All partitions of a
 request are appended before the response. With acks=all the request waits in the partition's purgatory
 (`replication/purgatory.py`) until the in-sync replicas have the records: REQUEST_TIMED_OUT after timeout_ms,
-NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few replicas stay in sync. The next request of the connection is handled
-meanwhile. acks=0 has no response; an error then closes the connection (T17), because the client has no other way to
-notice it. Clients may not write to internal topics. Versions: v7 allows zstd, v8 adds error messages and lists invalid
-records (KIP-467), v9 is flexible, v10 names the leader with NOT_LEADER_OR_FOLLOWER (KIP-951), v13 has topic ids instead
-of names. Order of the checks and effects (S59): topic -> CRC and size -> format -> duplicate, sequence, epoch ->
-offsets -> append -> producer state -> answer. A batch that is already in the log gets NONE and its offset or, if the
-offset is no longer known, DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets INVALID_PRODUCER_EPOCH in every
-version (T8).
+NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few replicas stay in sync. With flush.messages=1, acks=1 and acks=all wait there
+for the disk, too (`replication/group_commit.py`): KAFKA_STORAGE_ERROR if the disk fails. The next request of the
+connection is handled meanwhile. acks=0 has no response; an error then closes the connection (T17), because the client
+has no other way to notice it. Clients may not write to internal topics. Versions: v7 allows zstd, v8 adds error
+messages and lists invalid records (KIP-467), v9 is flexible, v10 names the leader with NOT_LEADER_OR_FOLLOWER
+(KIP-951), v13 has topic ids instead of names. Order (S59): topic -> CRC and size -> format -> duplicate, sequence,
+epoch -> offsets -> append -> producer state -> answer. A batch that is already in the log gets NONE and its offset
+or, if the offset is no longer known, DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets
+INVALID_PRODUCER_EPOCH in every version (T8).
 """
 
 from __future__ import annotations
@@ -117,9 +118,9 @@ def not_replicated(
     request: ProduceRequest, context: RecordContext, partition: Partition, appended: tuple[int, int, int],
     code: ErrorCode,
 ) -> ProduceResponse | None:  # fmt: skip
-    """Return the response to a request with one batch that is appended but not replicated, because of `code`.
-    `appended`: base offset, log append time in ms or -1, log start offset. The records of `request` are not used by
-    this function.
+    """Return the response to a request with one batch that is appended but not replicated or not synced, because of
+    `code`.
+    `appended`: base offset, log append time in ms or -1, log start offset. The records of `request` are not used.
     """
     return _Produce(request, context).not_replicated(partition, appended, code)
 
@@ -158,8 +159,8 @@ class _Produce:
         transaction.
         """
         self._unreplicated: list[tuple[PartitionResponse, Partition, Answer[ErrorCode]]] | None = None
-        """Batches that are appended but perhaps not on all in-sync replicas, each with its partition's response, its
-        partition, and the result of its replication.
+        """Batches that are appended but perhaps not on all in-sync replicas or not synced, each with its partition's
+        response, its partition, and the result of the wait.
         """
 
     def refused(self) -> Steps[Answer[KafkaError | None]]:
@@ -355,7 +356,7 @@ class _Produce:
             _forget_refused(_where(topic, data), records, self._context)
         answer.base_offset, answer.log_append_time_ms = appended
         answer.log_start_offset = partition.log.state.log_start_offset
-        if self._request.acks == ACKS_ALL and not partition.is_alone:
+        if partition.waits_for_disk or (self._request.acks == ACKS_ALL and not partition.is_alone):
             self._replicate(answer, partition, answer.base_offset + _count(records))
 
     def _not_appended(self, answer: PartitionResponse, partition: Partition | None, error: KafkaError) -> None:
@@ -363,9 +364,13 @@ class _Produce:
             # The producer compares this offset with its last acknowledged offset, to find out whether its records were
             # deleted (S28).
             answer.log_start_offset = partition.log.log_start_offset
-        is_in_the_log = error.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER and self._request.acks == ACKS_ALL
-        if partition is not None and is_in_the_log and not partition.is_alone:
-            # Clients take this error for a success (S12), so the batch must be replicated first.
+        is_in_the_log = error.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
+        if (
+            partition is not None
+            and is_in_the_log
+            and (partition.waits_for_disk or (self._request.acks == ACKS_ALL and not partition.is_alone))
+        ):
+            # Clients take this error for a success (S12), so the batch must be replicated and synced first.
             self._replicate(answer, partition, partition.log.log_end_offset)
         if partition is not None:
             partition.traffic.failed_produces += 1
@@ -373,9 +378,8 @@ class _Produce:
         self._fail(answer, error)
 
     def _replicate(self, answer: PartitionResponse, partition: Partition, next_offset: int) -> None:
-        # Start to wait for replication now: if the wait started later, another leader's record at that offset might
-        # complete the wait.
-        committed = partition.committed(next_offset)
+        # The wait starts now: if it started later, another leader's record at that offset might complete it.
+        committed = partition.acknowledged(next_offset, self._request.acks)
         if isinstance(committed, Future) or committed is not ErrorCode.NONE:
             self._unreplicated = self._unreplicated or []
             self._unreplicated.append((answer, partition, committed))
@@ -395,11 +399,11 @@ class _Produce:
 
     @property
     def is_replicated(self) -> bool:
-        """Whether no append is waiting for other replicas."""
+        """Whether no append is waiting for other replicas or for the disk."""
         return self._unreplicated is None
 
     def when_replicated(self, _: None) -> Answer[ProduceResponse | None]:
-        """Return the response as soon as acks=all is satisfied, or its timeout has passed."""
+        """Return the response as soon as the appends may be acknowledged, or the request's timeout has passed."""
         if self._unreplicated is None:
             return self.answer()
         self._context.effects_are_done()
@@ -412,7 +416,8 @@ class _Produce:
     def _answer_replicated(self, codes: list[ErrorCode]) -> ProduceResponse | None:
         for (answer, partition, _), code in zip(self._unreplicated or (), codes, strict=True):
             if code is not ErrorCode.NONE:
-                self._fail(answer, KafkaError(code, f"{partition.topic}-{partition.index}: appended, not replicated"))
+                lacking = "synced" if code is ErrorCode.KAFKA_STORAGE_ERROR else "replicated"
+                self._fail(answer, KafkaError(code, f"{partition.topic}-{partition.index}: appended, not {lacking}"))
         return self.answer()
 
     def answer(self) -> ProduceResponse | None:

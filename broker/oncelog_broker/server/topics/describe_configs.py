@@ -1,10 +1,10 @@
 """DescribeConfigs (32), v1-4: the settings of a topic or broker, each with its value and source (T23).
 
-Resources whose settings are described: topics; groups; brokers, by id, or by "" for the settings of all brokers; the
-loggers of this broker. A request that names no keys gets the values of all keys. The value of a secret is never
-returned. A Kafka setting that has no effect in oncelog is returned only if it is set. A resource that a request names
-several times appears once in the response, because its description is a thousand times as large as its name. Versions:
-v1 adds sources and synonyms, v3 types and documentation.
+Resources: topics; groups; brokers, by id, or by "" for the settings of all brokers; the loggers of this broker;
+subscriptions of client metrics. A request that names no keys gets all of them. The value of a secret is never returned.
+A Kafka setting that has no effect in oncelog is returned only if it is set. A resource that a request names several
+times appears once in the response, because its description is a thousand times as large as its name. Versions: v1 adds
+sources and synonyms, v3 types and documentation.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterable
 from oncelog_broker.config.resolve import (
     DescribedConfig,
     describe_broker,
+    describe_client_metrics,
     describe_effectless,
     describe_group,
     describe_topic,
@@ -22,7 +23,7 @@ from oncelog_broker.runtime.answers import Answer
 from oncelog_broker.runtime.steps import Steps
 from oncelog_broker.security.authorizer import rules
 from oncelog_broker.server.topics.broker_loggers import check_own, describe_loggers
-from oncelog_broker.server.topics.config_resources import broker_of, existing_topic, named_group
+from oncelog_broker.server.topics.config_resources import broker_of, existing_topic, named_client_metrics, named_group
 from oncelog_broker.server.topics.services import TopicContext
 from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.describe_configs import (
@@ -81,6 +82,9 @@ def _describe(resource_type: int, name: str, context: TopicContext) -> Iterable[
     if resource_type == ResourceType.GROUP:
         context.require(rules.DESCRIBE_CONFIGS_OF_GROUP, name)
         return describe_group(services.image.config_of_group(named_group(name)), services.config)
+    if resource_type == ResourceType.CLIENT_METRICS:
+        context.require(rules.DESCRIBE_CONFIGS_OF_CLUSTER)
+        return describe_client_metrics(services.image.config_of_client_metrics(named_client_metrics(name)))
     if resource_type == ResourceType.BROKER_LOGGER:
         context.require(rules.DESCRIBE_CONFIGS_OF_CLUSTER)
         check_own(name, context)
