@@ -191,8 +191,8 @@ class ProduceLane:
         remembers nothing from it.
         """
         self._will_learn = False
-        """Whether the connection has sent a request that the lane (fast path) could remember: the lane remembers
-        requests from the second request on.
+        """Whether the connection has sent a request that the lane could remember: the lane remembers requests from the
+        second request on.
         """
 
     def serve(self, connection: BrokerConnection, frame: memoryview, correlation_id: int, /) -> bool:
@@ -378,8 +378,8 @@ class ProduceLane:
         return pattern.behind(b"\0" if self.route.flexible_response else b"")
 
     def _forget_gone(self) -> bool:
-        """Forget destinations whose partition was deleted or is led by another broker; returns whether a new
-        destination may be remembered.
+        """Forget destinations whose partition was deleted or is led by another broker; returns whether there is room
+        for a new destination.
         """
         gone = [head for head, known in self._known.items() if known.partition.is_resigned]
         for head in gone:
