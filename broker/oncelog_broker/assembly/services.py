@@ -70,7 +70,9 @@ class Services:
     producer_ids: ProducerIdManager
     fetch_sessions: FetchSessions
     create_topic: Callable[[str], Awaitable[None]]
-    """Creates a topic without a CreateTopics request (auto-creation, internal topics); see `TopicCreation.create`."""
+    """Creates a topic without a CreateTopics request (auto-creation, internal topics), and waits until the topic can be
+    used.
+    """
     internal_topics: InternalTopicCreations
     refused_batches: RefusedBatches
     authorizer: StandardAuthorizer | None

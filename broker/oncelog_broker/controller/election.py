@@ -257,7 +257,8 @@ def _from_an_unsure_replica(election: Election) -> Decision | Undecided | None:
     contenders = _contenders(election, in_sync)
     if isinstance(contenders, Undecided):
         return contenders
-    # If a replica of the ISR cannot report its log end, replicas outside the ISR do not count: see `_contenders`.
+    # If a replica of the ISR cannot report its log end, replicas outside the ISR do not count as candidates, because
+    # that replica may have more records.
     counting = unsure if UNKNOWN in in_sync.values() else election.replicas
     absent = tuple(broker for broker in counting if broker not in contenders)
     if absent and election.waits_for_absent:

@@ -14,8 +14,8 @@
    state is to be initialized.
 
 A step (one call of the state machine) that logs records does not change soft state (state that is not in the log)
-itself: the step puts the change into `changes`. If a step changed soft state itself, then after a failed append, a
-waiter could be missing from its waiting list although no effect ever replies to this waiter (S85).
+itself: the step puts the change into `changes`. If a step changed soft state (state that is not in the log) before a
+failed append, a waiting request could be missing from its list although no effect ever replies to it (S85).
 """
 
 from __future__ import annotations

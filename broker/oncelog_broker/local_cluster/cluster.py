@@ -154,8 +154,8 @@ class LocalCluster:
             self._running(state, name).resume()
 
     def start(self, name: str) -> None:
-        """Start a killed member (broker or ZooKeeper server), and wait until the member serves. Raises ClusterError and
-        the errors of `up`.
+        """Start a killed member (broker or ZooKeeper server), and wait until the member serves. Raises ClusterError,
+        JavaNotFound, JarsNotFound, ZooKeeperStartError, StateFileError.
         """
         with self._existing() as state:
             member = find_member(state, name)
@@ -173,7 +173,8 @@ class LocalCluster:
         """Restart brokers of the local cluster one after the other, by default all running brokers. Each restart waits
         until all replicas are in sync.
 
-        At the end preferred leaders are elected. Raises ClusterError and the errors of `up`.
+        At the end preferred leaders are elected. Raises ClusterError, JavaNotFound, JarsNotFound, ZooKeeperStartError,
+        StateFileError.
         """
         with self._existing() as state:
             chosen = [find_member(state, name) for name in names] or [

@@ -398,8 +398,8 @@ class Partition(Replica):
     ) -> int:
         """End a producer's transaction on this partition; returns the marker's offset (S39).
 
-        Raises the errors of PartitionLog.append_marker, NOT_LEADER_OR_FOLLOWER, and NOT_ENOUGH_REPLICAS, because
-        markers are written with acks=all.
+        Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR,
+        NOT_LEADER_OR_FOLLOWER, and NOT_ENOUGH_REPLICAS, because markers are written with acks=all.
         """
         if self.is_resigned or (self._may_lead is not None and not self._may_lead()):
             raise self._why_not_append()

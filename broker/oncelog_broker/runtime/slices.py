@@ -182,7 +182,9 @@ class Slices:
                 held.release()
 
     def _permit_for(self, job: Job | None) -> asyncio.Semaphore | None:
-        """Return the semaphore to hold until the result of the job is dropped; None if the job needs no semaphore."""
+        """Return the semaphore to acquire and keep until the result of the job is dropped; None if the job needs no
+        semaphore.
+        """
         if job is None or job is results_dropped or isinstance(job, LightJob):
             return None
         return self._has_heavy if isinstance(job, HeavyJob) else self._has_jobs

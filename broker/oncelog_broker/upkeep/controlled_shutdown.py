@@ -113,7 +113,7 @@ def has_others(image: ClusterImage, broker_id: int) -> bool:
 
 
 def can_be_asked(image: ClusterImage, broker_id: int) -> bool:
-    """Whether a request to the controller makes sense: a controller exists, or no other broker is left."""
+    """Whether a request to the controller makes sense, because a controller exists, or no other broker is left."""
     return image.controller_id != NO_CONTROLLER or not has_others(image, broker_id)
 
 

@@ -245,7 +245,8 @@ class TransactionMachine:
         waiter: Waiter,
     ) -> Effects:
         """Handle EndTxn; replies with the owner's next producer id and epoch when the decision is logged (S38). Raises
-        the errors of `end_v1` and `end_v2`.
+        KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE;
+        NeedsProducerId.
 
         Before V2 an earlier decision is logged once more, because the epoch does not identify the transaction. A former
         coordinator that does not know its successor yet may have outdated metadata, and must not confirm a decision

@@ -212,10 +212,10 @@ class Compaction:
         """Write the remaining batches of `group` as one segment, and replace the group by that segment. Returns False
         if the log has changed meanwhile.
 
-        Recovery uses the last offset in a cleaned segment to find which segments it replaces. Segments at the end of
-        the group that lose all their records are therefore emptied one by one. Segments that were already empty join
-        the group, because otherwise each cleaning of a log in which all records are rewritten would add an empty
-        segment.
+        Recovery uses the last offset in a cleaned segment to find which segments it replaces. Segments at the end of a
+        group of merged segments that lose all their records are therefore not merged, but emptied one by one. Segments
+        that were already empty join the group, because otherwise each cleaning of a log in which all records are
+        rewritten would add an empty segment.
         """
         cleaned = self._new_segment(group[0])
         replaced = False

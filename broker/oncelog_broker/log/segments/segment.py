@@ -487,7 +487,7 @@ class Segment:
 
     def _start_position(self, offset: int) -> int:
         """Return the start position of a batch that is not after the batch with `offset`. A damaged index is rebuilt
-        first.
+        before the search.
         """
         try:
             entry = self.offset_index.lookup(offset)

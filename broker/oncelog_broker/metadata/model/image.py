@@ -175,7 +175,7 @@ class ClusterImage:
 
     def with_quotas(self, changed: Mapping[QuotaEntity, Values]) -> ClusterImage:
         """Return a cluster image with these entities' quotas instead of the earlier ones; empty quotas remove the
-        entity. If nothing has changed, returns this cluster image.
+        entity. If nothing has changed, the method returns this cluster image.
         """
         if all(self.quotas.get(entity, _NOTHING) == values for entity, values in changed.items()):
             return self

@@ -283,7 +283,7 @@ class FetchSessions:
         return session
 
     def go_on(self, session: FetchSession, now: float) -> None:
-        """Count a request that names no new partition in the session; `now` as in `plan`."""
+        """Count a request that names no new partition in the session; `now` is monotonic, in seconds."""
         session.count_request()
         session.last_used = now
         if self._sessions.get(session.session_id) is session:

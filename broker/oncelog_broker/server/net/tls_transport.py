@@ -41,7 +41,7 @@ and at most this many remain when the connection pauses reading (of an incomplet
 for it).
 """
 PLAIN_BYTES: Final = 32 * 1024
-"""Plain-text bytes that encrypt to at most OPENSSL_BYTES: two complete records."""
+"""Number of plain-text bytes that encrypt to at most OPENSSL_BYTES: two complete records."""
 UNCOUNTED_BYTES: Final = 2 * OPENSSL_BYTES * 4 // 3 + RECORD_BYTES
 """The bytes of both OpenSSL buffers, which are a third larger than necessary, and of the buffer for the current record.
 """

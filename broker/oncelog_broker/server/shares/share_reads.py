@@ -133,7 +133,9 @@ class ShareRead:
             yield None
 
     def has_news(self) -> bool:
-        """Return whether records are available by now; possible only if other requests ran in between."""
+        """Return whether records have become available since the pass read the logs; possible only if other requests
+        ran in between.
+        """
         for hosted in self.waits_for:
             offset = hosted.next_offset()
             if not hosted.is_current or (offset is not None and offset < hosted.readable_end()):

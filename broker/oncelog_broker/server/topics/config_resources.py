@@ -58,7 +58,9 @@ def check_named_once(resource_type: int, name: str, mentions: Counter[tuple[int,
 
 
 def existing_topic(name: str, context: TopicContext) -> str:
-    """Return `name`, if the topic exists. Raises KafkaError INVALID_TOPIC_EXCEPTION or UNKNOWN_TOPIC_OR_PARTITION."""
+    """Return the topic name `name`, if the topic exists. Raises KafkaError INVALID_TOPIC_EXCEPTION or
+    UNKNOWN_TOPIC_OR_PARTITION.
+    """
     check_topic_name(name)
     if context.services.image.topic(name) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")
