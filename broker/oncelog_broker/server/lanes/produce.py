@@ -2,11 +2,10 @@
 before.
 
 The lane compares all bytes before the records (client id, transactional id, acks, timeout, topic and partition) with
-earlier requests; a connection may write to several partitions alternately. The lane (fast path) makes every check that
-the handler of Produce makes before an append, and declines if a check has another result than usual. Both the lane and
-the handler append by `Partition.append`, and the handler reports the errors of the lane. With acks=all and several
-replicas, or with flush.messages=1, the response waits in the partition's purgatory, and the connection's next request
-is handled meanwhile.
+earlier requests; a connection may write to several partitions alternately. The lane (fast path) makes every
+check that the handler of Produce makes before an append, and declines if a check has another result than usual. Both
+the lane and the handler append by `Partition.append`, and the handler reports the errors of the lane. With acks=all and several replicas, or with flush.messages=1,
+the response waits in the partition's purgatory, and the connection's next request is handled meanwhile.
 """
 
 from __future__ import annotations

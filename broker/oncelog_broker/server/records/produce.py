@@ -9,9 +9,9 @@ connection is handled meanwhile. acks=0 has no response; an error then closes th
 has no other way to notice it. Clients may not write to internal topics. Versions: v7 allows zstd, v8 adds error
 messages and lists invalid records (KIP-467), v9 is flexible, v10 names the leader with NOT_LEADER_OR_FOLLOWER
 (KIP-951), v13 has topic ids instead of names. Order (S59): topic -> CRC and size -> format -> duplicate, sequence,
-epoch -> offsets -> append -> producer state -> answer. A batch that is already in the log gets NONE and its offset or,
-if the offset is no longer known, DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets INVALID_PRODUCER_EPOCH in
-every version (T8).
+epoch -> offsets -> append -> producer state -> answer. A batch that is already in the log gets NONE and its offset
+or, if the offset is no longer known, DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets
+INVALID_PRODUCER_EPOCH in every version (T8).
 """
 
 from __future__ import annotations
@@ -119,8 +119,8 @@ def not_replicated(
     code: ErrorCode,
 ) -> ProduceResponse | None:  # fmt: skip
     """Return the response to a request with one batch that is appended but not replicated or not synced, because of
-    `code`. `appended`: base offset, log append time in ms or -1, log start offset. The records of `request` are not
-    used.
+    `code`.
+    `appended`: base offset, log append time in ms or -1, log start offset. The records of `request` are not used.
     """
     return _Produce(request, context).not_replicated(partition, appended, code)
 
@@ -473,8 +473,8 @@ def _not_transactional() -> KafkaError:
 
 def leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
     """Return the partition that this broker leads, even while the gate is shut (this broker's session may have
-    expired), because `Partition.append` checks the session. The function also raises KafkaError for an internal topic,
-    which clients may not write to, whichever broker leads it.
+    expired), because `Partition.append` checks the session. Also raises KafkaError for an internal topic, which clients
+    may not write to, whichever broker leads it.
     """
     replicas = context.services.replicas
     try:
