@@ -3,7 +3,7 @@
 Start: lock the data directories -> open the metadata store -> compare directories and store, refuse or continue
 (`starting/`) -> open the logs -> bind the listeners (port 0 becomes an actual port) -> register, claim the controller
 role, elect leaders -> read the cluster image, open the partitions that the image assigns to this broker -> serve. No
-request is served before the image is complete.
+request is served before the cluster image is complete.
 """
 
 from __future__ import annotations
@@ -42,7 +42,8 @@ logger = logging.getLogger(__name__)
 DOUBT_SECONDS: Final = 2.0
 """Seconds for which a stopping broker waits until its session is confirmed, because a broker with the only in-sync
 replica of a partition must not stop just because ZooKeeper responded late. If ZooKeeper is unreachable, the stop is
-delayed by this time."""
+delayed by this number of seconds.
+"""
 
 
 class Parts(NamedTuple):
@@ -86,7 +87,7 @@ class Broker:
 
     @property
     def config(self) -> BrokerConfig:
-        """The present configuration."""
+        """The present configuration of this broker."""
         return self._settings.current()
 
     @property
@@ -113,8 +114,8 @@ class Broker:
             raise
 
     async def _start(self) -> Parts:
-        """Start the parts. Before the next part starts, the stop of the previous part is registered, so that `stop`
-        runs in reverse order."""
+        """Start the parts of the broker. Before the next part starts, the stop of the previous part is registered, so
+        that `stop` runs in reverse order."""
         settings, host, undo, says = self._settings, self._host, self._undo, self.http_service.report_doing
         config = settings.current()
         opening = self._opening or configured_opening(config, tls_to_zookeeper(config))

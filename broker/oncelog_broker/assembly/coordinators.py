@@ -1,7 +1,7 @@
 """The coordinators of this broker, for groups, transactions and share partitions.
 
-Start the coordinators after the replicas follow the image, because a coordinator loads the partitions that this broker
-leads. Close the coordinators before the replicas, because coordinators append to replicas.
+Start the coordinators after the replicas follow the cluster image, because a coordinator loads the partitions that this
+broker leads. Close the coordinators before the replicas, because coordinators append to replicas.
 """
 
 from __future__ import annotations

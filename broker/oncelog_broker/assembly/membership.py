@@ -1,9 +1,9 @@
 """The membership of this broker in its cluster: the registration, the controller role, and the image of the cluster.
 
-Start: register -> claim the controller role if no broker has the role -> read the image, which is never older than the
-registration, so that no log is mistaken for a stray log -> apply the settings in the image -> keep a copy of the image
-on disk. Close: write a last copy of the image, then stop following the store. The registration ends with the session,
-which `storage` closes.
+Start: register -> claim the controller role if no broker has the role -> read the cluster image, which is never older
+than the registration, so that no log is mistaken for a stray log -> apply the settings in the image -> keep a copy of
+the image on disk. Close: write a last copy of the cluster image, then stop following the store. The registration ends
+with the session, which `storage` closes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ role."""
 
 class ClusterMembership:
     """The registration, controller role and image of one broker. Created by `start`. Call `close` after the tasks of
-    its host have ended."""
+    this broker's host (clock, disk, network and tasks) have ended.
+    """
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class ClusterMembership:
         return cls(member, elector, log_end_calls, metadata, copier, is_clustered=is_clustered)
 
     async def give_up_control(self) -> None:
-        """Resign as controller, if this broker has the controller role. A failure is logged."""
+        """Resign as controller, if this broker has the controller role. A failed resignation is logged."""
         try:
             async with asyncio.timeout(GIVE_UP_SECONDS):
                 await self.elector.give_up()
@@ -115,7 +116,7 @@ class ClusterMembership:
             logger.warning("resigning as controller timed out; the role is released when the session is closed")
 
     async def close(self) -> None:
-        """Write a last copy of the metadata, and stop following the cluster. May be called twice."""
+        """Write a last copy of the metadata, and stop following the cluster. This method may be called twice."""
         await self._copier.finish()
         await self.metadata.close()
         self.elector.close()
@@ -130,11 +131,11 @@ class _Registrar:
         self._advertised = advertised
         self._host = host
         self._membership: Membership | None = None
-        """The last registration."""
+        """The last registration of this broker."""
 
     async def register(self) -> Membership:
-        """Register this broker. The key of the session is written to disk before that, so that the next process of this
-        broker can end this session first."""
+        """Register this broker in the cluster. The key of the session is written to disk before that, so that the next
+        process of this broker can end this session first."""
         storage, store, predecessor = self._storage, self._storage.store, self._storage.predecessor
         node_id = self._settings.node_id
         await feature_levels.check_levels(store, node_id)
@@ -165,7 +166,7 @@ class _Registrar:
         return membership
 
     async def check_store(self) -> None:
-        """Check that the store is the same as at the registration, before the image is read in a new session. Raises
-        WrongStore, StoreUnavailable."""
+        """Check that the store is the same as at the registration, before the cluster image is read in a new session.
+        Raises WrongStore, StoreUnavailable."""
         if self._membership is not None:
             await check_store(self._storage.store, self._settings.node_id, self._membership)

@@ -1,8 +1,8 @@
 """The partitions that this broker leads and follows, and the maintenance of their logs.
 
 Start: reserve producer ids above the producer ids in the logs -> find missing logs, and set stray logs aside -> create
-the replicas, the fetchers, the ISR keeper and the recovery of offline logs -> follow the image -> let the membership
-answer log end requests of other brokers. `resign` must be called before `close`.
+the replicas, the fetchers, the ISR keeper and the recovery of offline logs -> follow the cluster image -> let the
+membership answer log end requests of other brokers. `resign` must be called before `close`.
 """
 
 from __future__ import annotations

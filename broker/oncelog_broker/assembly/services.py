@@ -41,7 +41,8 @@ class Services:
     """The parts of one broker that serve requests. `config` is replaced when dynamic settings change.
 
     No handler sees all fields. Handlers are divided into *rooms*, the folders of `server/`, each with its own
-    `services.py`. The `services.py` of a room declares the fields that the handlers of the room need.
+    `services.py`. The `services.py` of a room (subpackage of `server/`) declares the fields that the handlers of the
+    room need.
     """
 
     config: BrokerConfig
@@ -73,7 +74,9 @@ class Services:
     fetch_sessions: FetchSessions
     telemetry: ClientTelemetry
     create_topic: Callable[[str], Awaitable[None]]
-    """Creates a topic without a CreateTopics request (auto-creation, internal topics); see `TopicCreation.create`."""
+    """Creates a topic without a CreateTopics request (auto-creation, internal topics), and waits until the topic can be
+    used.
+    """
     internal_topics: InternalTopicCreations
     refused_batches: RefusedBatches
     authorizer: StandardAuthorizer | None

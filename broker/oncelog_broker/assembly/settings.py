@@ -25,7 +25,8 @@ KEYS_OF_LOGS: Final = (
 
 
 class Settings:
-    """The current settings. `Settings.on_image` must be called before all other subscribers of images."""
+    """The current settings of this broker. `Settings.on_image` must be called before all other subscribers of
+    images."""
 
     def __init__(self, config: BrokerConfig, clock: Clock) -> None:
         self._config = config
@@ -33,7 +34,7 @@ class Settings:
         self._log_configs: dict[frozenset[tuple[str, str]], LogConfig] = {}
         self._effectless_warnings = EffectlessWarnings()
         self.throttles = Throttles()
-        """The limits of replication traffic, which change with the settings."""
+        """The limits of replication traffic (KIP-73), which change with the settings."""
 
     def current(self) -> BrokerConfig:
         """The present configuration, including dynamic settings."""
@@ -60,7 +61,7 @@ class Settings:
             self.follow(new)
 
     def follow(self, image: ClusterImage) -> None:
-        """Apply the settings in an image. Settings of this broker override the defaults for all brokers."""
+        """Apply the settings in a cluster image. Settings of this broker override the defaults for all brokers."""
         self._effectless_warnings.of_broker(image.config_of_broker(self.node_id))
         self._config = self._config.with_dynamic(
             readable_broker_overrides(image.broker_configs.get(self.node_id, {})),

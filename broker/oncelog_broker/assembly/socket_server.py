@@ -63,7 +63,8 @@ class SocketServer:
         self._shared = shared
 
     async def bind(self) -> tuple[Listener, ...]:
-        """Bind all sockets. Returns the listeners to register. Raises OSError, whose message says what to do."""
+        """Bind all listening sockets. Returns the listeners to register. Raises OSError, whose message says what to
+        do."""
         bound, is_worker = {}, bool(self._shared)
         for listener in listeners(self._config):
             security = self.securities[listener.name]
@@ -88,8 +89,9 @@ class SocketServer:
         await self._listeners.start(dispatcher)
 
     async def close(self) -> None:
-        """Stop accepting connections, send the responses that are already encoded, then close all connections. May be
-        called twice."""
+        """Stop accepting connections, send the responses that are already encoded, then close all connections. This
+        method may be called twice.
+        """
         await self._listeners.close()
 
 

@@ -2,7 +2,8 @@
 
 Start: lock the directories -> open the store -> compare both, and refuse or continue (`starting/`) -> open the logs ->
 end the session of the previous process. A refused start changes nothing. Close: the logs are closed first, which writes
-the mark of a clean shutdown and unlocks the directories. Then the store is closed, which ends the session.
+the mark of a clean shutdown and unlocks the directories. After that, the metadata store is closed, which ends the
+session.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class Storage:
         self.logs = logs
         self.predecessor = predecessor
         self.may_lack_ends = not predecessor.is_log_tail_kept
-        """Whether the machine lost its power before this start, so that logs may have lost their ends."""
+        """Whether this computer lost its power before this start, so that logs may have lost their ends."""
         self.epochs_above = epochs_above
         """Partitions whose logs have a newer leader epoch than the store had before this broker registered."""
 

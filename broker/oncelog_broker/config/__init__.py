@@ -1,4 +1,4 @@
-"""Kafka's configuration keys. Each key is declared once, with type, default, range and meaning.
+"""The declarations of Kafka's configuration keys. Each key is declared once, with type, default, range and meaning.
 
 `declared` defines the class of a key. The keys are declared in `broker_keys`, `zookeeper_keys`, `leadership_keys`,
 `topic_defaults` (broker keys that topics inherit), `topic_keys`, `inert_topic_keys` (Kafka's topic keys without effect

@@ -98,8 +98,8 @@ def alter_broker_overrides(current: Mapping[str, str], changes: Changes) -> dict
     """The dynamic settings of a broker, or of all brokers, after `changes`. Raises KafkaError like
     `alter_topic_overrides`.
 
-    The error for a read-only key is INVALID_REQUEST, as in Kafka. One of Kafka's dynamic keys without effect here is
-    stored.
+    The error for a read-only key is INVALID_REQUEST, as in Kafka. A key of Kafka's dynamic keys that has no effect here
+    is stored.
     """
     altered = dict(current)
     for name, change in changes.items():

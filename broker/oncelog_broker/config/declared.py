@@ -177,7 +177,8 @@ class ConfigKey(Generic[T_co]):
 
 
 def _parse(config_type: ConfigType, text: str) -> object:
-    """Parse text to a value of the type; None or ValueError for text that does not have this type."""
+    """Parse text to a value of the key's type; returns None or raises ValueError for text that does not have this
+    type."""
     if config_type is ConfigType.BOOLEAN:
         return {"true": True, "false": False}.get(text.lower())
     if "_" in text and config_type in (*_INTEGER_BITS, ConfigType.DOUBLE):

@@ -76,7 +76,7 @@ def advertised_listeners(config: BrokerConfig, local_hostname: str) -> tuple[Lis
     """The addresses that metadata responses contain, one for each advertised listener; `local_hostname` replaces the
     wildcard address.
 
-    Raises InvalidConfig. `with_bound_ports` replaces port 0.
+    Raises InvalidConfig. The method `with_bound_ports` replaces port 0.
     """
     listening = listeners(config)
     texts = config[ADVERTISED_LISTENERS]

@@ -11,7 +11,7 @@ An ONCELOG_ variable that names no key is refused if its name resembles a key. O
 a warning, because other programs use this prefix, too: Kubernetes sets variables for each service of a namespace, such
 as ONCELOG_PORT for a service `oncelog`.
 
-One of Kafka's keys without effect here is accepted with a warning (`effectless_keys`).
+A key of Kafka that has no effect here is accepted with a warning (`effectless_keys`).
 
 All invalid settings are reported together, each with key, value, source and the allowed values.
 """
@@ -174,7 +174,7 @@ def _name_of(variable: str) -> str:
 
 
 def assignment_settings(assignments: Iterable[str]) -> list[Setting]:
-    """The settings in `key=value` texts. Raises InvalidConfig for a text without `=`."""
+    """Return the settings in `key=value` texts. Raises InvalidConfig for a text without `=`."""
     settings = []
     for assignment in assignments:
         name, equals, text = assignment.partition("=")

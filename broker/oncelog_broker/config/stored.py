@@ -39,7 +39,7 @@ class Unreadable(NamedTuple):
 
 
 def readable_topic_overrides(overrides: Mapping[str, str]) -> Mapping[str, str]:
-    """The overrides of a topic with unreadable values replaced. Unknown keys stay."""
+    """The overrides of a topic with unreadable values replaced. Unknown keys stay in the result unchanged."""
     return _readable(overrides, {fault.name: fault for fault in unreadable_topic_overrides(overrides)})
 
 

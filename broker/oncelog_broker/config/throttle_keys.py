@@ -68,4 +68,4 @@ TOPIC_THROTTLE_KEYS: Final[tuple[ConfigKey[Any], ...]] = (
         THROTTLED_REPLICAS,
     ),
 )
-"""The topic keys of the throttle; they have no corresponding broker keys."""
+"""The topic keys of the replication throttle; they have no corresponding broker keys."""

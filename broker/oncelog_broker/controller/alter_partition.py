@@ -1,13 +1,13 @@
 """Grants or refuses an ISR that a leader proposes: the rules of KIP-497, KIP-841 and KIP-903. Pure.
 
-Four kinds of proposals do not exist in Kafka:
+These four kinds of proposals do not exist in Kafka:
 
 - A leader that cannot append, because its disk is full, proposes the ISR without itself. The controller grants the
-  proposal if another replica of that ISR can lead. Otherwise the state stays, because a leader that cannot write is
-  better than a new leader that has lost records.
+  proposal if another replica of that ISR can lead. If no other replica can lead, the state stays, because a leader that
+  cannot write is better than a new leader that has lost records.
 - A leader with an offline log gives the partition up: the leader proposes the unchanged ISR with `is_log_offline`. The
-  partition then has no leader until a replica of that ISR reports an open log (`election.py`). Until then the
-  controller waits for a replica of the ISR; an unclean election is possible.
+  partition then has no leader until a replica of that ISR reports an open log (`election.py`). Until a replica reports
+  an open log, the controller waits for a replica of the ISR; an unclean election is possible.
 - A replica outside the ISR proposes the unchanged ISR. This proposal requests a new leader epoch with the same leader,
   before the log of the replica restarts with fewer records than before. In the new epoch the leader ignores the fetch
   offsets that the replica reported earlier.
@@ -15,8 +15,8 @@ Four kinds of proposals do not exist in Kafka:
   This happens when the store is older than the logs (S77). The leader stays the same; the replicas compare their logs
   as after an election.
 
-The last three kinds are not granted while an election must come first (`ClusterView.may_vouch`). Otherwise the written
-state would name brokers as leader or in sync that were away and may have lost records.
+The last three kinds are not granted while an election must come first (`ClusterView.may_vouch`). Without this rule, the
+written state would name brokers as leader or in sync that were away and may have lost records.
 """
 
 from __future__ import annotations

@@ -110,8 +110,8 @@ def check_assignment(
     """The given assignment as an `Assignment`, if the assignment is legal for new partitions from `first_partition` on.
 
     Raises KafkaError INVALID_REPLICA_ASSIGNMENT: partition ids with gaps, no broker, the same broker twice, an unknown
-    broker, or not `replication_factor` replicas everywhere (None: as many as the first partition has).
-    INVALID_PARTITIONS: no partitions.
+    broker, or not `replication_factor` replicas everywhere (None: as many as the first partition has). Raises
+    INVALID_PARTITIONS if the assignment has no partitions.
     """
     check_partition_count(len(assignment))
     if sorted(assignment) != list(range(first_partition, first_partition + len(assignment))):

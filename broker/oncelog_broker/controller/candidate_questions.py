@@ -51,7 +51,7 @@ class AskedBrokers(Protocol):
     """Asks the brokers of the cluster, including this broker, about their logs."""
 
     async def until_ready(self) -> None:
-        """Return when this broker can ask other brokers, and answer questions about its own logs."""
+        """Wait until this broker can request log ends from other brokers, and answer questions about its own logs."""
 
     async def log_ends(
         self, broker: int, keys: Sequence[PartitionKey], timeout: float
@@ -201,7 +201,7 @@ class CandidateQuestions:
             await term.note_log_ends(await self._ask_one(asked))
         except (StoreUnavailable, Deposed) as error:
             logger.info("elections wait", extra={"reason": error})
-        # The broker is asked again after RETRY_SECONDS.
+        # A broker whose request failed is asked again after RETRY_SECONDS.
         except Exception:
             logger.exception("a candidate could not be asked")
         finally:

@@ -20,12 +20,13 @@ class LogEnd(NamedTuple):
     leader_epoch: int
     """Leader epoch of the last batch; -1 if the log is empty."""
     offset: int
-    """Log end offset."""
+    """The log end offset of the replica."""
 
 
 UNKNOWN: Final = LogEnd(-2, -1)
-"""The log end of a replica whose broker does not support log end requests or did not answer in time. This log counts as
-the least complete."""
+"""The log end of a replica whose broker does not support log end requests or did not answer in time. This unreported
+log counts as the least complete log.
+"""
 OFFLINE: Final = LogEnd(-3, -1)
 """The log end of a replica whose log cannot be opened or has failed: the replica cannot lead."""
 

@@ -103,8 +103,9 @@ class ConfigController:
     ) -> None:
         """Change the settings of an entity, including its quotas. The node is deleted with its last setting, except the
         node of a user: an empty node keeps the next start from creating a user with that name. If an address has nodes
-        under several spellings, all these nodes are changed alike. Otherwise a removed quota would still apply under
-        another spelling."""
+        under several spellings, all these nodes are changed alike. If only one node were changed, a removed quota would
+        still apply under another spelling.
+        """
         is_user = entity == QuotaEntity(entity.user)
         for path in (*others.get(entity, ()), paths.quotas(entity)):
             with translated(path):
@@ -158,7 +159,9 @@ class ConfigController:
 
 
 def _parsed(node: ReadNode) -> dict[str, str]:
-    """Parse the settings. Raises KafkaError if the settings cannot be parsed, so that they are not overwritten."""
+    """Parse the settings in a node. Raises KafkaError if the settings cannot be parsed, so that they are not
+    overwritten.
+    """
     try:
         return {} if node.found is None else parse_config(node.found[0], node.path)
     except MalformedPayload as error:

@@ -5,13 +5,14 @@ Terms: a replica is *steady* if its broker has been registered without a break s
 has *returned* if its broker registered again later, without loss. A replica is *unsure* if its broker may have lost the
 end of its logs since the state was written, because its machine went down. Each write of a state checks the
 incarnations of all members of the ISR, so a broker with a registration older than the write is steady. An unsure broker
-stays unsure for all states that are older than the registration with the loss, however often the broker returns.
+(its logs may have lost their ends) stays unsure for all states that are older than the registration with the loss,
+however often the broker returns.
 
 Rules:
 
 - Every election gives a new leader epoch, also if the leader stays the same: only a new epoch shows followers and
-  consumers that the end of a log may have changed (KIP-101, KIP-320). Removing a replica from the ISR gives no new
-  epoch.
+  consumers that the end of a log may have changed (KIP-101, KIP-320). Removing a replica from the ISR does not start a
+  new leader epoch.
 - Every present replica that is steady or has returned stays in the ISR after an election: the replica has every
   acknowledged record, and the new leader's high watermark waits for the replica's first fetch. If the elected log then
   fails, another replica can lead. A replica with an offline log cannot be elected, and leaves the ISR.
@@ -102,14 +103,18 @@ class Election(NamedTuple):
     """Whether a replica outside the ISR may lead if no replica of the ISR can lead (unclean.leader.election.enable)."""
     log_end_of: LogEndOf = _not_asked
     waits_for_absent: bool = False
-    """Whether to wait for replicas that are away, and for offline logs, if all replicas of the ISR are unsure."""
+    """Whether to wait for replicas that are away, and for offline logs, if all replicas of the ISR may have lost
+    records.
+    """
 
     @property
     def state(self) -> PartitionState:
         return self.known.state
 
     def is_steady(self, broker: int) -> bool:
-        """Whether the broker has a replica and has been registered without a break since the state was written."""
+        """Whether the broker has a replica of the partition and has been registered without a break since the state was
+        written.
+        """
         known = self.brokers.get(broker)
         return known is not None and broker in self.replicas and known.is_steady_since(self.known.written)
 
@@ -130,7 +135,7 @@ class Election(NamedTuple):
 
     @property
     def unsure(self) -> tuple[int, ...]:
-        """The unsure replicas of the ISR, including absent replicas."""
+        """The replicas of the ISR that are unsure (may have lost records), including absent replicas."""
         return tuple(broker for broker in self.state.isr if self.is_unsure(broker))
 
     def log_ends(self, brokers: Iterable[int]) -> dict[int, LogEnd | None]:
@@ -148,8 +153,9 @@ class Election(NamedTuple):
 def outcome(election: Election) -> Outcome:
     """Decide whether the partition's state changes, and how.
 
-    The first case that applies decides: the leader stays; a steady replica of the ISR leads; a returned replica leads;
-    an unsure replica leads; a replica outside the ISR leads. Otherwise the partition has no leader.
+    The first case that applies decides: the leader stays; a steady replica of the ISR (registered without a break)
+    leads; a returned replica leads; an unsure replica (may have lost records) leads; a replica outside the ISR leads.
+    If none of these cases applies, the partition has no leader.
     """
     state = election.state
     steady = tuple(broker for broker in state.isr if election.is_steady(broker))
@@ -251,7 +257,8 @@ def _from_an_unsure_replica(election: Election) -> Decision | Undecided | None:
     contenders = _contenders(election, in_sync)
     if isinstance(contenders, Undecided):
         return contenders
-    # If a replica of the ISR cannot report its log end, replicas outside the ISR do not count: see `_contenders`.
+    # If a replica of the ISR cannot report its log end, replicas outside the ISR do not count as candidates, because
+    # that replica may have more records.
     counting = unsure if UNKNOWN in in_sync.values() else election.replicas
     absent = tuple(broker for broker in counting if broker not in contenders)
     if absent and election.waits_for_absent:
@@ -271,7 +278,8 @@ def _unclean(election: Election) -> Decision | Undecided | None:
 
 def _without_a_leader(election: Election) -> Outcome:
     """Decide for a partition that no replica can lead. The state is written with no leader, unless a replica of the ISR
-    is unsure: after a write this replica would count as complete."""
+    may have lost records: after a write this replica would count as complete.
+    """
     state = election.state
     if election.unsure or state.leader == NO_LEADER:
         return Undecided(offline=election.offline) if election.offline else None
@@ -285,8 +293,8 @@ def _without_a_leader(election: Election) -> Outcome:
 def _contenders(election: Election, in_sync: Mapping[int, LogEnd | None]) -> dict[int, LogEnd | None] | Undecided:
     """The replicas that may lead after a loss, with their log ends; Undecided if their brokers must be asked first.
 
-    `in_sync`: the unsure replicas of the ISR that are present. If one of the replicas in `in_sync` cannot report its
-    log end, replicas outside the ISR do not count, since that replica may have more records.
+    `in_sync`: the present replicas of the ISR that may have lost records. If one of the replicas in `in_sync` cannot
+    report its log end, replicas outside the ISR do not count, since that replica may have more records.
     """
     contenders = dict(in_sync) if UNKNOWN in in_sync.values() else election.log_ends(election.replicas)
     unasked = tuple(broker for broker, end in contenders.items() if end is None)

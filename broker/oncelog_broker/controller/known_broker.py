@@ -21,7 +21,8 @@ class KnownBroker(NamedTuple):
     unsure_since: int = NEVER
     """The epoch of the broker's last registration with a possible loss of the end of its logs, because its machine had
     gone down. This field stays while the broker is absent; NEVER if there was no such registration. A partition state
-    that is newer than this epoch was decided with knowledge of the loss."""
+    that is newer than this epoch was decided when the controller already knew of the loss.
+    """
     is_stopping: bool = False
     """Whether the broker has requested its controlled shutdown in this registration. A stopping broker stays in an ISR
     only as the last member, leads no partition that another replica can lead, and gets no new replica."""

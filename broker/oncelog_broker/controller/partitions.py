@@ -1,7 +1,7 @@
 """Handles requests to the controller about partitions: ISR changes, elections, reassignments, controlled shutdowns.
 
 Each `PartitionController` object serves one term as controller. A request is decided by the view, and the change is
-written. The request is decided again if the write was refused or the outcome of the write is unknown. Then the
+written. The request is decided again if the write was refused or the outcome of the write is unknown. After that, the
 consequences of the write are reconciled (`reconciler.py`), and the response is sent.
 """
 

@@ -138,9 +138,9 @@ def confirms(end: LogEnd | None) -> bool:
 def completed(
     assignment: ReplicaAssignment, known: KnownState, controller_epoch: int, log_end_of: LogEndOf | None = None
 ) -> Reassigned | None:
-    """The last step of a reassignment; None while a replica of the target is not in sync. Also None if the step would
-    remove replicas in sync and no replica of the target `confirms`. `log_end_of`: the log ends that the brokers have
-    reported; None if the controller asks no brokers."""
+    """The last step of a reassignment; None while a replica of the target is not in sync. The result is also None if
+    the step would remove replicas in sync and no replica of the target `confirms`. `log_end_of`: the log ends that the
+    brokers have reported; None if the controller asks no brokers."""
     if not is_caught_up(assignment, known):
         return None
     there: Collection[int] = assignment.target

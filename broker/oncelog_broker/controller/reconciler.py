@@ -119,8 +119,10 @@ class Reconciler:
 
     async def make_topic(self, name: str, write: Callable[[], Awaitable[None]]) -> None:
         """Create a topic by calling `write`, whose errors are raised. The lock `_turn` is held during the write, so no
-        decision about an earlier topic with the same name can still be waiting to be written. Such a decision could be
-        written into the new topic, because znode versions restart at 0 when a topic is re-created."""
+        decision about an earlier topic with the same name can still be waiting to be written. A waiting decision about
+        the earlier topic could be written into the new topic, because znode versions restart at 0 when a topic is
+        re-created.
+        """
         async with self._turn:
             await write()
             await self._guarded(self._topics_changed((name,)))

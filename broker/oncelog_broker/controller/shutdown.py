@@ -2,7 +2,7 @@
 broker still leads. Pure.
 
 From the request until the broker's registration ends, the broker is removed from ISRs and leads no partition that
-another replica can lead: see `election.py`. Source: Kafka's KafkaController.doControlledShutdown.
+another replica can lead (`election.py`). Source: Kafka's KafkaController.doControlledShutdown.
 """
 
 from __future__ import annotations

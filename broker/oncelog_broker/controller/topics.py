@@ -102,8 +102,9 @@ class TopicController:
     @asynccontextmanager
     async def _changing(self, name: str) -> AsyncIterator[PartitionController]:
         """Context manager that yields the present term as controller. Inside the block no other task creates, changes
-        or deletes a topic with the same name or a colliding name. Otherwise a decision about one topic could be written
-        into the next topic, because znode versions restart at 0 when a topic is re-created."""
+        or deletes a topic with the same name or a colliding name. Without this exclusion, a decision about one topic
+        could be written into the next topic, because znode versions restart at 0 when a topic is re-created.
+        """
         async with self._being_changed.setdefault(unified_name(name), asyncio.Lock()):
             with translated(name):
                 yield self._term()

@@ -9,13 +9,13 @@
 2. Each record is replayed into the state machine: only a replay changes durable state.
 3. The functions in `changes` are called; they make the changes of soft state that belong to the records.
 4. `timers` are set or cancelled, and `jobs` (long work in slices or threads) begin.
-5. When the records are committed (on all in-sync replicas), `replies` are sent. Then the values in `ends` are passed to
-   the runtime's `on_end`: decided transactions, whose markers are to be written, or share partitions, whose state is to
-   be initialized.
+5. When the records are committed (on all in-sync replicas), `replies` are sent. After that, the values in `ends` are
+   passed to the runtime's `on_end`: decided transactions, whose markers are to be written, or share partitions, whose
+   state is to be initialized.
 
 A step (one call of the state machine) that logs records does not change soft state (state that is not in the log)
-itself: the step puts the change into `changes`. Otherwise, after a failed append, a waiter could be missing from its
-waiting list although no effect ever replies to this waiter (S85).
+itself: the step puts the change into `changes`. If a step changed soft state (state that is not in the log) before a
+failed append, a waiting request could be missing from its list although no effect ever replies to it (S85).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Encoded(NamedTuple):
 
 class Job(NamedTuple):
     """Work for `key` (a group or transactional id) that takes too long for one step of the state machine. The generator
-    `steps()` reads the state of the machine in its first step, and its result is passed to `Machine.on_job`. At most
+    `steps()` reads the state of the state machine when it begins, and its result is passed to `Machine.on_job`. At most
     one job with a given name runs for a key. If a step requests a job that is already running, the request has no
     effect.
     """

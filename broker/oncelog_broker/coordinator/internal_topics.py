@@ -96,8 +96,8 @@ def tell_deleted_by_age(old: ClusterImage | None, new: ClusterImage) -> None:
     """Log once that an internal topic has a cleanup.policy other than `compact`, so that the state of its coordinators
     is deleted by age.
 
-    `old`: the previous image; None at the start of the broker. A topic that was just created is not checked, since its
-    settings may arrive later.
+    `old`: the previous cluster image; None at the start of the broker. A topic that was just created is not checked,
+    since its settings may arrive later.
     """
     if old is not None and new.topic_configs is old.topic_configs:
         return

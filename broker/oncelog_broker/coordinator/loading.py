@@ -2,7 +2,7 @@
 
 The log is read in chunks. Most records of an internal topic are superseded soon: a group repeatedly commits the same
 partitions, and a transaction logs the same key three times. So a record is not decoded if the same chunk has a later
-record with the same key, unless the machine's records are changes (`Machine.records_replace_older`). Two kinds of
+record with the same key, unless the state machine's records are changes (`Machine.records_replace_older`). Two kinds of
 records are always replayed, in the order of the log: records of transactions, which take effect only when their marker
 is read, and tombstones, which also delete pending offsets of transactions.
 """
@@ -74,7 +74,9 @@ class _Chunk:
             raise columns.error
 
     def _add(self, rows: Iterable[tuple[int, bytes | None, bytes | None]]) -> bool:
-        """Add records outside transactions. Returns whether `rows` (an iterator) may have more records."""
+        """Add records of a chunk that are not part of a transaction. Returns whether `rows` (an iterator) may have more
+        records.
+        """
         entries, latest, number = self.entries, self._latest, 0
         for number, (offset, key, value) in enumerate(rows, 1):  # noqa: B007 (the last one tells how many there were)
             if key is None:

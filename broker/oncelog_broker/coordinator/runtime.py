@@ -1,9 +1,9 @@
 """Runs log-backed state machines: one state machine per partition of an internal topic that this broker leads.
 
-A request names a key, the key determines a partition, and the partition's machine decides the `Effects` of the request
-(records to log, replies, timers). The records among the effects are appended as one batch to that partition, then
-replayed into the machine. The replies are sent only after the batch is committed (S40). Records that are loaded from
-the log are replayed by the same method, so a machine has the same state after a restart as before.
+A request names a key, the key determines a partition, and the partition's state machine decides the `Effects` of the
+request (records to log, replies, timers). The records among the effects are appended as one batch to that partition,
+then replayed into the state machine. The replies are sent only after the batch is committed (S40). Records that are
+loaded from the log are replayed by the same method, so a state machine has the same state after a restart as before.
 
 Requests for a partition that this broker does not lead get the error NOT_COORDINATOR. Requests for a partition that is
 being loaded get COORDINATOR_LOAD_IN_PROGRESS. Loading reads the log in chunks, and other work runs between two chunks.
@@ -205,8 +205,8 @@ class CoordinatorRuntime(Generic[M]):
         self._send(replies, ErrorCode.NONE)
 
     def close(self) -> None:
-        """Unload all shards when the broker stops: waiting requests get an error that makes their clients find the new
-        coordinator.
+        """Unload all shards (state machines with their partitions) when the broker stops: waiting requests get an error
+        that makes their clients find the new coordinator.
         """
         for shard in list(self._shards.values()):
             self._unload(shard)
@@ -214,7 +214,7 @@ class CoordinatorRuntime(Generic[M]):
     # --- requests
 
     def machines(self) -> Iterator[M]:
-        """The loaded state machines, for requests that do not name a key."""
+        """The loaded state machines of this broker, for requests that do not name a key."""
         return (shard.machine for shard in self._shards.values() if shard.is_loaded)
 
     @property
@@ -227,15 +227,17 @@ class CoordinatorRuntime(Generic[M]):
         return partition_for(key, self._partitions) if self._partitions else None
 
     def leader_of(self, key: str) -> int:
-        """The id of the broker that leads the partition of `key`, according to the image; NO_LEADER if no leader is
-        known."""
+        """The id of the broker that leads the partition of `key`, according to the cluster image; NO_LEADER if no
+        leader is known.
+        """
         index = self.partition_of(key)
         if index is None or self._image_topic is None:
             return NO_LEADER
         return self._image_topic.partitions[index].leader
 
     def leader_epoch_of(self, key: str) -> int:
-        """The leader epoch of the partition of `key`, according to the image; -1 if the partition is not known."""
+        """The leader epoch of the partition of `key`, according to the cluster image; -1 if the partition is not
+        known."""
         index = self.partition_of(key)
         if index is None or self._image_topic is None:
             return -1
@@ -268,7 +270,7 @@ class CoordinatorRuntime(Generic[M]):
         the response, or a future of the response.
 
         The operation replies to the waiter (its second argument) now or in a later operation. The operation raises
-        KafkaError to refuse. `failed` translates an error into a response.
+        KafkaError to refuse the request. `failed` translates an error into a response.
         """
         waiter: Waiter[R] = Waiter(failed)
         try:
@@ -327,7 +329,9 @@ class CoordinatorRuntime(Generic[M]):
             self._fall_back(shard, None, self._unthought_of(shard, None, error), reload=True)
 
     def loaded_shard(self, index: int) -> Shard[M] | None:
-        """The shard of a partition that this broker leads and has loaded; None for any other partition."""
+        """The shard (state machine with its log) of a partition that this broker leads and has loaded; None for any
+        other partition.
+        """
         shard = self._shards.get(index)
         return shard if shard is not None and shard.is_loaded else None
 
@@ -338,8 +342,8 @@ class CoordinatorRuntime(Generic[M]):
         return list(self._shards.values())
 
     def may_step(self, shard: Shard[M]) -> bool:
-        """Whether the state machine of `shard` can handle a request now: the shard is current and loaded, and no other
-        broker can be the coordinator.
+        """Whether the state machine of `shard` (a partition with its state machine) can handle a request now: the shard
+        is current and loaded, and no other broker can be the coordinator.
         """
         return self.is_current(shard) and shard.is_loaded and self._may_lead()
 
@@ -351,8 +355,9 @@ class CoordinatorRuntime(Generic[M]):
         return [shard for shard in self._shards.values() if shard.is_loaded]
 
     def is_current(self, shard: Shard[M]) -> bool:
-        """Whether `shard` is still this broker's shard for its partition, and has been neither unloaded nor
-        replaced."""
+        """Whether `shard` (a partition with its state machine) is still this broker's shard for its partition, and has
+        been neither unloaded nor replaced.
+        """
         return self._shards.get(shard.index) is shard
 
     # --- failures

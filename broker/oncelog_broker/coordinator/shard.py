@@ -1,4 +1,5 @@
-"""A shard: one state machine, the partition with its log, and the requests that wait for replies of the machine."""
+"""A shard: one state machine, the partition with its log, and the requests that wait for replies of the state
+machine."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ class Machine(Protocol):
         ValueError."""
 
     def replay(self, record: Any, offset: int, producer_id: int) -> None:
-        """Apply the record logged at `offset` to the state of the machine. Only `replay` changes durable state.
+        """Apply the record logged at `offset` to the state of the state machine. Only `replay` changes durable state.
         `producer_id` is -1 outside transactions."""
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:

@@ -1,4 +1,6 @@
-"""`oncelog dump`: prints the contents of files. Faults are printed on standard error and make the exit code 1."""
+"""`oncelog dump`: prints the contents of log files, indexes, snapshots and checkpoints. Faults are printed on standard
+error and make the exit code 1.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Dumps the entries of `.index` and `.timeindex` files, and checks each entry against the log of the same segment.
 
-Zero entries at the end of a file are preallocated space and are not dumped (see `log.segment_index`).
+Zero entries at the end of a file are preallocated space and are not dumped (`log/segments/index.py`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ENTRIES_AT_ONCE: Final = 4096
 
 
 class LogBeside:
-    """The log file of the same segment as an index; only batch headers are read."""
+    """The log file that belongs to the same segment as an index file; only batch headers are read."""
 
     def __init__(self, file: BinaryIO, size: int) -> None:
         self._file = file

@@ -153,5 +153,6 @@ class Verdict:
     has_older_store: bool = False
     """Whether the metadata store is older than the directories, so that it may allocate leader epochs a second time."""
     has_older_directories: bool = False
-    """Whether a data directory is older than the store. If True, the caller must fill in `StartFacts.alone_in_sync` and
-    compare again."""
+    """Whether a data directory is older than the store. If this field is True, the caller must fill in
+    `StartFacts.alone_in_sync` and compare again.
+    """

@@ -2,6 +2,6 @@
 
 `command` is the command `oncelog cluster`, and `cluster` executes it. `state` stores the state between two commands.
 `broker_process` starts a broker and checks that it serves. `java` and `zookeeper_jars` find or download what ZooKeeper
-needs, `server_config` writes zoo.cfg, and `ensemble` runs the servers. `ports` chooses ports. `process` identifies a
-process by pid and start time, so that no other process gets a signal.
+needs, `server_config` writes zoo.cfg, and `ensemble` runs the servers. The module `ports` chooses free ports. `process`
+identifies a process by pid and start time, so that no other process gets a signal.
 """

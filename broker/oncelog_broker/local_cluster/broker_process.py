@@ -107,8 +107,8 @@ async def out_of_sync_for(broker: Member) -> list[str] | None:
 
 
 async def elect_preferred_leaders(addresses: str) -> int:
-    """Elect preferred leaders. Returns the number of elected partitions; a partition whose preferred replica cannot
-    lead keeps its leader."""
+    """Elect the preferred replicas as leaders, through this broker. Returns the number of elected partitions; a
+    partition whose preferred replica cannot lead keeps its leader."""
     from oncelog.admin import Admin
     from oncelog.errors import PartialFailure
 

@@ -77,7 +77,9 @@ DEFAULT_PORT: Final = 9092
 
 
 class LocalCluster:
-    """The cluster in `directory`. `tell` is called with each progress message, which is one sentence."""
+    """The local cluster whose files are in `directory`. `tell` is called with each progress message, which is one
+    sentence.
+    """
 
     def __init__(self, directory: Path, tell: Callable[[str], None]) -> None:
         self.directory = directory.absolute()
@@ -119,8 +121,8 @@ class LocalCluster:
                     self._until_stopped(member, state)
 
     def _until_stopped(self, member: Member, state: ClusterState) -> None:
-        """Wait until a member has ended after SIGTERM. No second SIGTERM is sent, because a second SIGTERM would
-        interrupt the controlled shutdown.
+        """Wait until a member (broker or ZooKeeper server) has ended after SIGTERM. No second SIGTERM is sent, because
+        a second SIGTERM would interrupt the controlled shutdown.
         """
         if member.process is not None and not member.process.wait(STOP_SECONDS):
             self._tell(f"process {member.pid} did not stop within {STOP_SECONDS:.0f} s and was killed")
@@ -137,7 +139,7 @@ class LocalCluster:
             self._until_stopped(find_member(state, name), state)
 
     def kill(self, name: str) -> None:
-        """Kill a member (kill -9). Raises ClusterError."""
+        """Kill a member (broker or ZooKeeper server) with kill -9. Raises ClusterError."""
         with self._existing() as state:
             self._running(state, name).kill()
 
@@ -147,13 +149,13 @@ class LocalCluster:
             self._running(state, name).pause()
 
     def resume(self, name: str) -> None:
-        """Resume a paused member. Raises ClusterError."""
+        """Resume a paused member (broker or ZooKeeper server). Raises ClusterError."""
         with self._existing() as state:
             self._running(state, name).resume()
 
     def start(self, name: str) -> None:
-        """Start a killed member (broker or ZooKeeper server), and wait until the member serves. Raises ClusterError and
-        the errors of `up`.
+        """Start a killed member (broker or ZooKeeper server), and wait until the member serves. Raises ClusterError,
+        JavaNotFound, JarsNotFound, ZooKeeperStartError, StateFileError.
         """
         with self._existing() as state:
             member = find_member(state, name)
@@ -168,10 +170,11 @@ class LocalCluster:
                 self._wait_for([member], state)
 
     def restart(self, names: Sequence[str] = ()) -> None:
-        """Restart brokers one after the other, by default all running brokers. Each restart waits until all replicas
-        are in sync.
+        """Restart brokers of the local cluster one after the other, by default all running brokers. Each restart waits
+        until all replicas are in sync.
 
-        At the end preferred leaders are elected. Raises ClusterError and the errors of `up`.
+        At the end preferred leaders are elected. Raises ClusterError, JavaNotFound, JarsNotFound, ZooKeeperStartError,
+        StateFileError.
         """
         with self._existing() as state:
             chosen = [find_member(state, name) for name in names] or [
@@ -326,7 +329,7 @@ class LocalCluster:
         start_broker(self.directory, broker, settings, note)
 
     def _tell_what_is_outdated(self, state: ClusterState) -> None:
-        """Report which running brokers have older settings than the state."""
+        """Report which running brokers have older settings than the saved state of the cluster."""
         for broker in state.brokers:
             connect_string = ",".join(address_of(server) for server in state.zookeepers)
             wanted = settings_of(self.directory, broker, len(state.brokers), connect_string, state.settings)
@@ -373,7 +376,8 @@ def planned(state: ClusterState | None, wanted: Wanted) -> ClusterState:
         state.settings = {key: value for key, value in merged.items() if value}
         try:
             BrokerConfig.of(state.settings)
-        # The settings are checked before they are saved, because no broker could start with invalid settings.
+        # The settings in the options are checked before they are saved, because no broker could start with invalid
+        # settings.
         except InvalidConfig as error:
             raise ClusterError(f"--set: {error}") from error
     there = len(state.brokers)

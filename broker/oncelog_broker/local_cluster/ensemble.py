@@ -81,7 +81,9 @@ class ZooKeeperServer:
 
     @property
     def is_serving(self) -> bool:
-        """Whether the server serves clients, alone or in a quorum. False if another program responds on the port."""
+        """Whether the server serves clients, alone or in a quorum. The result is False if another program responds on
+        the port.
+        """
         return f"dataDir={self.data}/" in self.ask("conf") and "Mode: " in self.ask("srvr")
 
     @property
@@ -170,7 +172,7 @@ class Ensemble:
         self._on_launch = on_launch
         self._settings = settings
         self._own_ports: list[OwnPort] = []
-        """The reserved ports of the servers, if `start` has chosen the ports."""
+        """The reserved client ports of the servers, if `start` has chosen the ports."""
 
     @property
     def connect_string(self) -> str:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 LEAST_VERSION: Final = 11
-"""Minimum Java version. ZooKeeper 3.9 needs only Java 8, but from Java 11 on all installations have the same flags for
-a small server."""
+"""The minimum Java version for ZooKeeper. ZooKeeper 3.9 needs only Java 8, but from Java 11 on all installations have
+the same flags for a small server."""
 ANSWER_SECONDS: Final = 30.0
 """Timeout in seconds of `java -version`, enough for a busy machine."""
 

@@ -56,8 +56,8 @@ def _let_children_live() -> None:
 
 
 class LocalProcess:
-    """A started process. `start` starts a new process; `LocalProcess(pid, started)` refers to a process of an earlier
-    run."""
+    """A started background process. `start` starts a new process; `LocalProcess(pid, started)` refers to a process of
+    an earlier run."""
 
     def __init__(self, pid: int, started: str) -> None:
         self.pid = pid

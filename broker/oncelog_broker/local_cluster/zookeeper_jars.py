@@ -38,8 +38,8 @@ NEEDED: Final = (
     *("zookeeper", "zookeeper-jute", "metrics-core", "snappy-java", "slf4j-api"),
     *(f"netty-{name}" for name in (*NETTY, "transport-native-unix-common")),
 )
-"""The names of the needed jars. Without metrics-core a server ends immediately; without snappy-java a server runs but
-never serves, and logs no message."""
+"""The names of the jars that a ZooKeeper server needs. Without metrics-core a server ends immediately; without
+snappy-java a server runs but never serves, and logs no message."""
 MAVEN_SECONDS: Final = 300.0
 DOWNLOAD_SECONDS: Final = 1800.0
 """Timeout in seconds for the download of pyspark's archive, 430 MB."""
@@ -173,7 +173,9 @@ def _class_path(directory: Path) -> str:
 
 
 def _run(command: list[str], seconds: float, environment: Mapping[str, str]) -> None:
-    """Run a command. Raises JarsNotFound with the end of the command's output if the command fails."""
+    """Run a command that downloads or extracts jars. Raises JarsNotFound with the end of the command's output if the
+    command fails.
+    """
     name = Path(command[0]).name
     try:
         result = subprocess.run(

@@ -92,7 +92,7 @@ class LogState:
         copy would keep old records whose tombstones were removed.
         """
         self.checkpointed_start = log_start_offset
-        """The log start offset that is in the checkpoint file."""
+        """The log start offset that is in the checkpoint file on disk."""
         self.refused_append_at = NOT_REFUSED
         """The log end offset at which an append was last refused without a change; NOT_REFUSED if no append was
         refused.
@@ -170,9 +170,9 @@ class LogState:
 
     def append_failed(self, error: Exception, *, end_before: int, end: int) -> KafkaError:
         """Take the log offline if an append wrote only some of its records: these records can be neither kept nor
-        undone. This is the case if `end`, the present log end offset, differs from `end_before`. Otherwise the log
-        stays online if the system refused the write for lack of space or of file descriptors. Returns the error for the
-        caller to raise."""
+        undone. This is the case if `end`, the present log end offset, differs from `end_before`. If the append wrote
+        none of its records, the log stays online if the system refused the write for lack of space or of file
+        descriptors. Returns the error for the caller to raise."""
         if end != end_before:
             return self.fail("append to", error)
         self.refused_append_at = end

@@ -107,8 +107,8 @@ class PartitionLog:
         self.leader_epochs = content.epochs
         self._content = content
         self.local = content.local
-        """The segments; reading `local.log_end_offset` saves a property call in code that reads the log end offset very
-        often.
+        """The segments of this log; code that reads the log end offset very often reads `local.log_end_offset`, which
+        saves a property call.
         """
         self._clock = clock
         self._untouched: tuple[int, int, int, int] | None = None

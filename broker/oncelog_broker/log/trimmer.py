@@ -21,7 +21,9 @@ from oncelog_protocol.records.batch import CorruptBatch
 
 
 class LogTrimmer:
-    """Shortens one log. Not thread-safe. Methods raise only KafkaError, with the codes that their docstrings name."""
+    """Removes records from one log. Not thread-safe. Methods raise only KafkaError, with the codes that their
+    docstrings name.
+    """
 
     __slots__ = ("_content", "_local", "_state", "after_truncation", "before_truncation")
 

@@ -14,7 +14,9 @@ from oncelog_protocol.records.columns import records_data
 from oncelog_protocol.records.compression import RecordsTooLarge
 
 PACKED_IN_PLACE: Final = 64 * 1024
-"""Batches of up to this many compressed bytes are first tried in the calling thread, because a job would cost more."""
+"""Batches of up to this many compressed bytes are first tried in the calling thread, because a job in another thread
+would cost more.
+"""
 UNPACKED_IN_PLACE: Final = 512 * 1024
 """The maximum number of bytes that are decompressed in the calling thread, which takes half a millisecond."""
 UNPACKED_BESIDE_OTHERS: Final = 8 * 1024 * 1024

@@ -3,7 +3,7 @@ functions (S59, T18, T20).
 
 Every batch is checked for all header fields, the CRC, and whether the number of records fits into the number of bytes.
 In an uncompressed batch, each of the first records must also begin where the previous record ends
-(`record.validation=frames`). `record_validation` checks what requires reading all records: timestamps, keys, compressed
+(`record.validation=frames`). `record_validation` makes the checks that read all records: timestamps, keys, compressed
 records.
 
 In contrast to Kafka, the error for an unknown compression id is UNSUPPORTED_COMPRESSION_TYPE. Kafka's response,
@@ -61,7 +61,7 @@ class AppendOrigin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ValidationLimits:
-    """The values of a LogConfig that validation needs for each batch; they are computed once."""
+    """The values of a LogConfig that validation needs for each batch; these values are computed once."""
 
     max_batch_size: int
     max_segment_size: int

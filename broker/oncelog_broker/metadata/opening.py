@@ -43,7 +43,9 @@ class StoreOpening(Protocol):
         """
 
     async def open(self, home: str, clock: Clock) -> MetadataStore:
-        """Open the store. Raises StoreFileError, StoreUnavailable, InvalidConfig, with a message for the operator."""
+        """Open the metadata store. Raises StoreFileError, StoreUnavailable, InvalidConfig, with a message for the
+        operator.
+        """
 
 
 class EmbeddedOpening:

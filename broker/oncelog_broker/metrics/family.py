@@ -12,7 +12,7 @@ NO_LABELS: Final[Mapping[str, str]] = {}
 
 
 class Sample(NamedTuple):
-    """One value with its labels. `suffix` is the name's suffix for a part of a histogram."""
+    """One value of a metric, with its labels. `suffix` is the name's suffix for a part of a histogram."""
 
     labels: Mapping[str, str]
     value: float

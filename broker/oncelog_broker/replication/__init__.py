@@ -3,8 +3,8 @@ leader.
 
 Modules without I/O: `roles` (this broker's role in a partition), `high_watermark` (how far the high watermark may
 advance), `isr` (which replicas are in sync, ISR shrink and expand), `follower_progress` (how far a follower has
-fetched). Also without I/O: `truncation` (where a follower truncates its log), `fetch_plan` (the next request of a
-fetcher), `throttle` (the replication quota of catching-up replicas).
+fetched). Further modules without I/O: `truncation` (where a follower truncates its log), `fetch_plan` (the next request
+of a fetcher), `throttle` (the replication quota of catching-up replicas).
 
 Modules for one partition: `replica` (either role), `partition` (the leader's part), `fetch_response` (how a follower
 applies the leader's response), `purgatory` (appends and fetches that wait at the partition), `verification_guards`

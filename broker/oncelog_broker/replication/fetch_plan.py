@@ -58,7 +58,7 @@ class FetchLimits:
 
 
 class Asked(NamedTuple):
-    """One partition of a response, with the position in the corresponding request."""
+    """One partition of a Fetch response, with the position in the corresponding request."""
 
     key: Key
     position: FetchPosition
@@ -116,7 +116,7 @@ class FetchPlan:
         self._resting[key] = until, position
 
     def pause(self, key: Key) -> None:
-        """Leave the partition out of the next requests."""
+        """Leave the partition out of the next Fetch requests."""
         if self._wanted.pop(key, None) is not None:
             self._changed.add(key)
 

@@ -1,4 +1,5 @@
-"""Applies the leader's Fetch response to one partition of a follower. The only I/O is that of the log.
+"""Applies the leader's Fetch response to one partition of a follower. The only I/O in this module is the I/O of the
+log.
 
 A response is applied only if the replica is still in the state in which it sent the request: same leader epoch, same
 log end offset. After another election or a truncation, a late response to the earlier request is therefore ignored.

@@ -90,7 +90,7 @@ class Fetchers:
         """Broker id of the leader -> its fetcher."""
         self._followed: dict[Partition, BrokerFetcher] = {}
         self._to_restart: dict[Partition, Led] = {}
-        """Partitions whose logs restart when their leaders have responded."""
+        """Partitions whose logs restart empty when their leaders have responded."""
         self._restarting: asyncio.Task[None] | None = None
 
     def follow(self, partition: Partition) -> None:
@@ -236,7 +236,7 @@ class BrokerFetcher:
         )
 
     async def run(self) -> None:
-        """Run the fetch loop forever."""
+        """Run the fetch loop until the task is cancelled."""
         while True:
             await self._sync_records()
             now = self._clock.monotonic()

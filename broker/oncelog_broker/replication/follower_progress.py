@@ -13,7 +13,7 @@ class FetchPosition(NamedTuple):
     last_fetched_epoch: int
     """The leader epoch of the follower's last record; -1 for an empty log."""
     leader_epoch: int
-    """The leader epoch in which the follower follows."""
+    """The leader epoch in which the follower follows the leader."""
     log_start_offset: int = -1
     """The follower's log start offset, as it is durable on the follower's disk; -1 if unknown."""
 
@@ -43,9 +43,9 @@ class FollowerProgress:
         self.last_caught_up = now
         """Monotonic seconds when the follower last had all records up to the leader's log end."""
         self.may_be_gone = False
-        """Whether the follower has left the ISR, or was refused by the controller, since its last fetch. Such a
-        follower may not return, for example because its broker is stopping, and must not be proposed for the ISR until
-        it fetches again.
+        """Whether the follower has left the ISR, or was refused by the controller, since its last fetch. A follower
+        that has left the ISR may not return, for example because its broker is stopping, and must not be proposed for
+        the ISR until it fetches again.
         """
         self._asked_at = now
         self._leader_end_then = 0

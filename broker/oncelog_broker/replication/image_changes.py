@@ -2,8 +2,8 @@
 
 A topic may have thousands of partitions, and all leaders of a broker may change simultaneously. The first
 PARTITIONS_AT_A_TIME changes are applied immediately, the rest in later slices with other work in between. A partition
-that is not processed yet remains unchanged, as if the image had arrived later. When the partition is processed, it gets
-its role from the newest image, even if an older image queued the change.
+that is not processed yet remains unchanged, as if the cluster image had arrived later. When the partition is processed,
+it gets its role from the newest cluster image, even if an older image queued the change.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Turn = Callable[[], Awaitable[None]]
 
 
 class ImageChanges:
-    """The queue of partitions that the image has changed. Use this class only on the event loop."""
+    """The queue of partitions that the cluster image has changed. Use this class only on the event loop."""
 
     def __init__(
         self,
@@ -37,9 +37,9 @@ class ImageChanges:
         tasks: Tasks,
         turn: Turn,
     ) -> None:
-        """`look_at(partition, is_gone)` applies the image to one partition; `is_gone` means that the topic was deleted
-        since, so that a topic with that name is another topic. `on_done` is called with the topics whose changes were
-        applied in a later slice.
+        """`look_at(partition, is_gone)` applies the cluster image to one partition; `is_gone` means that the topic was
+        deleted since, so that a topic with that name is another topic. `on_done` is called with the topics whose
+        changes were applied in a later slice.
         """
         self._look_at = look_at
         self._on_done = on_done
@@ -49,7 +49,7 @@ class ImageChanges:
         self._work: asyncio.Task[None] | None = None
 
     def note(self, partition: TopicPartition, *, is_gone: bool = False) -> None:
-        """Queue a changed partition."""
+        """Queue a partition that the cluster image has changed."""
         self._noted[partition] = is_gone or self._noted.get(partition, False)
 
     def includes(self, topic: str | None) -> bool:
@@ -81,7 +81,7 @@ class ImageChanges:
             self._on_done(self._look_at_some())
 
     def _look_at_some(self) -> set[str]:
-        """Apply one slice. Returns the names of the affected topics."""
+        """Apply one slice of the queued partition changes. Returns the names of the affected topics."""
         some = [partition for partition, _ in zip(self._noted, range(PARTITIONS_AT_A_TIME), strict=False)]
         for partition in some:
             self.look_now(partition)

@@ -58,8 +58,8 @@ class Proposal(NamedTuple):
     partition_epoch: int
     isr: tuple[int, ...]
     epochs: Mapping[int, int]
-    """Broker id -> broker epoch of the incarnation that the leader saw in sync. Another incarnation may have lost
-    records.
+    """Broker id -> broker epoch of the incarnation that the leader saw in sync. Another incarnation (run of the broker
+    process) may have lost records.
     """
 
     @property
@@ -256,7 +256,7 @@ class IsrKeeper:
                 )
                 done = False
                 continue
-            if self._open.get(partition) is proposal:  # if not, the partition has a newer proposal
+            if self._open.get(partition) is proposal:  # if not, the partition has a newer proposal, which stays open
                 del self._open[partition]
             if proposal.is_open:
                 self._take(partition, answer)
@@ -272,8 +272,8 @@ class IsrKeeper:
         if code in REFUSED:
             partition.withdraw_proposal()
             self._not_before[partition] = self._clock.monotonic() + RETRY_SECONDS
-        # Otherwise the controller's state is newer, and the image will show it; until then both ISRs (committed and
-        # proposed) count.
+        # If the controller's response does not answer the proposal, the controller's state is newer, and the image will
+        # show it; until then both ISRs (committed and proposed) count.
 
 
 def _add(

@@ -1,13 +1,13 @@
 """Asks leaders whether they lead now, with an online log, before a follower discards records of its own.
 
 A follower that is out of sync may discard records only for a leader that has all acknowledged records *and is alive*.
-The image alone does not prove that a leader is alive: the leader may be dead although its session is not over yet, and
-may return without its disk. The follower's records may then be the only ones left, and an election must find them
-(S81).
+The cluster image alone does not prove that a leader is alive: the leader may be dead although its session is not over
+yet, and may return without its disk. The follower's records may then be the only ones left, and an election must find
+them (S81).
 
-This broker therefore sends OffsetForLeaderEpoch to the leader, with the leader epoch from the image. A broker responds
-to that request without an error only while it leads in exactly that epoch. In contrast to a Fetch, the request does not
-tell the leader this follower's log end.
+This broker therefore sends OffsetForLeaderEpoch to the leader, with the leader epoch from the cluster image. A broker
+responds to that request without an error only while it leads in exactly that epoch. In contrast to a Fetch, the request
+does not tell the leader this follower's log end.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ MAX_PARTITIONS: Final = 1000
 
 
 class Led(NamedTuple):
-    """A partition, with its leader and leader epoch according to the image."""
+    """A partition, with its leader and leader epoch according to the cluster image."""
 
     topic: str
     partition: int

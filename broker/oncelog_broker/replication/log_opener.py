@@ -34,9 +34,9 @@ failed deletion."""
 MAX_DELETION_REST_SECONDS: Final = 60.0
 """Maximum seconds between two attempts to delete a log; the delay doubles up to this value."""
 LOGS_AT_A_TIME: Final = 64
-"""The number of logs whose change is started or reported before other work may run; they take two milliseconds of the
-event loop. Each group of logs costs a round trip to the worker thread, and a Fetch by each follower that gets new
-partitions.
+"""The number of logs whose change is started or reported before other work may run; these changes take two milliseconds
+of the event loop. Each group of logs costs a round trip to the worker thread, and a Fetch by each follower that gets
+new partitions.
 """
 PLACED_AT_A_TIME: Final = 500
 """The number of changes whose data directory is chosen before other work may run."""
@@ -115,7 +115,7 @@ class LogOpener:
         self._ask(UnwantedLog(key))
 
     def on_truncated(self) -> None:
-        """Continue deletions that wait until the truncation of their log ends."""
+        """Continue the deletions of logs that wait until the truncation of their log ends."""
         for lane in self._lanes.values():
             lane.is_cut.set()
 

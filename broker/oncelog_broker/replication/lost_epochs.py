@@ -53,8 +53,8 @@ async def epochs_above_store(
 
 
 def _epoch_in(data: bytes, path: str) -> int:
-    """Return the leader epoch in a partition state; MAX_EPOCH if the state cannot be read (the reader of the image logs
-    that fault).
+    """Return the leader epoch in a partition state; MAX_EPOCH if the state cannot be read (the reader of the cluster
+    image logs that fault).
     """
     try:
         return parse_partition_state(data, path).leader_epoch
@@ -68,7 +68,7 @@ class LostEpoch(NamedTuple):
     topic: str
     partition: int
     leader_epoch: int
-    """The leader epoch in the cluster's state."""
+    """The leader epoch of the partition in the cluster's metadata."""
     log_epoch: int
     """The last leader epoch known to this broker, normally the last leader epoch in its log."""
     is_to_lead: bool
@@ -121,7 +121,7 @@ class LostEpochs:
             return role
         self._lost[key] = LostEpoch(*key, role.leader_epoch, known, isinstance(role, Lead))
         # The returned role has no leader, because there is no broker to fetch from. The epoch in the role is the known
-        # epoch, so that it is not forgotten.
+        # epoch, so that the replica does not forget this epoch.
         return Follow(NO_LEADER, known, is_in_sync=isinstance(role, Lead) or role.is_in_sync)
 
     def doubt(self, partition: Partition) -> None:

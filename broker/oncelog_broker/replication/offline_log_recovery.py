@@ -6,8 +6,8 @@ leader has just confirmed that it leads (`leader_check`). Records above the last
 replicas stay offline until the operator restarts the broker: a replica in the ISR, the only replica, and a replica
 whose leader does not respond. The records that such a replica acknowledged may exist nowhere else.
 
-A log that could not be created is retried in the same way, whichever broker leads, since the log never had records.
-Such a log may be created in another data directory (`log/directories/directory_choice.py`).
+A log that could not be created is retried in the same way, whichever broker leads, since the log never had records. A
+log that could not be created may be created in another data directory (`log/directories/directory_choice.py`).
 
 No leader may add the replica to the ISR because of a log end offset that the replica reported before the failure. The
 controller is therefore asked for a new leader epoch first (`Replica.may_begin_again`). In Kafka only a restart reopens
@@ -47,7 +47,8 @@ class OfflineLogRecovery:
         host: Host,
     ) -> None:
         """`ask_for_new_epochs` sends one request to the controller and returns; the new leader epochs arrive with the
-        image."""
+        cluster image.
+        """
         self._replicas = replicas
         self._leaders = leaders
         self._ask_for_new_epochs = ask_for_new_epochs
@@ -73,7 +74,7 @@ class OfflineLogRecovery:
                 tried[key] = seconds
                 self._resting[key] = seconds, now + seconds
         confirmed = await self._confirmed(key for key in tried if key not in unmade)
-        # the leader according to the present cluster image
+        # the leader of the partition according to the cluster image
         not_counted_on = set(self._replicas.offline_and_not_counted_on())
         opened, told = [], []
         for key in tried:

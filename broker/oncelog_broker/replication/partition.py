@@ -201,9 +201,9 @@ class Partition(Replica):
 
     def check_follower(self, broker_id: int, position: FetchPosition) -> tuple[int, int] | None:
         """Compare a follower's log with the leader's log. Returns None if the follower's log agrees with the leader's
-        log up to the follower's log end. Otherwise this method returns the last common leader epoch and the end offset
-        of that epoch in the leader's log, to which the follower truncates. Only a fetch for which this method returns
-        None is counted (`on_follower_fetch`).
+        log up to the follower's log end. If the logs disagree, this method returns the last common leader epoch and the
+        end offset of that epoch in the leader's log, to which the follower truncates. Only a fetch for which this
+        method returns None is counted (`on_follower_fetch`).
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE.
         """
@@ -413,8 +413,8 @@ class Partition(Replica):
     ) -> int:
         """End a producer's transaction on this partition; returns the marker's offset (S39).
 
-        Raises the errors of PartitionLog.append_marker, NOT_LEADER_OR_FOLLOWER, and NOT_ENOUGH_REPLICAS, because
-        markers are written with acks=all.
+        Raises KafkaError INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED, KAFKA_STORAGE_ERROR,
+        NOT_LEADER_OR_FOLLOWER, and NOT_ENOUGH_REPLICAS, because markers are written with acks=all.
         """
         if self.is_resigned or (self._may_lead is not None and not self._may_lead()):
             raise self._why_not_append()

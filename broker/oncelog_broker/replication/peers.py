@@ -53,14 +53,14 @@ class Purpose(Enum):
     """
     MARKERS = "markers"
     SHARE_STATE = "share state"
-    """Requests to share coordinators."""
+    """Purpose: requests to share coordinators."""
     FORWARDING = "forwarding"
     """Client requests that only the controller may execute, and that may take long."""
 
 
 class PeerUnavailable(Exception):
     """The request got no response: the broker is not in the cluster image, could not be reached, closed the connection,
-    timed out, or does not support the API. It is unknown whether the broker handled the request.
+    timed out, or does not support the API. After this error it is unknown whether the broker handled the request.
     """
 
     def __init__(self, broker_id: int, reason: str, *, may_be_sent: bool = True) -> None:
@@ -108,7 +108,7 @@ class _Link:
 class BrokerPeers:
     """Implements `Peers` over the network. `listener` is the name of the inter-broker listener.
 
-    Call `on_image` with each new image, and close this object before the tasks of its host are cancelled.
+    Call `on_image` with each new cluster image, and close this object before the tasks of its host are cancelled.
     """
 
     def __init__(

@@ -40,8 +40,8 @@ the cost of reading one partition.
 
 
 class Purgatory:
-    """The requests that wait at one partition. The answers of waiting requests complete with error codes: NONE, or the
-    reason why the append or deletion failed.
+    """The purgatory of one partition: the requests that wait at this partition. The answers of waiting requests
+    complete with error codes: NONE, or the reason why the append or deletion failed.
     """
 
     __slots__ = ("_look_at", "_numbers", "appends", "deletions", "fetches", "replica_fetches", "syncing", "unsynced")
@@ -165,8 +165,8 @@ class Purgatory:
         _end_all(ended, ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND)
 
     def on_resigned(self) -> None:
-        """Complete all waiting requests, since this broker no longer leads. Appends get NOT_LEADER_OR_FOLLOWER, because
-        their outcome is unknown; fetches are read again and then get their error.
+        """Complete all requests that wait at the partition, since this broker no longer leads. Appends get
+        NOT_LEADER_OR_FOLLOWER, because their outcome is unknown; fetches are read again and then get their error.
         """
         self._end_appends(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         deletions, self.deletions = self.deletions, []

@@ -3,8 +3,8 @@
 The cluster image decides: a partition assigned to this broker is opened (or created), then led or followed; a partition
 that is no longer assigned to this broker is deleted. Request handlers look up the leader of a partition here, and get
 the partition or the precise error. While a log is being opened (`log_opener`) or truncated in a worker thread, that
-error is NOT_LEADER_OR_FOLLOWER, after which clients retry. If one image changes very many partitions, some of them are
-changed in later iterations of the event loop (`image_changes`).
+error is NOT_LEADER_OR_FOLLOWER, after which clients retry. If one cluster image changes very many partitions, some of
+them are changed in later iterations of the event loop (`image_changes`).
 """
 
 from __future__ import annotations
@@ -65,8 +65,8 @@ class Fetching(Protocol):
 
 
 OnOpened = Callable[[Collection[str]], None]
-"""Callback: called with topics whose led partitions have changed without a new image, for example because a log was
-opened.
+"""Callback: called with topics whose led partitions have changed without a new cluster image, for example because a log
+was opened.
 """
 MakeFetching = Callable[[Callable[[Partition], None]], Fetching]
 """Factory: creates the `Fetching` from `Replicas.on_truncated`, because the two objects refer to each other."""
@@ -174,8 +174,8 @@ class Replicas:
         return partition
 
     def led_partition(self, topic: str, index: int) -> Partition | None:
-        """Return the partition if this broker leads it according to the image, even if its session may have expired;
-        for internal bookkeeping, not for responses to clients.
+        """Return the partition if this broker leads it according to the cluster image, even if its session may have
+        expired; for internal bookkeeping, not for responses to clients.
         """
         return self._leaders.get((topic, index))
 
@@ -267,8 +267,8 @@ class Replicas:
         return partition.log.latest_epoch, partition.log.log_end_offset
 
     def led_offline(self) -> Iterator[tuple[Topic, int, PartitionState]]:
-        """Yield topic, partition and state of the partitions that the image assigns this broker to lead although their
-        log could not be opened, or has failed.
+        """Yield topic, partition and state of the partitions that the cluster image assigns this broker to lead
+        although their log could not be opened, or has failed.
         """
         failed = [key for key, partition in self._leaders.items() if partition.log.is_offline]
         for key in (*self._offline, *failed):
@@ -347,7 +347,7 @@ class Replicas:
         state = topic.partitions.get(partition.index)
         if state is None or not set(state.replicas) <= set(state.isr):
             return False
-        # The controller may have accepted an ISR that the image does not show yet.
+        # The controller may have accepted an ISR that the cluster image does not show yet.
         is_led = self._leaders.get((partition.topic, partition.index)) is partition
         return not is_led or set(state.replicas) <= set(partition.isr)
 
@@ -362,7 +362,7 @@ class Replicas:
 
     @property
     def is_opening(self) -> bool:
-        """Whether the image has assigned partitions to this broker whose logs are neither open nor known to be
+        """Whether the cluster image has assigned partitions to this broker whose logs are neither open nor known to be
         offline.
         """
         return self._is_opening(None)
@@ -388,7 +388,7 @@ class Replicas:
     # --- changes of the cluster image
 
     def on_image(self, old: ClusterImage, new: ClusterImage) -> None:
-        """Apply a new image: open, lead, follow, reconfigure and delete partitions."""
+        """Apply a new cluster image: open, lead, follow, reconfigure and delete partitions."""
         self._image = new
         changes = new.topic_changes_since(old)
         for topic in changes.removed:
@@ -423,7 +423,9 @@ class Replicas:
         await self._changes.until_done()
 
     def _look_at(self, key: tuple[str, int], is_gone: bool) -> None:
-        """Apply the image to one partition. `is_gone` means that the hosted partition belongs to a deleted topic."""
+        """Apply the cluster image to one partition. `is_gone` means that the hosted partition belongs to a deleted
+        topic.
+        """
         if is_gone and self._forget(*key):
             self._hosted.delete(key)
         name, index = key
@@ -487,8 +489,8 @@ class Replicas:
             self._hosted.open(wanted)
 
     def _follow_role(self, partition: Partition, role: Lead | Follow) -> None:
-        """Lead or follow the partition, as `role` says. During a truncation, or while its leader epoch must be raised
-        first, the partition is neither led nor followed.
+        """Let this broker lead or follow the partition, according to `role`. During a truncation, or while its leader
+        epoch must be raised first, the partition is neither led nor followed.
         """
         key = (partition.topic, partition.index)
         role = self.lost_epochs.allowed_role(partition, role)

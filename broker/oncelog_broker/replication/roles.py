@@ -51,8 +51,9 @@ def role_of(state: PartitionState, broker_id: int, broker_epoch: int = -1) -> Ro
     """Return the role of broker `broker_id` in a partition. `broker_epoch` is the broker epoch of that broker's
     registration.
 
-    A broker that was elected before it registered does not lead, because it may have restarted with fewer records. Such
-    a broker keeps its log open until the controller, which sees the new registration, elects a leader again.
+    A broker that was elected before it registered does not lead, because it may have restarted with fewer records. A
+    broker that was elected before its registration keeps its log open until the controller, which sees the new
+    registration, elects a leader again.
     """
     if broker_id not in state.replicas:
         return Stop()

@@ -2,8 +2,9 @@
 these topics.
 
 A log does not contain the settings of its topic. If Apache Kafka's own metadata contains the topic, the topic keeps its
-settings from that metadata. Otherwise the topic gets `retention.ms=-1` and `retention.bytes=-1`, since the default
-retention would delete its records within minutes. Internal topics always get the settings that their coordinators need.
+settings from that metadata. A topic without known settings gets `retention.ms=-1` and `retention.bytes=-1`, since the
+default retention would delete its records within minutes. Internal topics always get the settings that their
+coordinators need.
 """
 
 from __future__ import annotations

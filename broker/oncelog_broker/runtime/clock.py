@@ -37,7 +37,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's clocks."""
+    """The clocks of the operating system."""
 
     __slots__ = ()
 

@@ -68,7 +68,7 @@ class SpareDescriptors:
 
     def lend(self) -> bool:
         """Close one reserved descriptor, so that the next open gets its number; returns False if no reserved descriptor
-        is left. Call `refill` when that number is free again.
+        is left. Call `refill` when the number of the closed descriptor is free again.
         """
         with self._guard:
             if not self._spares:

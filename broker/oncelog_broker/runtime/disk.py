@@ -366,7 +366,7 @@ def _open_file(path: str, flags: int) -> int:
 
 
 class RealDisk:
-    """The machine's own file system."""
+    """The file system of the operating system."""
 
     __slots__ = ()
 
@@ -522,8 +522,8 @@ def _sync_file(path: str) -> None:
 class FileLock:
     """A lock on a file by fcntl.lockf, as Kafka's FileLock uses, so that this broker and Kafka exclude each other.
 
-    Such locks belong to the process: a second lock by the same process would succeed, and closing any descriptor of the
-    file would release the lock. The locks of this process are therefore remembered, and checked before the file is
+    Locks by fcntl belong to the process: a second lock by the same process would succeed, and closing any descriptor of
+    the file would release the lock. The locks of this process are therefore remembered, and checked before the file is
     opened: by path, and by device and inode, which are equal if a directory is mounted twice.
     """
 

@@ -1,5 +1,6 @@
 """Limits the log lines about a full or failing disk: one line when a failure begins, lines with a count periodically,
-and one line when the failure is over. Otherwise each append, checkpoint and fetch of each partition would log a line.
+and one line when the failure is over. Without this limit, each append, checkpoint and fetch of each partition would log
+a line.
 
 A trouble is one kind of work that fails with one error in one data directory. A trouble is over when the failure has
 not happened for QUIET_SECONDS.

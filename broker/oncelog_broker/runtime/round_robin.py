@@ -24,8 +24,8 @@ class Member(Protocol):
 
 
 class RoundRobin:
-    """The scheduler that all members of one kind of work share. An error of a member (a piece of waiting work) ends
-    only that member's membership.
+    """The scheduler that all members (pieces of waiting work) of one kind share. An error of a member (a piece of
+    waiting work) ends only that member's membership.
     """
 
     def __init__(self, budget: Budget = ONE_SLICE) -> None:

@@ -1,9 +1,9 @@
 """Runs long work in slices, between the other work of the event loop: long requests, cleaning and loading.
 
 Long work is a generator (`steps.Steps`) that yields where it may be paused, and yields a job where it must wait for the
-disk or for compression. Its first slice runs immediately, and nearly all work ends within that slice. After that, one
-slice of all long work together runs in each iteration of the event loop, in round-robin order, so that an iteration
-stays short however much work there is.
+disk or for compression. The first slice of long work runs immediately, and nearly all work ends within that slice.
+After that, one slice of all long work together runs in each iteration of the event loop, in round-robin order, so that
+an iteration stays short however much work there is.
 
 The state of the broker may change between two slices, as it may between two requests. The design is described in
 docs/design/fairness.md.
@@ -182,7 +182,9 @@ class Slices:
                 held.release()
 
     def _permit_for(self, job: Job | None) -> asyncio.Semaphore | None:
-        """Return the semaphore to hold until the result of the job is dropped; None if the job needs no semaphore."""
+        """Return the semaphore to acquire and keep until the result of the job is dropped; None if the job needs no
+        semaphore.
+        """
         if job is None or job is results_dropped or isinstance(job, LightJob):
             return None
         return self._has_heavy if isinstance(job, HeavyJob) else self._has_jobs

@@ -19,7 +19,7 @@ Steps = Generator[Job | None, Any, Result]
 
 def results_dropped() -> None:
     """A marker that is yielded instead of a job: the results of the jobs so far were dropped, so that other work may
-    run its jobs. Work on many items yields this marker after each item.
+    run its jobs. Work on many items yields `results_dropped` after each item.
     """
 
 

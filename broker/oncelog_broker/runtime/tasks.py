@@ -72,7 +72,7 @@ class Tasks:
         action: Callable[[], Coroutine[Any, Any, Any]],
     ) -> None:
         """Run `action` periodically, `interval_seconds` after its last end (a callable is called each time). A failure
-        does not end the repetition.
+        of `action` does not end the repetition.
         """
 
         async def repeat() -> None:
@@ -194,7 +194,9 @@ async def in_thread(job: Callable[[], T], threads: ThreadPoolExecutor | None = N
 
 
 class Deadlines:
-    """Serves very many timers with one loop timer for each tick. The callbacks of one tick run in slices (S87)."""
+    """Serves very many timers with one loop timer for each tick. The callbacks of one tick (timer interval) run in
+    slices (S87).
+    """
 
     def __init__(self, monotonic: Callable[[], float] = SystemClock.monotonic) -> None:
         self._monotonic = monotonic

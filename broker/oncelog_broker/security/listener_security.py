@@ -137,9 +137,9 @@ class ListenerSecurity:
         return lambda: OAuthExchange(rules)
 
     def _credential(self, mechanism: ScramMechanism, decoys: Decoys, user: str) -> tuple[ScramCredential, bool]:
-        """Return the credential of `user` and True, or a decoy and False. Both cases take the same steps, so that the
-        timing does not reveal whether the user exists: for existing users a decoy is also created and formatted, and
-        for unknown users the decoy is parsed.
+        """Return the credential of `user` and True, or a decoy (a credential without a known password) and False. Known
+        and unknown users take the same steps, so that the timing does not reveal whether the user exists: for existing
+        users a decoy is also created and formatted, and for unknown users the decoy is parsed.
         """
         users = self._users()
         decoy = decoys.credential(user, users)

@@ -28,7 +28,9 @@ MAX_BATCHES: Final = 4_000
 """Maximum number of batches, and of ranges of offsets with the same acknowledge type, for one partition in a
 request."""
 MAX_TYPES: Final = 100_000
-"""Maximum number of acknowledge types for one partition in a request. One type may apply to an entire batch."""
+"""Maximum number of acknowledge types for one partition in a request. A single acknowledge type may apply to an entire
+batch.
+"""
 
 
 class AckBatch(NamedTuple):

@@ -121,7 +121,7 @@ class HostedSharePartition:
     def acquire(
         self, owner: str, position: int, batches: Sequence[LogBatch], max_records: int, batch_size: int, *, exact: bool
     ) -> list[Acquired]:
-        """Acquire records of these batches, which were read from `position` on, for the member `owner`."""
+        """Acquire records of these batches, which were read from the log from `position` on, for the member `owner`."""
         settings = self.settings()
         deadline = self._clock.monotonic() + settings.lock_seconds
         terms = Terms(owner, deadline, max_records, batch_size, exact, settings.delivery_limit, settings.max_locks)

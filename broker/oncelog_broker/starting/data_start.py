@@ -3,7 +3,7 @@ registration in the directories.
 
 `broker.py` calls the steps in this order:
 
-1. lock the directories, and read their notes;
+1. lock the directories, and read their identity notes;
 2. open the store, and read its id and the last registration of this broker;
 3. compare directories and store; a refused start has changed nothing in the directories and in the store;
 4. claim the directories, open the logs;
@@ -83,8 +83,8 @@ class DataStart:
         """The random id (nonce) of this process."""
         self._is_locked_by_us = True
         self._noting = threading.Lock()
-        """This lock is acquired while notes are written, because the thread of a cancelled start continues during the
-        shutdown.
+        """This lock is acquired while identity notes are written, because the thread of a cancelled start continues
+        during the shutdown.
         """
         self._taken_over: Mapping[str, bytes] = {}
         """Path -> contents of each node in the embedded store of a broker that moves to ZooKeeper."""
@@ -314,8 +314,8 @@ class DataStart:
 
     async def note_registered(self, membership: Membership, zxid: int) -> None:
         """Write a registration into the identity notes of all directories. Call this method after each registration. If
-        a note cannot be written, the next start finds that the directory is older than the store, and assumes that the
-        broker's logs may have lost their ends.
+        an identity note cannot be written, the next start finds that the directory is older than the store, and assumes
+        that the broker's logs may have lost their ends.
         """
         sisters = {each.directory_id: each.path for each in self.directories if each.directory_id is not None}
 

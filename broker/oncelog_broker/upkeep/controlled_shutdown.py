@@ -113,12 +113,12 @@ def has_others(image: ClusterImage, broker_id: int) -> bool:
 
 
 def can_be_asked(image: ClusterImage, broker_id: int) -> bool:
-    """Whether a request to the controller makes sense: a controller exists, or no other broker is left."""
+    """Whether a request to the controller makes sense, because a controller exists, or no other broker is left."""
     return image.controller_id != NO_CONTROLLER or not has_others(image, broker_id)
 
 
 def leads_only(image: ClusterImage, broker_id: int, remaining: Collection[Place]) -> bool:
-    """Whether this broker leads no partition that has other replicas, except those in `remaining`."""
+    """Whether this broker leads no partition that has other replicas, except the partitions in `remaining`."""
     left = frozenset(remaining)
     return not any(
         state.leader == broker_id and len(state.replicas) > 1 and (topic.name, index) not in left

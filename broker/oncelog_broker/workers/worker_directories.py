@@ -114,7 +114,7 @@ class WorkerDirectories:
         return os.path.join((found or self._directories)[0], METADATA_FILE)
 
     def close(self) -> None:
-        """Unlock the directories."""
+        """Unlock all data directories."""
         for lock in self._locks:
             lock.release()
 

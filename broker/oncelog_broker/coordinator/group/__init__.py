@@ -1,16 +1,16 @@
 """Consumer groups: their members, the assignments of partitions, and the committed offsets.
 
-`config` has the settings. The classic protocol: `states` is the table of legal transitions, `step` the context of one
-operation, `classic_group` one group with its members, `joining` and `membership` handle requests and timers,
-`subscription` parses the subscriptions of members. The consumer protocol (KIP-848): `consumer` has the groups of this
-protocol, `assigning` the assignors that the broker runs, `assignments` the target and current assignments, `topic_view`
-the topics of the cluster that groups can assign, `consumer_records` the logged records. Share groups (KIP-932):
-`share`, `share_records`. Streams groups (KIP-1071): `streams`, `streams_tasks`, `streams_records`. `record_kinds` has
-the tables of records of the newer protocols, `other_groups` the interface of share and streams groups for `machine`,
-the state machine of all groups. All protocols: `offsets` has committed offsets, `commits` the checks of a commit,
-`transactional_offsets` the offsets of open transactions, `offset_removal` the rules by which offsets are deleted,
-`held_bytes` the limit on the memory for members' metadata, `records` the logged records, `machine` all groups of one
-partition, `coordinator` the connection to the rest of the broker, `share_group_states` the same connection for the
-states of share groups. All modules except `coordinator` and `share_group_states` are pure: their inputs are requests,
-records and timers, their outputs are `Effects` (records to log, replies, timers).
+The module `config` has the settings of groups. The classic protocol: `states` is the table of legal transitions, `step`
+the context of one operation, `classic_group` one group with its members, `joining` and `membership` handle requests and
+timers, `subscription` parses the subscriptions of members. The consumer protocol (KIP-848): `consumer` has the groups
+of this protocol, `assigning` the assignors that the broker runs, `assignments` the target and current assignments,
+`topic_view` the topics of the cluster that groups can assign, `consumer_records` the logged records. Share groups
+(KIP-932): `share`, `share_records`. Streams groups (KIP-1071): `streams`, `streams_tasks`, `streams_records`.
+`record_kinds` has the tables of records of the newer protocols, `other_groups` the interface of share and streams
+groups for `machine`, the state machine of all groups. All protocols: `offsets` has committed offsets, `commits` the
+checks of a commit, `transactional_offsets` the offsets of open transactions, `offset_removal` the rules by which
+offsets are deleted, `held_bytes` the limit on the memory for members' metadata, `records` the logged records, `machine`
+all groups of one partition, `coordinator` the connection to the rest of the broker, `share_group_states` the same
+connection for the states of share groups. All modules except `coordinator` and `share_group_states` are pure: their
+inputs are requests, records and timers, their outputs are `Effects` (records to log, replies, timers).
 """

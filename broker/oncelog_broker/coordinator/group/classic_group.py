@@ -164,7 +164,8 @@ class ClassicGroup:
         """Members of this generation that have not requested their assignment (SyncGroup) yet."""
         self.initial_delay_left_ms: int | None = None
         """In the first rebalance of an empty group: milliseconds for which the rebalance may still be delayed to wait
-        for more members. None in later rebalances."""
+        for more members. The value is None in later rebalances.
+        """
         self.has_new_members = False
 
     # --- state

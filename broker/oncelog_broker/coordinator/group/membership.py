@@ -119,8 +119,8 @@ def on_sync_timer(step: Step) -> None:
 
 
 def heartbeat(step: Step, request: HeartbeatRequest) -> ErrorCode:
-    """Restart the member's session. The result REBALANCE_IN_PROGRESS requests the member to rejoin. Raises KafkaError
-    UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+    """Restart the session timer of a member that has sent a heartbeat. The result REBALANCE_IN_PROGRESS requests the
+    member to rejoin. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
     """
     group = step.group
     member = check_generation(group, request.member_id, request.group_instance_id, request.generation_id)

@@ -30,7 +30,9 @@ class Role(Enum):
 
 
 class TaskSet(NamedTuple):
-    """The tasks of one member in each role, without epochs. Targets and claims of members have this type."""
+    """The tasks of one member in each role (active, standby, warm-up), without epochs. Targets and claims of members
+    have this type.
+    """
 
     active: Tasks = NO_TASKS
     standby: Tasks = NO_TASKS
@@ -98,7 +100,7 @@ def epoch_tasks_of(listed: Iterable[CurrentTaskIdsMessage], member_epoch: int) -
 
 
 def listed(tasks: Tasks | EpochTasks, make: Callable[[str, list[int]], M]) -> list[M]:
-    """Return the sorted tasks in the form of a message. `make` creates the entry of one subtopology."""
+    """Return the sorted tasks in the form of a message. The function `make` creates the entry of one subtopology."""
     return [make(subtopology, sorted(tasks[subtopology])) for subtopology in sorted(tasks)]
 
 

@@ -34,7 +34,7 @@ class TopicView:
                 self.names_of_topics = before.names_of_topics
 
     def changed(self, image: ClusterImage) -> TopicView:
-        """The view of a newer image; returns this view if nothing has changed on which assignments depend."""
+        """The view of a newer cluster image; returns this view if nothing has changed on which assignments depend."""
         if _racks(image) != self._racks:
             return TopicView(image, self)
         changes = image.topic_changes_since(self._image)
@@ -75,8 +75,9 @@ class TopicView:
 
     def hash_of(self, names: Iterable[str]) -> int:
         """A signed 64-bit hash of all properties of these topics on which an assignment depends. The hash is compared
-        only with other results of this function, so it may differ from the hash of Kafka's broker. The result is 0 if
-        none of the topics exists."""
+        only with other results of this function, so it may differ from the hash of Kafka's broker. The hash is 0 if
+        none of the topics exists.
+        """
         digest = blake2b(digest_size=HASH_BYTES)
         found = False
         topics = self._image.topics

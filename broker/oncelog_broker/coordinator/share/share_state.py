@@ -1,4 +1,4 @@
-"""The state of one share partition. An immutable value. Pure.
+"""The state of one share partition. An instance of this class is immutable. Pure.
 
 Two epochs fence outdated writes. The *state epoch* rises when a group initializes the state again; a write with an
 older state epoch belongs to the previous state and is refused. The *leader epoch* is the epoch of the newest partition
@@ -41,7 +41,7 @@ class ShareState(NamedTuple):
     # --- conversions to and from records in the log
 
     def snapshot(self, now_ms: int) -> ShareSnapshotValue:
-        """The value of a snapshot record of this state."""
+        """The value of a snapshot record that stores this state."""
         return ShareSnapshotValue(
             snapshot_epoch=self.snapshot_epoch,
             state_epoch=self.state_epoch,

@@ -84,7 +84,7 @@ class ShareStateMachine:
         raise AssertionError("there are no timers")
 
     def on_failed(self, key: str) -> Effects:
-        # Nothing must be restored, because this machine has no state that is not logged.
+        # Nothing must be restored, because this state machine has no state that is not logged.
         return Effects()
 
     def on_unloaded(self, error: KafkaError) -> Effects:
@@ -189,8 +189,9 @@ class ShareStateMachine:
 
     def write_again(self, keys: Iterable[ShareKey]) -> Effects:
         """Log snapshots of these share partitions, so that older records of these share partitions are no longer
-        needed. A share partition whose topic no longer exists gets a tombstone instead, because no coordinator removed
-        it when the topic was deleted."""
+        needed. A share partition whose topic no longer exists gets a tombstone instead of a snapshot, because no
+        coordinator removed it when the topic was deleted.
+        """
         effects = Effects()
         effects.may_be_divided = True
         for key in keys:

@@ -105,7 +105,8 @@ class TransactionCoordinator:
         return None if leader in (NO_LEADER, self._node_id) else leader
 
     def epoch_of(self, transactional_id: str) -> int:
-        """The coordinator epoch of a transactional id according to this broker's image; -1 if it is not known."""
+        """The coordinator epoch of a transactional id according to this broker's cluster image; -1 if it is not
+        known."""
         return self.runtime.leader_epoch_of(transactional_id)
 
     # --- requests
@@ -219,8 +220,9 @@ class TransactionCoordinator:
             )
 
     async def _complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> None:
-        """Log the completion of a transaction. Retries until this succeeds, because otherwise the transactional id
-        would stay in Prepare*."""
+        """Log the completion of a transaction. Retries until the record is logged, because otherwise the transactional
+        id would stay in PrepareCommit or PrepareAbort.
+        """
         pause = COMPLETE_RETRY_SECONDS
         while not self._try_to_complete(shard, end):
             await asyncio.sleep(pause)
@@ -253,8 +255,8 @@ class TransactionCoordinator:
                 await asyncio.sleep(0)
 
     async def _abort(self, shard: Shard[TransactionMachine], transactional_id: str) -> None:
-        """Abort one transaction. If the abort fails, the next periodic check aborts the transaction again, and the
-        other transactions do not wait.
+        """Abort one timed-out transaction. If the abort fails, the next periodic check aborts the transaction again,
+        and the other transactions do not wait.
         """
         logger.info("transaction timed out", extra={"transactional_id": transactional_id})
         try:

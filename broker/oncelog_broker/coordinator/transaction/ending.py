@@ -44,8 +44,8 @@ def end_v1(
 def end_v2(
     metadata: TransactionMetadata, asking: ProducerIdAndEpoch, commits: bool, now_ms: int, spare_producer_id: int | None
 ) -> TransactionMetadata:
-    """Like before V2 the state decides, but under transactions V2 the epoch identifies the transaction, and an abort is
-    also valid if no transaction is open. Also raises NeedsProducerId.
+    """Return the metadata to log after an EndTxn under transactions V2; the epoch identifies the transaction, and an
+    abort is also valid if no transaction is open. This function also raises NeedsProducerId.
     """
     if _is_retry(metadata, asking):
         if metadata.state.is_prepared:

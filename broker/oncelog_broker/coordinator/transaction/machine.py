@@ -121,7 +121,7 @@ class TransactionMachine:
             self._begun[transactional_id] = self._monotonic() - seconds_ago
 
     def replay_end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Does nothing, because records of `__transaction_state` are never written in a transaction."""
+        """This method does nothing, because records of `__transaction_state` are never written in a transaction."""
 
     def on_loaded(self) -> Iterator[Effects]:
         """The effects that complete decided transactions after loading (S44). Markers that were already written may be
@@ -139,7 +139,7 @@ class TransactionMachine:
         raise AssertionError("the transaction coordinator sets no timers")
 
     def on_job(self, key: str, result: object) -> Effects:
-        """Does nothing, because this machine starts no jobs."""
+        """Does nothing, because this state machine starts no jobs."""
         return Effects()
 
     def key_of(self, timer: TimerKey) -> str:
@@ -245,7 +245,8 @@ class TransactionMachine:
         waiter: Waiter,
     ) -> Effects:
         """Handle EndTxn; replies with the owner's next producer id and epoch when the decision is logged (S38). Raises
-        the errors of `end_v1` and `end_v2`.
+        KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE;
+        NeedsProducerId.
 
         Before V2 an earlier decision is logged once more, because the epoch does not identify the transaction. A former
         coordinator that does not know its successor yet may have outdated metadata, and must not confirm a decision

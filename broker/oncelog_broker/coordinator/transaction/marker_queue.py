@@ -82,7 +82,7 @@ class Decision:
 
 
 class WaitingMarker:
-    """One marker of a decision that is not known to be written."""
+    """One marker (of a commit or abort decision) that is not known to be written."""
 
     __slots__ = ("attempts", "decision", "where")
 
@@ -230,6 +230,6 @@ class MarkerQueue:
         self._put(marker for marker in due if marker.decision.is_live)
 
     def on_image(self) -> None:
-        """Queue the markers whose partitions have a leader in the new image."""
+        """Queue the markers whose partitions have a leader in the new cluster image."""
         leaderless, self._leaderless = self._leaderless, []
         self._put(marker for marker in leaderless if marker.decision.is_live)

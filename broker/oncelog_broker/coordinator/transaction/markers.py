@@ -2,13 +2,14 @@
 and for WriteTxnMarkers requests of other coordinators.
 
 A response after which the coordinator forgets the partition is sent only when the marker, or the later epoch that makes
-the marker unnecessary, has been replicated to all in-sync replicas. Otherwise the end of a transaction could be lost
-together with a leader.
+the marker unnecessary, has been replicated to all in-sync replicas. Without this wait the end of a transaction could be
+lost together with a leader.
 
 A log refuses markers with a coordinator epoch older than that of the last marker (S40). Therefore a marker with an
-epoch that no coordinator has had would block all correct markers permanently. Such a marker is refused, because this
-broker compares its epoch with the leader epochs of `__transaction_state` in the cluster image. If the cluster image
-does not contain a new coordinator yet, the coordinator sends its markers again.
+epoch that no coordinator has had would block all correct markers permanently. A marker with an epoch that no
+coordinator has had is refused, because this broker compares its epoch with the leader epochs of `__transaction_state`
+in the cluster image. If the cluster image does not contain a new coordinator yet, the coordinator sends its markers
+again.
 """
 
 from __future__ import annotations
@@ -61,9 +62,9 @@ class MarkerAppender:
 
     @fail_point("marker-sent", dropped=lambda: ErrorCode.REQUEST_TIMED_OUT)
     def append(self, marker: Marker, where: TopicPartition) -> Answer[ErrorCode]:
-        """Append a marker. Returns NONE when the marker is on all in-sync replicas, otherwise the error code.
-        INVALID_PRODUCER_EPOCH means that a later epoch of this producer is on all in-sync replicas, so the log does not
-        need this marker.
+        """Append a transaction marker to a partition. Returns NONE when the marker is on all in-sync replicas,
+        otherwise the error code. INVALID_PRODUCER_EPOCH means that a later epoch of this producer is on all in-sync
+        replicas, so the log does not need this marker.
         """
         if where.topic == TRANSACTION_STATE:
             return ErrorCode.UNKNOWN_TOPIC_OR_PARTITION  # no transaction can write to this topic, so no marker is valid
@@ -96,9 +97,9 @@ class MarkerAppender:
         return ErrorCode.NONE if offset < partition.high_watermark else partition.committed(offset + 1)
 
     def _check_is_from_a_coordinator(self, marker: Marker, partition: Partition) -> None:
-        """Raises KafkaError UNKNOWN_LEADER_EPOCH, which the sender retries, if no coordinator in this broker's image
-        has the marker's epoch. An epoch that the log already has is accepted, since it does no new harm; a tool that
-        ends a hanging transaction sends such an epoch."""
+        """Raises KafkaError UNKNOWN_LEADER_EPOCH, which the sender retries, if no coordinator in this broker's cluster
+        image has the marker's epoch. An epoch that the log already has is accepted, since it does no new harm; a tool
+        that ends a hanging transaction sends such an epoch."""
         self._image = self._metadata.image
         topic = self._image.topic(TRANSACTION_STATE)
         if topic is not self._log_of_transactions:

@@ -7,8 +7,9 @@ previous metadata. So a failed append changes nothing in memory, and a retried t
 While a transaction is open there are two pairs of producer id and epoch (KIP-939, S120):
 
 - `producer` is the pair in the transaction's records; the markers have the same producer id with the next epoch.
-- `client` is the owner's pair: only this pair may end the transaction. Both pairs are equal until a new owner takes
-  over the open transaction (`taken_over`); after that the pair in the records is fenced.
+- `client` is the owner's pair: only this pair may end the transaction. Both pairs of producer id and epoch (`producer`,
+  `client`) are equal until a new owner takes over the open transaction (`taken_over`); after that the pair in the
+  records is fenced.
 """
 
 from __future__ import annotations
@@ -62,12 +63,14 @@ class TransactionMetadata(NamedTuple):
     Invariants:
 
     - `partitions` is empty unless a transaction is open or prepared.
-    - `next_producer_id` may be set in Prepare*, and also in Ongoing if a new owner has taken the transaction over.
+    - `next_producer_id` may be set in PrepareCommit or PrepareAbort, and also in Ongoing if a new owner has taken the
+    transaction over.
       `next_producer_id` is always set while the epoch is FENCING_EPOCH, except in records that Kafka has logged. A
       transactional id with FENCING_EPOCH and without a next producer id has no owner until InitProducerId assigns a new
       producer id.
-    - `next_producer_epoch` is set only together with `next_producer_id`, in Ongoing and Prepare*, if a new owner has
-      taken the transaction over. `next_producer_epoch` is larger than `producer_epoch`, or belongs to another producer
+    - `next_producer_epoch` is set only together with `next_producer_id`, in Ongoing and PrepareCommit or PrepareAbort,
+      if a new owner has taken the transaction over. `next_producer_epoch` is larger than `producer_epoch`, or belongs
+      to another producer
       id.
     """
 
@@ -238,8 +241,8 @@ class TransactionMetadata(NamedTuple):
         id and epoch.
 
         For a taken-over transaction two epochs are raised: the epoch of the markers is one above the epoch of the
-        records, and the owner's next epoch is one above the epoch of the request that ends the transaction. Otherwise a
-        late copy of that request could end the owner's next transaction.
+        records, and the owner's next epoch is one above the epoch of the request that ends the transaction. With only
+        one raise, a late copy of the EndTxn request could end the owner's next transaction.
         """
         after = next_producer(self.client, spare_producer_id)
         if not self.is_taken_over and after.producer_id == self.producer_id:

@@ -57,7 +57,7 @@ class Question:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether any caller still waits for the answer."""
+        """Whether any caller still waits for the result of this question."""
         return any(not answer.done() for _, answer in self._askers)
 
     def join(self, partitions: Collection[TopicPartition]) -> asyncio.Future[ErrorCode]:

@@ -10,9 +10,9 @@ The coordinator may be another broker, and its answer may be late. Before the co
 guard, an object that any later marker invalidates (`replication/verification_guards.py`). A marker that is written
 between the question and the append invalidates this guard, and the append fails (E3).
 
-If the image of this broker is outdated, the asked broker may be a former coordinator, which may report a transaction as
-open that the new coordinator has ended. If the marker of the new coordinator is in the log, the log has a later
-coordinator epoch than the image, and the append is refused.
+If the cluster image of this broker is outdated, the asked broker may be a former coordinator, which may report a
+transaction as open that the new coordinator has ended. If the marker of the new coordinator is in the log, the log has
+a later coordinator epoch than the cluster image, and the append is refused.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Decides which batch headers compaction must keep although their records were removed. The decisions are pure
-functions (S56, E25).
+"""Decides which batch headers compaction must keep although their records were removed. The decisions about headers are
+pure functions (S56, E25).
 
 Three facts are stored in batch headers and control batches rather than in records: the last sequence of each producer,
 the outcome of each transaction, and how long tombstones must stay visible (the delete horizon). Source: Kafka's Cleaner

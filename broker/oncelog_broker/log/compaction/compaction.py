@@ -80,8 +80,8 @@ class CompactionStats:
 
 
 class Compaction:
-    """One cleaning of one log, from offset `first_dirty` up to `end`, the end of a segment. An instance is used only
-    once.
+    """One run of the cleaner on one log, from offset `first_dirty` up to `end`, the end of a segment. An instance is
+    used only once.
     """
 
     def __init__(
@@ -121,8 +121,9 @@ class Compaction:
         return self.stats.bytes_read + self.stats.bytes_written
 
     def steps(self) -> Steps[int | None]:
-        """Compact the log in slices of work; returns the first offset that is still dirty, or None if the log was
-        changed meanwhile. Raises CorruptBatch, OSError, KafkaError (KAFKA_STORAGE_ERROR)."""
+        """Compact the log in slices of work; returns the first offset that is still dirty (not compacted yet), or None
+        if the log was changed meanwhile. Raises CorruptBatch, OSError, KafkaError (KAFKA_STORAGE_ERROR).
+        """
         self._end = yield from self._fill_map()
         for offsets in self._map.offsets():
             self._live.count(offsets)
@@ -211,10 +212,10 @@ class Compaction:
         """Write the remaining batches of `group` as one segment, and replace the group by that segment. Returns False
         if the log has changed meanwhile.
 
-        Recovery uses the last offset in a cleaned segment to find which segments it replaces. Segments at the end of
-        the group that lose all their records are therefore emptied one by one. Segments that were already empty join
-        the group, because otherwise each cleaning of a log in which all records are rewritten would add an empty
-        segment.
+        Recovery uses the last offset in a cleaned segment to find which segments it replaces. Segments at the end of a
+        group of merged segments that lose all their records are therefore not merged, but emptied one by one. Segments
+        that were already empty join the group, because otherwise each cleaning of a log in which all records are
+        rewritten would add an empty segment.
         """
         cleaned = self._new_segment(group[0])
         replaced = False

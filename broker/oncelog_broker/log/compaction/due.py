@@ -27,8 +27,8 @@ class SegmentSummary(NamedTuple):
 
 
 class CleanableRange(NamedTuple):
-    """The offsets from `first_dirty` to before `end`, which may be compacted. Sizes are in bytes, and count entire
-    segments.
+    """The cleanable range of a log: the offsets from `first_dirty` to before `end`, which may be compacted. Sizes are
+    in bytes, and count entire segments.
     """
 
     first_dirty: int
@@ -36,7 +36,7 @@ class CleanableRange(NamedTuple):
     clean_bytes: int
     dirty_bytes: int
     is_overdue: bool
-    """Whether a dirty record is older than max.compaction.lag.ms."""
+    """Whether a dirty record (not compacted yet) is older than max.compaction.lag.ms."""
 
     @property
     def dirty_ratio(self) -> float:
@@ -44,7 +44,8 @@ class CleanableRange(NamedTuple):
         return self.dirty_bytes / total if total else 0.0
 
     def is_due(self, config: LogConfig) -> bool:
-        """Whether a dirty record is overdue, or the dirty ratio exceeds min.cleanable.dirty.ratio."""
+        """Whether a dirty record (not compacted yet) is overdue, or the dirty ratio exceeds
+        min.cleanable.dirty.ratio."""
         if self.dirty_bytes == 0:
             return False
         return self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio
@@ -90,9 +91,7 @@ Name = TypeVar("Name")
 
 
 def dirtiest(logs: Iterable[tuple[Name, CleanableRange, LogConfig]]) -> Name | None:
-    """Return the name of the log that is due for compaction and has with the largest dirty ratio; None if no log is
-    due.
-    """
+    """Return the name of the log that is due for compaction and has the largest dirty ratio; None if no log is due."""
     due = [(cleanable.dirty_ratio, name) for name, cleanable, config in logs if cleanable.is_due(config)]
     return max(due, key=lambda entry: entry[0])[1] if due else None
 

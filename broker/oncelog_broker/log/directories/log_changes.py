@@ -130,8 +130,9 @@ class LogOpening:
     def _drop_from_checkpoints(self, home: DataDirectory, keys: Collection[TopicPartition]) -> None:
         """Remove the offsets of earlier logs with the same names from the checkpoints of all directories.
 
-        Otherwise, if a new log is lost before it is on disk, the next startup would report its records as lost. Errors
-        in directories other than `home`, whose disks may have failed, are only logged. Raises OSError for `home`.
+        Without this removal, if a new log is lost before it is on disk, the next startup would report its records as
+        lost. Errors in directories other than `home`, whose disks may have failed, are only logged. Raises OSError for
+        `home`.
         """
         home.drop_from_checkpoints(keys)
         for other in self._directories:
@@ -184,8 +185,9 @@ class LogOpening:
         synced records (S56), and the other replicas may have compacted those deletions away, because this replica had
         them while it was in sync.
 
-        If the name of the log's directory could not be synced, none of the log's records is known to be on the disk.
-        Such a log is created again, since a later fsync of the data directory would prove nothing about that name.
+        If the name of the log's directory could not be synced, none of the log's records is known to be on the disk. A
+        log whose directory name was not synced is created again, since a later fsync of the data directory would prove
+        nothing about that name.
         """
         wanted, recovery_point = returning.wanted, returning.recovery_point
         try:

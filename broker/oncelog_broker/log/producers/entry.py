@@ -196,8 +196,8 @@ class BatchStreak:
         """Fields of the newest batches: (header, base offset, timestamp)."""
 
     def settle(self) -> bytes:
-        """Add the batches of the streak to the entry and return the new entry; the streak then continues from the new
-        entry.
+        """Add the batches of the streak (batches since the entry was created) to the entry and return the new entry;
+        the streak then continues from the new entry.
         """
         _, _, coordinator_epoch, first_offset, known = EXPECTED.unpack_from(self.entry)
         known -= self._first_sequence

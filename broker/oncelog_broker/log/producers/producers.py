@@ -156,7 +156,7 @@ class LogProducers:
         self._pending = [snapshot for snapshot in self._pending if not snapshot.is_written]
 
     def cancel_snapshots(self) -> None:
-        """Drop all pending snapshots."""
+        """Drop all pending snapshots (not written to disk yet)."""
         self._cancel_above(-1)
 
     # --- restoring -----------------------------------------------------------------------------------------------

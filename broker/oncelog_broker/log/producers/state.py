@@ -131,8 +131,9 @@ class ProducerState:
     def prepare_append(
         self, header: HeaderFields, base_offset: int, timestamp: int, transaction_version: int = 0
     ) -> bytes | BatchStreak | DuplicateBatch:
-        """Check a data batch before it is appended at `base_offset`. Returns the producer's new entry or streak, which
-        the caller passes to `adopt`; or a `DuplicateBatch` if the batch is a duplicate.
+        """Check a data batch before it is appended at `base_offset`. Returns the producer's new entry or streak
+        (batches since the last entry), which the caller passes to `adopt`; or a `DuplicateBatch` if the batch is a
+        duplicate.
 
         A batch without a sequence comes from a coordinator: only its producer epoch is checked. Raises
         INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, DUPLICATE_SEQUENCE_NUMBER, INVALID_TXN_STATE,

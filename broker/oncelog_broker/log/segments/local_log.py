@@ -223,7 +223,7 @@ class LocalLog:
         self, offset: int, max_bytes: int, upper_bound: int, *, min_one_batch: bool, may_copy: bool = True
     ) -> tuple[memoryview, int]:
         """Return complete batches of one segment, beginning with the batch that contains `offset`, which must be inside
-        the log. Also returns the offset after the last batch read.
+        the log. The result also has the offset after the last batch read.
         """
         return self._reader.read(
             self.from_offset, offset, max_bytes, upper_bound, min_one_batch=min_one_batch, may_copy=may_copy

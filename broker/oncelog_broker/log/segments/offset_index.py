@@ -23,7 +23,7 @@ POSITION: Final = 1
 
 
 class OffsetPosition(NamedTuple):
-    """An entry with an absolute offset."""
+    """An entry of the offset index, with an absolute offset."""
 
     offset: int
     position: int

@@ -1,11 +1,11 @@
 """Log recovery: opens the segments of a log after a clean shutdown or a crash.
 
-After a clean shutdown nothing is verified. Otherwise everything at or above the recovery point is suspect: complete
-batches are read and verified, and indexes and leader epochs are rebuilt from these batches. An invalid batch at or
-above the recovery point is the torn end of an unsynced write: the log is truncated before it. An invalid batch *below*
-the recovery point had been synced, so it is corruption, and truncating would lose acknowledged records: `LogCorrupt` is
-raised and nothing on the disk is changed. `LogCorrupt` is also raised for closed segments that lost records;
-`lost_segments` lists the losses that are detected.
+After a clean shutdown no batch is verified. After a crash, everything at or above the recovery point is suspect:
+complete batches are read and verified, and indexes and leader epochs are rebuilt from these batches. An invalid batch
+at or above the recovery point is the torn end of an unsynced write: the log is truncated before it. An invalid batch
+*below* the recovery point had been synced, so it is corruption, and truncating would lose acknowledged records:
+`LogCorrupt` is raised and nothing on the disk is changed. `LogCorrupt` is also raised for closed segments that lost
+records; `lost_segments` lists the losses that are detected.
 
 Above the recovery point, each segment begins where the previous segment ends. Only compaction creates gaps, and
 compaction first waits for a flush, which moves the recovery point. A gap above the recovery point is therefore the lost
@@ -80,7 +80,7 @@ class LastKnown:
 
     @property
     def was_compacted(self) -> bool:
-        """Whether the log may have empty segments, because it was compacted."""
+        """Whether the log may have empty segments, because the log was compacted."""
         return self.compacted_up_to is not None
 
     @property

@@ -17,7 +17,7 @@ MAX_RELATIVE_OFFSET: Final = 2**31 - 1
 
 
 class RollReason(Enum):
-    """The reason why a segment was closed, for the log line and for tests."""
+    """The reason why an active segment was closed, for the log line and for tests."""
 
     SIZE = "segment.bytes is reached"
     TIME = "segment.ms is reached"

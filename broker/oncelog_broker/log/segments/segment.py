@@ -181,7 +181,7 @@ class Segment:
         return self._file
 
     def make(self) -> None:
-        """Create the log file. The name of the new file is not synced."""
+        """Create the log file. The name of the new file is not synced to disk by this method."""
         made = self._disk.open(self.path, create=True)
         if made.size:
             made.close()
@@ -254,7 +254,9 @@ class Segment:
         self.time_index.seal()
 
     def write_indexes(self) -> None:
-        """Write the indexes in the form that closed segments have. More batches may be appended after this call."""
+        """Write the indexes in the form that closed segments have, with the entry for the largest timestamp. More
+        batches may be appended after this call.
+        """
         self.index_max_timestamp()
         self.persist_indexes()
 
@@ -304,7 +306,7 @@ class Segment:
             self.cut(first_removed.position, offset)
 
     def cut(self, position: int, offset: int) -> None:
-        """Cut an active segment's file at `position`, the start of a batch that ends at or after `offset`."""
+        """Truncate an active segment's file at `position`, the start of a batch that ends at or after `offset`."""
         self.offset_index.truncate_to(offset)
         self.time_index.truncate_to(offset)
         self.file.truncate(position)
@@ -378,7 +380,7 @@ class Segment:
         self._forget_since_last_entry()
 
     def _forget_since_last_entry(self) -> None:
-        """Return to the state just before the batch of the last index entry was passed to `note_batch`."""
+        """Reset this segment to the state just before the batch of the last index entry was passed to `note_batch`."""
         self._max_timestamp, self._max_timestamp_offset = self.time_index.last()
         self._max_timestamp_known = True
         self._bytes_since_index_entry = 0
@@ -485,7 +487,7 @@ class Segment:
 
     def _start_position(self, offset: int) -> int:
         """Return the start position of a batch that is not after the batch with `offset`. A damaged index is rebuilt
-        first.
+        before the search.
         """
         try:
             entry = self.offset_index.lookup(offset)

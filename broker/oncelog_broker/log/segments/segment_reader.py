@@ -41,7 +41,7 @@ class SegmentReader:
         may_copy: bool = True,
     ) -> tuple[memoryview, int]:
         """Return complete batches of one segment, beginning with the batch that contains `offset`, which must be inside
-        the log. Also returns the offset after the last batch read.
+        the log. The result also has the offset after the last batch read.
 
         `segments_from` returns the segment whose range contains an offset, and all segments after it. The function is
         not stored, because it belongs to the log, which owns this reader: a stored function would create a reference

@@ -19,7 +19,7 @@ ENTRY_SIZE: Final = ENTRY.size
 
 
 class TimestampOffset(NamedTuple):
-    """An entry with an absolute offset."""
+    """An entry of the time index, with an absolute offset."""
 
     timestamp: int
     offset: int

@@ -91,8 +91,8 @@ def _largest_of(segment: Segment, start: int, end: int, max_unpacked: int) -> St
 
 
 def _largest_in_batch(segment: Segment, location: BatchLocation, start: int, end: int, max_unpacked: int) -> Steps[int]:
-    """Return the largest timestamp of the batch's records from `start` to before `end`. That is the timestamp in the
-    batch header, unless the header's timestamp may belong to a record outside that range, or to a record that
+    """Return the largest timestamp of the batch's records from `start` to before `end`. The result is the timestamp in
+    the batch header, unless the header's timestamp may belong to a record outside that range, or to a record that
     compaction removed.
     """
     if start <= location.base_offset and location.last_offset < end:

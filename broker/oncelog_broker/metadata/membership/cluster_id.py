@@ -1,8 +1,8 @@
 """Chooses the id of a cluster before any broker has founded the cluster.
 
 The id is written to the data directories before `/cluster/id`, so that a startup can be interrupted at any point.
-Brokers that start simultaneously with a new store must agree on the id before that. Otherwise each broker except the
-founder would write its own id into its directories, and would be refused permanently.
+Brokers that start simultaneously with a new store must agree on the id before that. Without this agreement, each broker
+except the founder would write its own id into its directories, and would be refused permanently.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ async def agreed_cluster_id(
     store: MetadataStore, known: str | None, *, is_shared: bool, entropy: Entropy = system_entropy
 ) -> str:
     """Return the cluster id in the store; in a new store, return the id that the first broker proposes: `known`, from
-    its data directory, or a new id. If `is_shared` is False, no other broker can join, and nothing is written. Raises
-    StoreUnavailable.
+    its data directory, or a new id. If `is_shared` is False, no other broker can join, and the id is not written to the
+    store. Raises StoreUnavailable.
     """
     found, proposed = await store.get_many([paths.CLUSTER_ID, paths.PROPOSED_CLUSTER_ID])
     if found is not None:

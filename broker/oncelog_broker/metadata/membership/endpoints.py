@@ -1,9 +1,9 @@
 """Checks that no two live brokers advertise the same address, because clients would ask one broker for partitions that
 the other leads.
 
-A broker checks its addresses before it registers, and again afterwards. If two brokers register simultaneously, the
-later broker sees the earlier broker in its second check, because the later broker's session reads nothing older than
-its own registration; the later broker then withdraws its registration.
+A broker checks its addresses before it registers, and again after the registration. If two brokers register
+simultaneously, the later broker sees the earlier broker in its second check, because the later broker's session reads
+nothing older than its own registration; the later broker then withdraws its registration.
 """
 
 from __future__ import annotations

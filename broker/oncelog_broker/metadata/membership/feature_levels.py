@@ -2,9 +2,9 @@
 
 Each registration contains the lowest and highest level of its release, as Kafka's registrations do for its features
 (KIP-584). The level in force is the highest feature level that all registered brokers support. A new release therefore
-behaves like the old release until the last old broker is gone, and again when an old broker returns. A broker that
-shares no level with a registered broker does not join the cluster. The consequences for files are described in
-docs/design/compatibility.md.
+behaves like the old release until the last old broker is gone, and also when an old broker returns. A broker that
+shares no level with a registered broker does not join the cluster. The consequences of levels for files are described
+in docs/design/compatibility.md.
 """
 
 from __future__ import annotations

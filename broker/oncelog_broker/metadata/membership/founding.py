@@ -2,7 +2,7 @@
 
 The nodes come from the logs (`FoundTopic`), from the embedded store of a broker that moves to ZooKeeper, or from a copy
 of lost metadata (`restoring.py`). Nodes that fit into one write are written together with the cluster id
-(`registration.py`). Otherwise they are written in chunks, in this order:
+(`registration.py`). Nodes that do not fit into one write are written in chunks, in this order:
 
 1. The node `/oncelog/founding`, which names the founder: other brokers wait, and only the founder continues after a
 crash;

@@ -8,9 +8,9 @@ lets any reader end the session, so only the file's owner may read it.
 
 The boot id (of the machine's last start) shows what an unclean shutdown may have lost. While the machine was not
 restarted, nothing is lost, because the writes of a process are in the page cache. After a reboot, unsynced data may be
-lost, and the broker reports that when it registers. The file records a possible loss until the registration: a process
-that ends before it has registered leaves that record to its successor, even after a clean shutdown. Source for the boot
-id: random(4), /proc/sys/kernel/random/boot_id.
+lost, and the broker reports the possible loss when it registers. The file records a possible loss until the
+registration: a process that ends before it has registered leaves that record to its successor, even after a clean
+shutdown. Source for the boot id: random(4), /proc/sys/kernel/random/boot_id.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ def trace_directory(disk: Disk, directories: Sequence[str]) -> str:
 
 
 class Predecessor:
-    """The previous process that used the data directory, whose lock this process has now."""
+    """The previous process that used the data directory, which this process has locked now."""
 
     def __init__(
         self,

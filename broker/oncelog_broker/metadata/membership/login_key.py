@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 
 async def login_key(store: MetadataStore, entropy: Entropy = system_entropy) -> bytes:
     """Return KEY_BYTES derived from the secret in the store; if the store has no secret, create one. If the store is
-    unavailable, the key belongs to this broker alone: the broker starts nevertheless.
+    unavailable, this broker starts with a key of its own.
     """
     try:
         key = await _shared_key(store, entropy)

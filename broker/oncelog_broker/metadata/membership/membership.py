@@ -10,7 +10,7 @@ other process can have taken
   this broker's id meanwhile.
 - If the session was lost, the broker registers again with a new broker epoch, and counts as a broker that has returned.
   The broker does not lead by partition states that are older than its new registration (`on_rejoined` ensures that),
-  and the gate opens (this broker may lead) when the image shows the new registration.
+  and the gate opens (this broker may lead) when the cluster image shows the new registration.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Return(Protocol):
     """Brings this broker up to date before it may lead again, either in the same session or in a new session."""
 
     async def on_resumed(self) -> None:
-        """Return when the image contains everything that was in the store when the session resumed."""
+        """Return when the cluster image contains everything that was in the store when the session resumed."""
 
     async def on_rejoined(self, membership: Membership) -> None:
-        """Return when the image has the broker's new registration, and the broker leads no partition by a state older
-        than that registration. This method is called again until it returns without an error.
+        """Return when the cluster image has the broker's new registration, and the broker leads no partition by a state
+        older than that registration. This method is called again until it returns without an error.
         """
 
 
@@ -110,7 +110,7 @@ class ClusterMember:
         return self._is_current and (not self._is_strict or self._clock.uptime() < self._store.lease_until)
 
     async def is_back(self, seconds: float) -> bool:
-        """Return `may_lead` as soon as it is True, or after `seconds`, because on a busy machine the lease may end for
+        """Return `may_lead` as soon as it is True, or after `seconds`, because on a busy computer the lease may end for
         moments.
         """
         deadline = self._clock.monotonic() + seconds

@@ -14,7 +14,7 @@ another broker has raised the last block.
 Two kinds of ids are not in the logs: ids with which no record was written, and ids whose producers have expired
 (producer.id.expiration.ms). The most recently assigned ids matter, since their producers may still be active: a raised
 block therefore leaves a gap of UNKNOWN_IDS. An older id that has expired in all logs may be assigned again. No log then
-mistakes the records of the new producer for those of the earlier one.
+mistakes the records of the new producer for records of the earlier producer.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ BLOCK_SIZE = 1000
 MAX_PRODUCER_ID = 2**63 - 1
 UNKNOWN_IDS = 1_000_000
 """The number of ids that are skipped above the highest id in the logs if the store is older than the logs; producers
-without records may have these ids. A thousand startups of a broker use this many ids.
+without records may have these ids. A thousand startups of a broker use this number of producer ids.
 """
 MAX_KNOWN_ID = 2**62
 """Higher ids in a log are ignored: a client has invented them, and a single such record must not use up all ids."""
@@ -88,7 +88,9 @@ class ProducerIdManager:
     """Assigns producer ids from this broker's block, and allocates the next block when the block is used up."""
 
     def __init__(self, store: MetadataStore, broker_id: int, *, is_alone: bool = False) -> None:
-        """`is_alone` means that this broker has all logs, so that it may ignore a node that cannot be read."""
+        """`is_alone` means that this broker has all logs, so that this broker may ignore an unreadable node of producer
+        ids.
+        """
         self._store = store
         self._broker_id = broker_id
         self._is_alone = is_alone

@@ -1,9 +1,9 @@
 """Registers a broker in its cluster; the first broker also founds the cluster.
 
 Founding is one `multi` (atomic write of several nodes) (or several: `founding.py`) whose last nodes are the cluster id
-and the store id; a store without a cluster id has therefore never been used. Only the founding takes topics over from
-the log directories. Later, a directory without a topic in the store is the remains of a deleted topic (the broker died
-before it removed the files), and taking the directory over would restore the deleted topic.
+and the store id; a store without a cluster id has therefore never been used. Only the founding of a cluster creates
+topics from the log directories. Later, a directory without a topic in the store is the remains of a deleted topic (the
+broker died before it removed the files), and taking the directory over would restore the deleted topic.
 
 A process registers again when its session was lost. The store must then be the store in which the process was
 registered before: if the store came back empty, the first broker to register must not found a cluster again.
@@ -93,8 +93,8 @@ class Membership(NamedTuple):
     incarnation: int
     """The version of the broker's incarnation node."""
     founded: bool
-    """Whether the store was new; if it was, it has the topics found in the log directories now. Otherwise these topics
-    were ignored.
+    """Whether the store was new; if the store was new, it has the topics found in the log directories now. If the store
+    was not new, these topics were ignored.
     """
     store_id: str = ""
 
@@ -234,8 +234,8 @@ async def _try_to_register(
 
 async def check_store(store: MetadataStore, broker_id: int, before: Membership) -> None:
     """Check that the store is the store in which this process was registered, and not an earlier state of it, before
-    the broker uses its contents. Otherwise topics that are missing in another store would be treated as deleted. Raises
-    WrongStore, StoreUnavailable.
+    the broker uses its contents. Without this check, topics that are missing in another store would be treated as
+    deleted. Raises WrongStore, StoreUnavailable.
     """
     asked = [paths.CLUSTER_ID, paths.STORE_ID, paths.incarnation(broker_id)]
     found_id, found_store, incarnation = await store.get_many(asked)

@@ -2,8 +2,8 @@
 
 The copy may be seconds old, so its partition states are only hints. Each partition therefore begins without a leader,
 with all replicas in its ISR, and with a leader epoch far above any epoch that may have been used since the copy. Each
-broker registers as unsure of its logs; elections ask all replicas how far their logs reach, and the replica with the
-most records becomes the leader (`controller/election.py`).
+broker registers as a broker whose logs may have lost their ends; elections ask all replicas how far their logs reach,
+and the replica with the most records becomes the leader (`controller/election.py`).
 
 Replicas that a reassignment adds are not in the ISR. If all target replicas were in the ISR, the reassignment would
 complete, and the logs of the removed replicas would be deleted, although they may be the only logs with records.

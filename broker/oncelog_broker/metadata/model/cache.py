@@ -1,7 +1,7 @@
 """Provides the current cluster image, and keeps it current by a single mechanism: the store's watches.
 
 A broker's own changes arrive through the watches like all other changes, so that the broker always serves the state of
-the store. A handler that has changed something calls `wait_for`, which returns when the image shows the change.
+the store. A handler that has changed something calls `wait_for`, which returns when the cluster image shows the change.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ class MetadataCache:
         self._store = store
         self._check_store = check_store
         self._is_doubted = False
-        """Whether the last check of the store failed."""
+        """Whether the last check of the store (same store as at the registration) failed."""
         self._pause = pause
         self._image = image
         self._stale = _Stale()
@@ -130,8 +130,8 @@ class MetadataCache:
         self._waiting: list[tuple[Callable[[ClusterImage], bool], asyncio.Future[ClusterImage]]] = []
         self._watches: list[Unsubscribe] = []
         self._has_read_all = False
-        """Whether the first image is complete. Before the first image, changes are only noted, because a refresh must
-        not publish an incomplete image.
+        """Whether the first cluster image is complete. Before the first cluster image, changes are only noted, because
+        a refresh must not publish an incomplete image.
         """
 
     @classmethod
@@ -141,9 +141,9 @@ class MetadataCache:
         """Read the entire cluster, and follow its changes from then on.
 
         `pause` is awaited between the parts of a long read. `check_store` is called before everything is read again in
-        another session. If `check_store` raises, the image is not changed: nothing may be read from a replaced store,
-        since everything missing there would be treated as deleted. Raises NoNode if no broker has ever registered in
-        the store, MalformedPayload if the cluster's id is invalid, StoreUnavailable.
+        another session. If `check_store` raises, the cluster image is not changed: nothing may be read from a replaced
+        store, since everything missing there would be treated as deleted. Raises NoNode if no broker has ever
+        registered in the store, MalformedPayload if the cluster's id is invalid, StoreUnavailable.
         """
         cache = cls(store, ClusterImage(""), pause, check_store)
         # Watch before reading, because otherwise a change between read and watch would be missed.
@@ -164,8 +164,8 @@ class MetadataCache:
         return self._image
 
     def subscribe(self, on_image: ImageCallback) -> Unsubscribe:
-        """Call `on_image` with every later image. An exception in a callback is logged; the other callbacks are called
-        nevertheless.
+        """Call `on_image` with every later cluster image. An exception in a callback is logged; the other callbacks are
+        called nevertheless.
         """
         self._subscribers.append(on_image)
 
@@ -176,11 +176,11 @@ class MetadataCache:
         return unsubscribe
 
     async def wait_for(self, shows: Callable[[ClusterImage], bool]) -> ClusterImage:
-        """Return the first image (the current image or a later image) for which `shows` is True; all subscribers have
-        then been called with it.
+        """Return the first cluster image (the current image or a later image) for which `shows` is True; all
+        subscribers have then been called with it.
 
-        The call waits forever if such an image never appears (for example because another broker may have undone the
-        change meanwhile), so use a timeout.
+        The call waits forever if such a cluster image never appears (for example because another broker may have undone
+        the change meanwhile), so use a timeout.
         """
         if shows(self._image):
             return self._image
@@ -193,8 +193,8 @@ class MetadataCache:
             self._waiting.remove(entry)
 
     async def until_current(self) -> None:
-        """Return when the image shows all changes that the watches have reported so far. Raises StoreUnavailable if a
-        changed node could not be read.
+        """Return when the cluster image shows all changes that the watches have reported so far. Raises
+        StoreUnavailable if a changed node could not be read.
 
         To include the earlier changes of other brokers, first call `MetadataStore.sync`.
         """
@@ -206,18 +206,18 @@ class MetadataCache:
                 raise StoreUnavailable("", "the cluster image is not current")
 
     async def synced(self) -> ClusterImage:
-        """Return an image that is at least as new as the state of the store at the time of this call. Raises
+        """Return a cluster image that is at least as new as the state of the store at the time of this call. Raises
         StoreUnavailable.
 
-        Use this method for decisions for which an older image would be wrong, for example the decision that a topic is
-        deleted.
+        Use this method for decisions for which an older cluster image would be wrong, for example the decision that a
+        topic is deleted.
         """
         await self._store.sync()
         await self.until_current()
         return self._image
 
     async def close(self) -> None:
-        """Stop following changes; the last image remains available."""
+        """Stop following changes; the last cluster image remains available."""
         for unsubscribe in self._watches:
             unsubscribe()
         self._watches.clear()
@@ -239,12 +239,12 @@ class MetadataCache:
 
     async def _refresh(self) -> bool:
         """Read stale paths (reported as changed, not read since) until none is left; returns whether all paths were
-        read. Changes that are reported during one pass over the stale paths are read in the next pass.
+        read. Metadata changes that are reported during one pass over the stale paths are read in the next pass.
 
-        A stale path is kept until it was read; the kind of failure only decides when it is tried again. If the store is
-        unavailable, the path is read after the reconnect, when the watch reports the root of the path; with long loop
-        iterations, that report may come before the failed read is noticed. A node with invalid content is logged, and
-        its part of the image remains unchanged.
+        A stale path (reported as changed) is kept until it was read; the kind of failure only decides when the read is
+        retried. If the store is unavailable, the path is read after the reconnect, when the watch reports the root of
+        the path; with long loop iterations, that report may come before the failed read is noticed. A node with invalid
+        content is logged, and its part of the cluster image remains unchanged.
         """
         while not self._stale.is_empty():
             stale, self._stale = self._stale, _Stale()
@@ -290,7 +290,7 @@ class MetadataCache:
             self._begin_refresh()
 
     async def _read(self, stale: _Stale) -> ClusterImage:
-        """Return the image after all stale paths (reported as changed) were read again."""
+        """Return the cluster image after all stale paths (reported as changed) were read again."""
         image = self._image
         if stale.everything or self._is_doubted:
             self._is_doubted = True

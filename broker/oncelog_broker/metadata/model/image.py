@@ -1,8 +1,8 @@
-"""The cluster as one immutable value. Each change results in a new image, which shares all unchanged parts with the old
-image.
+"""The cluster as one immutable value. Each change results in a new cluster image, which shares all unchanged parts with
+the old image.
 
-Code that keeps an image therefore sees one consistent cluster however long it waits, and two images can be compared by
-identity, topic by topic. Topic ids are the 16 raw bytes that the protocol uses.
+Code that keeps a cluster image therefore sees one consistent cluster however long it waits, and two images can be
+compared by identity, topic by topic. Topic ids are the 16 raw bytes that the protocol uses.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class PartitionState:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """A topic with its partitions by partition id. Partition ids run from 0 without gaps, except in a topic that was
+    """A topic and its partitions, by partition id. Partition ids run from 0 without gaps, except in a topic that was
     created from log directories of a larger cluster. `topic_id` is ZERO_UUID for a topic without an id.
     """
 
@@ -74,19 +74,19 @@ class Topic:
 
 
 class TopicChanges(NamedTuple):
-    """The differences between the topics of one image and the topics of an older image. A topic that was deleted and
-    created again is in both fields (`changed` and `removed`).
+    """The differences between the topics of one cluster image and the topics of an older image. A topic that was
+    deleted and created again is in both fields (`changed` and `removed`).
     """
 
     changed: tuple[Topic, ...]
-    """Topics of the newer image that are new or were changed."""
+    """Topics of the newer cluster image that are new or were changed."""
     removed: tuple[Topic, ...]
-    """Topics of the older image that were deleted, or replaced by a topic with another id."""
+    """Topics of the older cluster image that were deleted, or replaced by a topic with another id."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterImage:
-    """Everything that a broker knows about its cluster. All mappings in an image are read-only."""
+    """Everything that a broker knows about its cluster. All mappings in a cluster image are read-only."""
 
     cluster_id: str
     brokers: Mapping[int, Broker] = field(default_factory=dict)
@@ -162,8 +162,9 @@ class ClusterImage:
         return self.group_configs.get(group_id, _NOTHING)
 
     def with_group_configs(self, changed: Mapping[str, Mapping[str, str]]) -> ClusterImage:
-        """Return an image with these groups' overrides instead of the earlier ones; empty overrides remove the
-        group."""
+        """Return a cluster image with these groups' overrides instead of the earlier ones; empty overrides remove the
+        group.
+        """
         return replace(self, group_configs=_with_overrides(self.group_configs, changed))
 
     def config_of_client_metrics(self, name: str) -> Mapping[str, str]:
@@ -175,16 +176,16 @@ class ClusterImage:
         return replace(self, client_metrics=_with_overrides(self.client_metrics, changed))
 
     def with_user_configs(self, changed: Mapping[str | None, Mapping[str, str]]) -> ClusterImage:
-        """Return an image with these users' settings instead of the earlier ones; empty settings remove the user. The
-        users' quotas are replaced, too.
+        """Return a cluster image with these users' settings instead of the earlier ones; empty settings remove the
+        user. The quotas of these users are replaced, too.
         """
         entities = {user: QuotaEntity(DEFAULT if user is None else user) for user in changed}
         values = {entities[user]: quota_values(entities[user], settings) for user, settings in changed.items()}
         return replace(self.with_quotas(values), user_configs=_with_overrides(self.user_configs, changed))
 
     def with_quotas(self, changed: Mapping[QuotaEntity, Values]) -> ClusterImage:
-        """Return an image with these entities' quotas instead of the earlier ones; empty quotas remove the entity. If
-        nothing has changed, returns this image.
+        """Return a cluster image with these entities' quotas instead of the earlier ones; empty quotas remove the
+        entity. If nothing has changed, the method returns this cluster image.
         """
         if all(self.quotas.get(entity, _NOTHING) == values for entity, values in changed.items()):
             return self
@@ -207,8 +208,9 @@ class ClusterImage:
     def with_topics(
         self, changed: Iterable[Topic], removed: Iterable[str] = (), unreadable: Iterable[str] = ()
     ) -> ClusterImage:
-        """Return an image in which these topics replace the topics with the same name, without the topics in `removed`.
-        `unreadable` names topics that exist, but whose nodes cannot be read; this image contains none of these topics.
+        """Return a cluster image in which these topics replace the topics with the same name, without the topics in
+        `removed`. `unreadable` names topics that exist, but whose nodes cannot be read; this cluster image contains
+        none of these topics.
 
         Each call copies the mappings, so pass many changes in one call.
         """
@@ -236,25 +238,29 @@ class ClusterImage:
         return self.with_topics((), (name,))
 
     def with_partition(self, topic: str, partition_id: int, partition: PartitionState) -> ClusterImage:
-        """Return an image with this partition state. Raises KeyError if the topic does not exist."""
+        """Return a cluster image with this partition state. Raises KeyError if the topic does not exist."""
         found = self.topics[topic]
         return self.with_topic(replace(found, partitions={**found.partitions, partition_id: partition}))
 
     def with_topic_configs(self, changed: Mapping[str, Mapping[str, str]]) -> ClusterImage:
-        """Return an image with these topics' overrides instead of the earlier ones; empty overrides remove the
-        entry."""
+        """Return a cluster image with these topics' overrides instead of the earlier ones; empty overrides remove the
+        entry.
+        """
         return replace(self, topic_configs=_with_overrides(self.topic_configs, changed))
 
     def with_topic_config(self, name: str, overrides: Mapping[str, str]) -> ClusterImage:
         return self.with_topic_configs({name: overrides})
 
     def with_broker_configs(self, changed: Mapping[int | None, Mapping[str, str]]) -> ClusterImage:
-        """Return an image with these brokers' overrides instead of the earlier ones; empty overrides remove the
-        entry."""
+        """Return a cluster image with these brokers' overrides instead of the earlier ones; empty overrides remove the
+        entry.
+        """
         return replace(self, broker_configs=_with_overrides(self.broker_configs, changed))
 
     def with_acls(self, changed: Mapping[ResourcePattern, frozenset[AclEntry] | None]) -> ClusterImage:
-        """Return an image with the entries of these patterns instead of the earlier ones; None removes a pattern."""
+        """Return a cluster image with the entries of these patterns instead of the earlier ones; None removes a
+        pattern.
+        """
         acls = dict(self.acls)
         for pattern, entries in changed.items():
             if entries is None:
@@ -270,12 +276,13 @@ class ClusterImage:
         return replace(self, brokers={id_: kept for id_, kept in self.brokers.items() if id_ != broker})
 
     def with_controller(self, broker: int) -> ClusterImage:
-        """Return an image with this controller; NO_CONTROLLER means that no broker is controller at the moment."""
+        """Return a cluster image with this controller; NO_CONTROLLER means that no broker is controller at the
+        moment."""
         return replace(self, controller_id=broker)
 
 
 class ImageView(Protocol):
-    """Read access to the present image, as `MetadataCache` provides it."""
+    """Read access to the present cluster image, as `MetadataCache` provides it."""
 
     @property
     def image(self) -> ClusterImage:

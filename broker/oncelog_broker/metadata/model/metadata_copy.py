@@ -8,8 +8,8 @@ would be lost.
 - `metadata-copy.previous.jsonl` is the last copy of the previous process.
 
 The first line has the cluster id and the time of writing; the last line has the number of nodes. A copy without that
-last line was cut short, and is not used. Each line between has the path and the data of one node. SCRAM keys of users
-are among the data, so only the broker's user may read the file.
+last line was cut short, and is not used. Each line between the first line and the last line has the path and the data
+of one node. SCRAM keys of users are among the data, so only the broker's user may read the file.
 
 The copy omits registrations, the controller and incarnations, which belong to sessions, and producer ids, which are in
 the logs. The states of partitions may be seconds old: leader and ISR are hints, never proof.
@@ -85,8 +85,8 @@ class MetadataCopy:
 
 
 def nodes_of(image: ClusterImage) -> Steps[list[Node]]:
-    """Return the persistent nodes from which this image was read, in slices of work, because there may be thousands of
-    partitions.
+    """Return the persistent nodes from which this cluster image was read, in slices of work, because there may be
+    thousands of partitions.
     """
     nodes: list[Node] = []
     for topic in image.topics.values():
@@ -138,7 +138,7 @@ def _entity_settings(image: ClusterImage) -> dict[str, dict[str, str]]:
 
 
 def encode_copy(cluster_id: str, written_ms: int, nodes: list[Node]) -> Steps[bytes]:
-    """Return the content of the copy's file."""
+    """Return the content of the file with the copy of the metadata."""
     lines = [_line({"version": FORMAT_VERSION, "cluster_id": cluster_id, "written_ms": written_ms})]
     for number, node in enumerate(nodes):
         lines.append(_line({"path": node.path, "data": node.data.decode()}))
@@ -190,7 +190,7 @@ def _parsed_nodes(lines: list[str]) -> Iterator[tuple[str, bytes]]:
 
 
 class MetadataCopier:
-    """Writes the copy of one broker after changes of the image."""
+    """Writes the copy of one broker after changes of the cluster image."""
 
     def __init__(self, metadata: MetadataCache, directory: str, host: Host) -> None:
         self._metadata = metadata
@@ -235,8 +235,8 @@ class MetadataCopier:
             await self._written(answer)
 
     async def _written(self, answer: Awaitable[None]) -> None:
-        """Wait until a copy is written. Log the first of several failures; the next attempt follows after
-        REST_SECONDS.
+        """Wait until a copy of the metadata is written. Log the first of several failures; the next attempt follows
+        after REST_SECONDS.
         """
         try:
             await answer

@@ -45,9 +45,9 @@ class BrokerRegistration:
     """The node `/brokers/ids/<id>`, version 5. `features` maps a feature name to the (min_version, max_version) that
     the broker supports.
 
-    Kafka does not have the last three fields. `previous_epoch` is the broker epoch of the previous registration, -1 if
-    there was none; `boot` identifies the machine's last start; `is_log_tail_kept` is False if the broker's last writes
-    may be missing from its logs.
+    Kafka's registrations do not have the last three fields. `previous_epoch` is the broker epoch of the previous
+    registration, -1 if there was none; `boot` identifies the machine's last start; `is_log_tail_kept` is False if the
+    broker's last writes may be missing from its logs.
     """
 
     endpoints: tuple[Endpoint, ...]
@@ -72,7 +72,9 @@ class Incarnation:
     unsure_since: int = -1
     """The broker epoch of the last earlier registration that reported a possible loss; -1 if no registration did."""
     process: str = ""
-    """The nonce of the process that registered: `identity/note.py`. Releases before 0.2 write no nonce."""
+    """The nonce of the process that registered, which its identity notes also have (`identity/note.py`). Releases
+    before 0.2 write no nonce.
+    """
 
     def unsure_epoch(self, written: int) -> int:
         """Return the broker epoch (the registration with a possible loss) before which partition states prove nothing
@@ -160,8 +162,8 @@ class ProducerIdBlock:
 
 
 def encode_broker(broker: BrokerRegistration) -> bytes:
-    """Encode a registration. For readers older than version 2, host and port are taken from the first PLAINTEXT
-    endpoint, or null and -1 without such an endpoint.
+    """Encode the registration of a broker. For readers older than version 2, host and port are taken from the first
+    PLAINTEXT endpoint, or null and -1 without such an endpoint.
     """
     plain = next((e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"), None)
     document: dict[str, Any] = {
@@ -374,7 +376,7 @@ def parse_controller_epoch(data: bytes, path: str) -> int:
 
 
 def encode_cluster_id(cluster_id: str) -> bytes:
-    """The version is a string in this node, because Kafka writes a string."""
+    """The version field of this node is a string, because Kafka writes a string."""
     return _to_json({"version": "1", "id": cluster_id})
 
 

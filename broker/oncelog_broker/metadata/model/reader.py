@@ -1,12 +1,12 @@
-"""Reads parts of the cluster from the metadata store, and converts nodes to the types of the image.
+"""Reads parts of the cluster from the metadata store, and converts nodes to the types of the cluster image.
 
 All nodes are read with `get_many`, in few round trips even if there are many topics. A read is not a snapshot: it may
-return a topic without the states of its partitions, so that in the image these partitions have no leader yet. The watch
-later reports the missing states.
+return a topic without the states of its partitions, so that in the cluster image these partitions have no leader yet.
+The watch later reports the missing states.
 
-A node with invalid content is logged, and its part of the image remains as in the previous image, so that other parts
-are not affected. Unchanged parts are reused from the previous image without parsing their JSON again. Between the parts
-of a long read, other tasks may run (`Pause`).
+A node with invalid content is logged, and its part of the cluster image remains as in the previous image, so that other
+parts are not affected. Unchanged parts are reused from the previous cluster image without parsing their JSON again.
+Between the parts of a long read, other tasks may run (`Pause`).
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class PartitionKey(NamedTuple):
 
 
 async def read_image(store: MetadataStore, before: ClusterImage | None = None, pause: Pause = no_pause) -> ClusterImage:
-    """Read the entire cluster. Raises NoNode if the store has no cluster id, because no broker has registered yet.
-    Raises MalformedPayload if the cluster id is unreadable and there is no image `before`.
+    """Read the metadata of the entire cluster. Raises NoNode if the store has no cluster id, because no broker has
+    registered yet. Raises MalformedPayload if the cluster id is unreadable and there is no image `before`.
     """
     data, _ = await store.get(paths.CLUSTER_ID)
     if before is None:
@@ -187,7 +187,7 @@ async def _nodes(store: MetadataStore, keys: Sequence[PartitionKey]) -> Iterable
 async def read_partitions(
     store: MetadataStore, image: ClusterImage, keys: Sequence[PartitionKey], pause: Pause = no_pause
 ) -> list[Topic]:
-    """Read the states of these partitions again; returns the topics of the image with the new states. Unknown
+    """Read the states of these partitions again; returns the topics of the cluster image with the new states. Unknown
     partitions are skipped, and topics without a change are omitted.
     """
     known = [key for key in keys if image.partition(*key) is not None]
@@ -355,7 +355,7 @@ async def _quota_entities(store: MetadataStore, users: Sequence[str], pause: Pau
 
 
 async def _patterns(store: MetadataStore) -> list[ResourcePattern]:
-    """Return all patterns that have ACLs."""
+    """Return all resource patterns that have ACLs."""
     found = []
     for root in (paths.LITERAL_ACLS, paths.PREFIXED_ACLS):
         for kind in await _children(store, root):
@@ -425,7 +425,8 @@ def _partition(
 
 
 async def _parsed_topic(store: MetadataStore, data: bytes, path: str, pause: Pause) -> TopicAssignment | None:
-    """Parse a topic node; returns None for invalid content, so that the topic in the image remains unchanged."""
+    """Parse a topic node; returns None for invalid content, so that the topic in the cluster image remains
+    unchanged."""
     try:
         return await with_pauses(topic_in_steps(data, path), pause)
     except MalformedPayload as error:
@@ -434,7 +435,7 @@ async def _parsed_topic(store: MetadataStore, data: bytes, path: str, pause: Pau
 
 
 def _parsed(store: MetadataStore, parse: Callable[[bytes, str], T], data: bytes, path: str) -> T | None:
-    """Parse a node; returns None for invalid content, so that this part of the image remains unchanged."""
+    """Parse a node; returns None for invalid content, so that this part of the cluster image remains unchanged."""
     try:
         return parse(data, path)
     except MalformedPayload as error:

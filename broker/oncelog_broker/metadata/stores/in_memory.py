@@ -53,7 +53,7 @@ class MemoryTree:
         return self.connect()
 
     def connect(self) -> MemorySession:
-        """Begin a session."""
+        """Begin a session of one broker in the tree."""
         return MemorySession(self)
 
     def begin(self, session: MemorySession) -> int:

@@ -15,7 +15,7 @@ NO_AUTHORIZER: Final = ""
 
 def configured_authorizer(config: BrokerConfig, metadata: MetadataCache) -> StandardAuthorizer | None:
     """Create the authorizer; None if none is configured, so that every client may do everything. The authorizer applies
-    the ACLs of an image before later subscribers see this image.
+    the ACLs of a cluster image before later subscribers see this image.
     """
     if config[AUTHORIZER_CLASS_NAME] == NO_AUTHORIZER:
         return None

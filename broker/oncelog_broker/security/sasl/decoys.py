@@ -49,7 +49,7 @@ NOBODY: Final = Model("", 24, False, MIN_ITERATIONS)
 
 
 class Decoys:
-    """Creates the decoys of one mechanism."""
+    """Creates the decoys (credentials for unknown users) of one mechanism."""
 
     def __init__(self, mechanism: ScramMechanism, key: Callable[[], bytes]) -> None:
         """`key` returns a secret of the cluster, KEY_BYTES bytes long."""
@@ -59,7 +59,7 @@ class Decoys:
         self._models: tuple[Model, ...] = ()
 
     def credential(self, user: str, users: UserConfigs) -> ScramCredential:
-        """Return a credential without a known password. The call takes the same time for any name."""
+        """Return a decoy: a credential without a known password. The call takes the same time for any name."""
         if users is not self._users:
             self._users, self._models = users, tuple(islice(_models(self._mechanism, users), MODELS))
         key = self._key()

@@ -61,7 +61,7 @@ class SaslExchange:
 
     @property
     def is_done(self) -> bool:
-        """Whether other requests are allowed, until the session ends."""
+        """Whether requests other than SASL requests are allowed, until the session ends."""
         return self.phase is Phase.DONE
 
     def is_expired(self, now: float) -> bool:

@@ -28,7 +28,9 @@ clients.
 
 
 class ScramExchange:
-    """A SCRAM exchange, which has two tokens. `credential_of` returns a credential, or a decoy for an unknown user."""
+    """A SCRAM exchange, which has two tokens. `credential_of` returns a credential, or a decoy (a credential without a
+    known password) for an unknown user.
+    """
 
     def __init__(
         self, mechanism: ScramMechanism, nonce: str, credential_of: Callable[[str], tuple[ScramCredential, bool]]
@@ -39,7 +41,7 @@ class ScramExchange:
         self._first: tuple[str, str, str] | None = None
         self._user = ""
         self._binding = ""
-        """The GS2 header of the first message, which the last message must repeat."""
+        """The GS2 header of the client's first message, which the client's last message must repeat."""
         self._credential: ScramCredential
         self._exists = False
 

@@ -76,10 +76,12 @@ class _Followed(ABC):
 
     @abstractmethod
     def _make(self) -> None:
-        """Create the context. Raises InvalidConfig, and then changes nothing."""
+        """Create the OpenSSL context. Raises InvalidConfig, and then changes nothing."""
 
     def check(self) -> bool:
-        """Reload changed files. Returns whether a new context is in use. Reads files."""
+        """Reload key stores and trust stores whose files have changed. Returns whether a new context is in use. Reads
+        files.
+        """
         signature = self._look()
         if signature == self._signature:
             return False

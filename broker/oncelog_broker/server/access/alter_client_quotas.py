@@ -41,7 +41,7 @@ async def _alter_all(request: AlterClientQuotasRequest, context: AccessContext) 
     wanted: list[tuple[QuotaEntity, Changes, Result]] = []
     for entry in request.entries:
         await pauses.here()
-        # One part more than there are types suffices to find that a type is repeated or unknown.
+        # One part more than there are types suffices to detect that an entity repeats a type or has an unknown type.
         named_parts = entry.entity[: len(TYPES) + 1]
         parts = [(part.entity_type, part.entity_name) for part in named_parts]
         shown = [Part(entity_type=kind, entity_name=name) for kind, name in in_order(parts)]

@@ -23,7 +23,7 @@ MAX_WHOLE_NUMBER: Final = 2**63 - 1
 
 
 class Part(Protocol):
-    """One part of an entity: a type and a name."""
+    """One part of a quota entity: a type (user, client id, address) and a name."""
 
     entity_type: str
     entity_name: str | None

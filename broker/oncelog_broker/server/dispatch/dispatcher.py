@@ -74,8 +74,8 @@ class Dispatcher:
         self._max_copied = services.config[GROUP_METADATA_MAX_BYTES] + BYTES_BESIDE_METADATA
 
     def handle(self, connection: BrokerConnection, frame: memoryview) -> None:
-        """Serve one request. Raises MalformedMessage for a frame that cannot get a response; the caller then closes the
-        connection.
+        """Serve one request of a connection. Raises MalformedMessage for a frame that cannot get a response; the caller
+        then closes the connection.
         """
         gate = connection.gate
         if gate is not None and not gate.lets_in(connection, frame):

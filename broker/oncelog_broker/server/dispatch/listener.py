@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 1024
 SWEPT_PER_TURN: Final = 50
-"""Connections that one iteration of the loop checks or closes."""
+"""Maximum number of connections that one iteration of the loop checks or closes."""
 SWEEP_SECONDS: Final = 2.0
 DRAIN_SECONDS: Final = 2.0
 """Seconds that a stopping broker waits until the buffered responses are sent."""

@@ -7,10 +7,10 @@ gets an empty response.
 While other connections that share a quota have exceeded it, a connection that has not used this quota yet delays its
 first request that does: the request stays unread until the debt is paid (S95). Therefore a client gains nothing by
 opening a new connection for each request. A Produce request that is delayed is charged to the quota at the start of the
-delay. Such a Produce request waits once, for earlier usage; clients that use the quota all the time do not extend this
-wait. The debt of many concurrent requests is bounded by `MAX_DEBT_WINDOWS`. A connection that has waited for a window
-or longer is checked again like a new connection, so that the rate is still enforced. The rate at which an address may
-open connections is a separate quota, connection_creation_rate.
+delay. A delayed Produce request waits once, for earlier usage; clients that use the quota all the time do not extend
+this wait. The debt of many concurrent requests is bounded by `MAX_DEBT_WINDOWS`. A connection that has waited for a
+window or longer is checked again like a new connection, so that the rate is still enforced. The rate at which an
+address may open connections is a separate quota, connection_creation_rate.
 
 - producer_byte_rate limits the bytes of Produce requests.
 - consumer_byte_rate limits the bytes of records in Fetch responses, except responses to followers.
@@ -158,7 +158,7 @@ class Throttling:
 
     def _ask_before_the_first(self, limits: ClientLimits, api_key: int, version: int, request_bytes: int) -> None:
         """Raises PutOff if this is the connection's first request that uses a certain quota and other connections have
-        exceeded this quota. Fetch is checked in `serve`, at each request.
+        exceeded this quota. Fetch quotas are checked in `serve`, at each request.
         """
         charged = limits.charged
         if api_key == ApiKey.PRODUCE:
@@ -298,7 +298,9 @@ class Throttling:
     def _throttle(
         self, connection: BrokerConnection, limits: ClientLimits, seconds: float, key: QuotaKey, limit: Limit | None
     ) -> int:
-        """Let the connection wait for `seconds`. Returns the throttle time for the response, in ms."""
+        """Let the connection handle no further request for `seconds`. Returns the throttle time for the response, in
+        ms.
+        """
         if limit is not None:
             self._tell_of_wait(key, limit, seconds)
         if seconds >= self._usage(key).window:

@@ -283,7 +283,7 @@ class FetchSessions:
         return session
 
     def go_on(self, session: FetchSession, now: float) -> None:
-        """Count a request that names no new partition in the session; `now` as in `plan`."""
+        """Count a request that names no new partition in the session; `now` is monotonic, in seconds."""
         session.count_request()
         session.last_used = now
         if self._sessions.get(session.session_id) is session:
@@ -303,7 +303,9 @@ class FetchSessions:
     def _create(
         self, named: Named, *, by_id: bool, now: float, follower: int | None, owner: object
     ) -> FetchSession | None:
-        """Create a session; returns None if the active sessions leave no slot, or no room for the partitions."""
+        """Create a session; returns None if the active sessions leave no slot, or if the partitions would exceed the
+        limit.
+        """
         if follower is not None:
             session = self._of_followers[follower] = FetchSession(
                 self._new_id(), named, by_id=by_id, now=now, owner=owner

@@ -3,8 +3,8 @@
 A lane (see `oncelog_broker.server.net.lane`) compares a request with requests of the same connection that were served
 in the usual way (decoded and passed to a handler) before. If only the expected fields differ, such as the correlation
 id and the records, the lane (fast path) does what the handler would do and fills in the response. In every other case
-the lane declines before it has any effect, and the request is served in the usual way (decoded and passed to a
-handler). The declarations of the messages determine which fields are compared and filled in
+the fast lane (fast path) declines before it has any effect, and the request is served in the usual way (decoded and
+passed to a handler). The declarations of the messages determine which fields are compared and filled in
 (`oncelog_protocol.templates`).
 
 A fast lane follows every rule of the usual way (decoding and handler), and property tests compare both ways: responses,

@@ -3,10 +3,11 @@
 A request that differs from an earlier request only in numbers (epochs, offsets, the partition's index) is recognised by
 the bytes around these numbers. `one_fetch` checks the partitions of a request, waits, and responds.
 
-Order: first the lane (fast path) checks all partitions, and declines if one of them needs the usual way, for example
-because of an error, a diverging log or a throttle. Then the lane (fast path) counts the request in its fetch session,
-and notes a follower's position in each partition. If a request turns out to need the usual way (decoding and handler)
-only after this point (two partitions with news, aborted transactions), `records.fetch.read_again` serves it.
+Order: first the lane (fast path) checks all partitions, and declines if one of them must be served by the handler of
+Fetch (the usual way), for example because of an error, a diverging log or a throttle. Then the lane (fast path) counts
+the request in its fetch session, and notes a follower's position in each partition. If a request turns out to need the
+usual way (decoding and handler) only after this point (two partitions with news, aborted transactions),
+`records.fetch.read_again` serves it.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ microsecond for each.
 
 
 class FetchLane:
-    """The fast lane of one connection for one version of Fetch."""
+    """The fast lane (fast path for repeated requests) of one connection for one version of Fetch."""
 
     __slots__ = (
         "_by_id",
@@ -88,7 +89,7 @@ class FetchLane:
         self._layouts: dict[int, Struct] = {}
         """By the frame's size: which bytes of a request are compared, and which are numbers."""
         self._known: dict[tuple[bytes, ...], Asked] = {}
-        """Remembered requests by the bytes around the numbers."""
+        """The remembered requests, found by the bytes around their numbers."""
         self._config: object = None
         """The configuration from which the limit in `_ways` was taken."""
         self._is_known = False

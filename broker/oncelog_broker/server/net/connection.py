@@ -175,7 +175,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.last_active = self._loop.time()
         self.cached_header: CachedHeader = NO_HEADER
         self.lanes: dict[int, Lane] = {}
-        """The fast lanes that the client's requests have opened, by API key << 16 | version."""
+        """The fast lanes (fast paths for repeated requests) that the client's requests have opened, by API key << 16 |
+        version.
+        """
         self.client_host = ""
         self.client_port = 0
         self.software = UNKNOWN
@@ -498,8 +500,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
         `answer` is cancelled when the client disconnects; if other requests are behind it, only if it `is_long_poll`,
         that is, waits for other clients. With `reads_frame` the frame's bytes stay unchanged until the response is
-        sent. `holds_back`: no other request is handled before `finish` or `let_next_in`. `is_unread`: the request is
-        still being decoded, and is not cancelled before `begins`.
+        sent. `holds_back`: whether no other request of the connection is handled before `finish` or `let_next_in`.
+        `is_unread`: the request is still being decoded, and is not cancelled before `begins`.
         """
         slot = self._answers.reserve(answer, is_long_poll=is_long_poll, is_unread=is_unread)
         if is_long_poll and self._lifecycle.state is State.CLIENT_GONE and not is_unread:

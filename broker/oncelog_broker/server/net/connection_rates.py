@@ -89,7 +89,7 @@ class ConnectionRates:
         """Connections closed since the start because their address had exceeded its rate."""
 
     def on_image(self, image: ClusterImage) -> None:
-        """Enforce the address quotas of this image."""
+        """Enforce the address quotas of this cluster image."""
         if image.quotas is not self._quotas:
             self._quotas = image.quotas
             self._has_quotas = any(entity.ip is not None for entity in image.quotas)
@@ -134,7 +134,7 @@ class ConnectionRates:
         return True
 
     def close(self) -> None:
-        """Close the connections that wait: the broker is stopping."""
+        """Close the connections that wait for their delayed closing, because the broker is stopping."""
         for transport in list(self._held):
             self._close(transport)
 

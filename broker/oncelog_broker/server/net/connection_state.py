@@ -90,7 +90,7 @@ class Hold(IntEnum):
 
 
 LIFTED_IN_TIME: Final = Hold.TURN | Hold.LARGE_REQUEST | Hold.THROTTLE
-"""The holds that are removed after a time, whatever the client and the broker do."""
+"""The holds (reasons to wait) that are removed after a time, whatever the client and the broker do."""
 
 HOLD_MEANINGS: Final[Mapping[Hold, str]] = {
     Hold.EFFECTS: (
@@ -116,15 +116,15 @@ HOLD_MEANINGS: Final[Mapping[Hold, str]] = {
 
 
 class Lifecycle:
-    """The state and the holds of one connection."""
+    """The state of one connection, and its holds (reasons not to handle the next request yet)."""
 
     __slots__ = ("holds", "state")
 
     def __init__(self) -> None:
         self.state = State.OPEN
         self.holds = 0
-        """The bits of the holds that are set. If no bit is set, the next request is handled as soon as it arrives.
-        Invariant: `Hold.STATE` is set if and only if `state` is not in HANDLING.
+        """The bits of the holds (reasons to wait) that are set. If no bit is set, the next request is handled as soon
+        as it arrives. Invariant: `Hold.STATE` is set if and only if `state` is not in HANDLING.
         """
 
     def __repr__(self) -> str:

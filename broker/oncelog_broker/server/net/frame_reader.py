@@ -27,8 +27,8 @@ READ_AHEAD_BYTES: Final = 128 * 1024
 """Bytes of room behind a large frame, so that one read may also receive the next frames."""
 
 READ_BYTES: Final = 128 * 1024
-"""Bytes of room for one read. In one iteration the event loop reads up to 32 times from one socket while bytes are
-available.
+"""Bytes of free space for one read. In one iteration the event loop reads up to 32 times from one socket while bytes
+are available.
 """
 LARGE_FRAME_BYTES: Final = 1024 * 1024
 """A frame above this size in bytes gets its own buffer, whose memory is allocated in pieces of this size."""

@@ -32,7 +32,7 @@ handshake. Kafka has no limit on the duration of a login.
 
 
 class GatedConnection(Protocol):
-    """The attributes of a connection that a gate needs (`connection.BrokerConnection`)."""
+    """The attributes of a connection that a login gate needs (`connection.BrokerConnection`)."""
 
     client_host: str
 

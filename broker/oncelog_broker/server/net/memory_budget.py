@@ -33,7 +33,7 @@ connection must be faster.
 
 NO_LIMIT: Final = -1
 UNLIMITED: Final = 2**63 - 1
-"""The room in bytes of a holding (the bytes of one connection) whose budget has NO_LIMIT."""
+"""The number of bytes that remain for a holding (the bytes of one connection) whose budget has NO_LIMIT."""
 
 
 def _share(left: int) -> int:

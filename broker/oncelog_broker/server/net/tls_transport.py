@@ -41,7 +41,7 @@ and at most this many remain when the connection pauses reading (of an incomplet
 for it).
 """
 PLAIN_BYTES: Final = 32 * 1024
-"""Plain-text bytes that encrypt to at most OPENSSL_BYTES: two complete records."""
+"""Number of plain-text bytes that encrypt to at most OPENSSL_BYTES: two complete records."""
 UNCOUNTED_BYTES: Final = 2 * OPENSSL_BYTES * 4 // 3 + RECORD_BYTES
 """The bytes of both OpenSSL buffers, which are a third larger than necessary, and of the buffer for the current record.
 """
@@ -66,8 +66,8 @@ class _State(Enum):
 
 
 class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
-    """One TLS connection. The connection is counted when the socket is accepted, and its place in the limits passes to
-    the `BrokerConnection` after the handshake.
+    """One TLS connection of a client. The connection is counted when the socket is accepted, and its place in the
+    limits passes to the `BrokerConnection` after the handshake.
     """
 
     def __init__(
@@ -352,7 +352,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             try:
                 self._tls.unwrap()
             except (ssl.SSLError, ValueError):
-                pass  # no wait: the client's end of the stream is not awaited
+                pass  # no wait for the client: its end of the stream is not awaited
             self._flush()
         self._raw.close()
 

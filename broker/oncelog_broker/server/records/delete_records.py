@@ -1,10 +1,10 @@
 """DeleteRecords (21), v0-2: make the records below an offset unreadable by moving the log start offset.
 
-Offset -1 means the high watermark. Segments that lie entirely below the new start are deleted. The new start is on disk
-before the response is sent, so that deleted records do not reappear after a crash. Deleted records do not reappear
-after an election either: the response waits up to timeout_ms for all in-sync replicas, and contains the lowest log
-start offset among them. (Kafka waits for all live replicas; here a replica outside the ISR may join only after it has
-deleted the same records.)
+Offset -1 means the high watermark. Segments that lie entirely below the new start are deleted. The new log start offset
+is on disk before the response is sent, so that deleted records do not reappear after a crash. Deleted records do not
+reappear after an election either: the response waits up to timeout_ms for all in-sync replicas, and contains the lowest
+log start offset among them. (Kafka waits for all live replicas; here a replica outside the ISR may join only after it
+has deleted the same records.)
 
 A new leader whose high watermark has not caught up returns OFFSET_NOT_AVAILABLE, which clients retry: the offset may
 belong to an acknowledged record. (Kafka returns OFFSET_OUT_OF_RANGE.)

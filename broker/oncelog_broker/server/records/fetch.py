@@ -64,8 +64,8 @@ def read_again(
 
 def _follower(request: FetchRequest, context: RecordContext) -> Follower:
     """Return the follower that sends the request, which may read beyond the high watermark and advance the high
-    watermark: another broker of this cluster that is in the image, on the inter-broker listener (CVE-2018-1288). Raises
-    KafkaError.
+    watermark: another broker of this cluster that is in the cluster image, on the inter-broker listener
+    (CVE-2018-1288). Raises KafkaError.
     """
     state, brokers = request.replica_state, context.services.image.brokers
     is_follower = state is not None and context.version >= FIRST_REPLICA_EPOCH_VERSION

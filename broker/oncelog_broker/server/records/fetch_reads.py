@@ -238,8 +238,8 @@ class ConsumerRead(FetchRead):
 
 
 class ReplicaRead(FetchRead):
-    """One pass over the partitions of a follower's fetch. With `notes` (in the first pass) the follower's position is
-    recorded.
+    """One pass over the partitions of a follower's fetch. If `notes` is True (in the first pass), the follower's
+    position is recorded.
 
     A throttled partition returns no records while the replication quota is exceeded.
     """

@@ -7,9 +7,9 @@ epoch than the partition state sends AlterPartition to request an epoch above th
 
 Behaviour: all proposals of a request are written together; each proposal is granted or refused independently. A broker
 that is not the controller returns NOT_CONTROLLER. If the outcome of the writes is unknown, the response is
-REQUEST_TIMED_OUT: the leader then counts the members of both the old and the proposed ISR, until its image shows a
-newer partition epoch. Versions: v3 adds the broker epoch of each replica (KIP-903). v0 and v1 are not served: they
-identify topics by name, and another topic may have been created under the same name.
+REQUEST_TIMED_OUT: the leader then counts the members of both the old and the proposed ISR, until its cluster image
+shows a newer partition epoch. Versions: v3 adds the broker epoch of each replica (KIP-903). v0 and v1 are not served:
+they identify topics by name, and another topic may have been created under the same name.
 """
 
 from __future__ import annotations

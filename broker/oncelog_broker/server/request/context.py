@@ -197,8 +197,9 @@ class RequestContext(Generic[S]):
 
     def mutations(self, partitions: int) -> AbstractContextManager[None]:
         """Return a context in which this many partitions are created or deleted; these partitions count against the
-        client's controller mutation quota. Leaving the context with a KafkaError subtracts the partitions again.
-        Entering the context raises KafkaError THROTTLING_QUOTA_EXCEEDED if the quota is already used up.
+        client's controller mutation quota. Leaving the context with a KafkaError subtracts the partitions from the
+        quota usage again. Entering the context raises KafkaError THROTTLING_QUOTA_EXCEEDED if the quota is already used
+        up.
         """
         return UNCOUNTED
 

@@ -39,7 +39,8 @@ FORWARDED: Final = frozenset(
         ApiKey.LIST_PARTITION_REASSIGNMENTS,
     }
 )
-"""The APIs that only the controller serves. Any broker may change configurations, quotas, users and ACLs."""
+"""The APIs whose requests only the controller can serve. Any broker may change configurations, quotas, users and ACLs.
+"""
 GRACE_SECONDS: Final = 5.0
 """Seconds added to the client's timeout: the controller times out earlier, and its error response is more helpful than
 no response.

@@ -16,8 +16,8 @@ MAX_WAIT_SECONDS: Final = 60.0
 
 
 async def wait_until_shown(cache: MetadataCache, shows: Callable[[ClusterImage], bool], timeout_ms: int) -> None:
-    """Return when the cluster image shows the change. Raises KafkaError REQUEST_TIMED_OUT if the image does not show
-    the change in time, although the change was made.
+    """Return when the cluster image shows the change. Raises KafkaError REQUEST_TIMED_OUT if the cluster image does not
+    show the change in time, although the change was made.
     """
     await _within(timeout_ms, cache.wait_for(shows))
 
@@ -25,8 +25,8 @@ async def wait_until_shown(cache: MetadataCache, shows: Callable[[ClusterImage],
 async def wait_until_usable(
     cache: MetadataCache, replicas: Replicas, topic: str, partitions: int, timeout_ms: int
 ) -> None:
-    """Return when the image shows the topic with `partitions` partitions, and this broker has opened the logs of the
-    partitions that it leads.
+    """Return when the cluster image shows the topic with `partitions` partitions, and this broker has opened the logs
+    of the partitions that it leads.
 
     Raises KafkaError REQUEST_TIMED_OUT if the topic was created but cannot be used in time.
     """
@@ -48,7 +48,7 @@ async def _within(timeout_ms: int, change: Awaitable[object]) -> None:
 
 
 def shows_topic(name: str, partitions: int) -> Callable[[ClusterImage], bool]:
-    """Return a predicate: whether the image has the topic with `partitions` partitions, each with a leader."""
+    """Return a predicate: whether the cluster image has the topic with `partitions` partitions, each with a leader."""
 
     def shows(image: ClusterImage) -> bool:
         topic = image.topic(name)

@@ -4,8 +4,8 @@
 Behaviour: acknowledgements are applied first. Complete batches are sent, but the member has acquired only the listed
 offsets of them; the batches are slices of mapped files, as in a Fetch. The request waits up to max_wait_ms for
 min_bytes; new records end the wait, and so do records that another member has released. An error of a partition ends
-the wait immediately. The partitions of the session take turns at the first position. Versions: v2 adds exact record
-limits (KIP-1206) and renewed acquisition locks (KIP-1222).
+the wait of a ShareFetch immediately. The partitions of the session take turns at the first position. Versions: v2 adds
+exact record limits (KIP-1206) and renewed acquisition locks (KIP-1222).
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ Partition = Topic.PartitionData
 
 RULES: Final = ShareRules(rules.SHARE_FETCH_GROUP, rules.SHARE_FETCH)
 MAX_WAIT_SECONDS: Final = 600.0
-"""The longest wait in seconds, whatever max_wait_ms a client sends."""
+"""The maximum wait of a ShareFetch in seconds, whatever max_wait_ms a client sends."""
 NO_RECORDS: Final = memoryview(b"")
 PARTITIONS_PER_STEP: Final = 100
 """Number of partitions in a response that are built before other work runs."""

@@ -86,7 +86,7 @@ class ShareRead:
         self.missing_bytes = 1
 
     def find_all(self) -> Steps[list[Answer[HostedSharePartition | KafkaError]]]:
-        """Return the share partitions of the session, which may have to be loaded first."""
+        """Return the share partitions of the session; some of them may have to be loaded first."""
         found: list[Answer[HostedSharePartition | KafkaError]] = []
         for where in self._partitions:
             found.append(self._find(where))
@@ -133,7 +133,9 @@ class ShareRead:
             yield None
 
     def has_news(self) -> bool:
-        """Return whether records are available by now; possible only if other requests ran in between."""
+        """Return whether records have become available since the pass read the logs; possible only if other requests
+        ran in between.
+        """
         for hosted in self.waits_for:
             offset = hosted.next_offset()
             if not hosted.is_current or (offset is not None and offset < hosted.readable_end()):

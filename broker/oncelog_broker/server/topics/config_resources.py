@@ -38,7 +38,7 @@ Change = Callable[[dict[str, str]], Mapping[str, str]]
 
 
 class ChangesOf(NamedTuple):
-    """The same change of settings, as one function for each type of resource.
+    """The same change of settings, as one function for each type of resource (topic, broker, group).
 
     `levels` (a field) is a function that returns the new levels of a broker's loggers; raises KafkaError to refuse the
     change.
@@ -53,14 +53,17 @@ class ChangesOf(NamedTuple):
 
 def check_named_once(resource_type: int, name: str, mentions: Counter[tuple[int, str]]) -> None:
     """`mentions`: how often a request names each resource, by type and name. A resource that a request names several
-    times is refused each time. Raises KafkaError INVALID_REQUEST for a resource that the request names several times.
+    times is refused at each mention. Raises KafkaError INVALID_REQUEST for a resource that the request names several
+    times.
     """
     if (count := mentions[resource_type, name]) > 1:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"'{name}' is named {count} times in the request.")
 
 
 def existing_topic(name: str, context: TopicContext) -> str:
-    """Return `name`, if the topic exists. Raises KafkaError INVALID_TOPIC_EXCEPTION or UNKNOWN_TOPIC_OR_PARTITION."""
+    """Return the topic name `name`, if the topic exists. Raises KafkaError INVALID_TOPIC_EXCEPTION or
+    UNKNOWN_TOPIC_OR_PARTITION.
+    """
     check_topic_name(name)
     if context.services.image.topic(name) is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"Topic '{name}' does not exist.")

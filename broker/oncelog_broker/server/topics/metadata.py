@@ -156,7 +156,7 @@ def _shown(topic: Topic, image: ClusterImage, request: MetadataRequest, context:
 
 
 def describe(topic: Topic, image: ClusterImage) -> TopicResponse:
-    """Return the description of a topic and its partitions, as the image has them."""
+    """Return the description of a topic and its partitions, as the cluster image has them."""
     partitions = []
     for index, partition in topic.partitions.items():
         leads = image.is_led(partition)

@@ -2,7 +2,7 @@
 the internal topics of streams groups.
 
 Only the controller creates topics. Another broker sends CreateTopics to the controller, as a client would, and then
-waits until its own image shows the topic.
+waits until its own cluster image shows the topic.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def handle(request: ListTransactionsRequest, context: TransactionContext) -> Ans
 
 
 def _list(request: ListTransactionsRequest, context: TransactionContext) -> Steps[ListTransactionsResponse]:
-    """Apply all filters except the pattern."""
+    """Return the transactions that pass all filters except the pattern."""
     states = {NAMES[name] for name in request.state_filters if name in NAMES}
     unknown = [name for name in once(request.state_filters) if name not in NAMES]
     producer_ids = frozenset(request.producer_id_filters)

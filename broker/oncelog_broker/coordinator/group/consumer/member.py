@@ -1,4 +1,4 @@
-"""One member of a group of the consumer protocol. An immutable value. Pure."""
+"""One member of a group of the consumer protocol. An instance of this class is immutable. Pure."""
 
 from __future__ import annotations
 

@@ -7,11 +7,12 @@ two members never read the same partition, even if heartbeats are late or lost.
     state       action at a heartbeat
     STABLE      Nothing, if the member is at the epoch of the target and its subscription has not changed. If the
                 subscription has changed, the member must immediately give up the topics that it no longer reads. At
-                another epoch: `_next`.
-    UNREVOKED   `_next`, if the heartbeat lists none of the partitions that the member must give up. Otherwise the
-                member keeps its state and epoch.
+                another epoch, the action is `_next`.
+    UNREVOKED   `_next`, if the heartbeat lists none of the partitions that the member must give up. A member that still
+                lists such partitions keeps its state and epoch.
     UNRELEASED  `_next`, so that the member gets partitions that have become free.
-    UNKNOWN     `_next`, if the heartbeat lists no partitions. Otherwise the member is fenced.
+    UNKNOWN     `_next`, if the heartbeat lists no partitions. A member that lists partitions in the state UNKNOWN is
+    fenced.
 
 Source: Kafka's CurrentAssignmentBuilder, with KAFKA-19974 (the end of the state UNREVOKED alone does not raise the
 epoch).

@@ -64,7 +64,7 @@ class ConsumerStep(NamedTuple):
         return found if isinstance(found, ConsumerGroup) else None
 
     def start_timers(self) -> None:
-        """Start the timers of all members, after the group was loaded."""
+        """Start the session and rebalance timers of all members, after the group was loaded."""
         for member in self.group.members.values():
             self.start_session(member)
             if member.is_revoking:

@@ -317,7 +317,7 @@ def fence(step: ShareStep, member_id: str) -> None:
     effects.records += group.tombstones_of(member_id)
     left = {other: member for other, member in group.members.items() if other != member_id}
     effects.append(group.epoch_record(group.epoch + 1, step.topics.hash_of(topics_of(left))))
-    if not left:  # the group is empty, so no member needs an assignment
+    if not left:  # an empty group needs no assignment
         effects.append(group.target_epoch_record(group.epoch + 1, 0))
 
 

@@ -49,9 +49,9 @@ class ShareGroupState(Enum):
 
 
 class ShareGroup:
-    """A share group. `checked_topics` is the state of the cluster's topics with which the group last compared its
-    metadata hash; None after loading. `asked_at_ms` is the wall time of the last request to initialize share
-    partitions, in ms; 0 after loading."""
+    """A share group with its logged state. `checked_topics` is the state of the cluster's topics with which the group
+    last compared its metadata hash; None after loading. `asked_at_ms` is the wall time of the last request to
+    initialize share partitions, in ms; 0 after loading."""
 
     __slots__ = (
         "asked_at_ms",

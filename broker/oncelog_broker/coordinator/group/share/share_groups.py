@@ -96,8 +96,9 @@ class ShareGroups:
     # --- members
 
     def heartbeat(self, asked: ShareHeartbeat) -> Effects:
-        """Handle a ShareGroupHeartbeat. Raises KafkaError GROUP_ID_NOT_FOUND, and the errors of
-        `heartbeat.heartbeat`."""
+        """Handle a ShareGroupHeartbeat. Raises KafkaError GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED,
+        UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, MESSAGE_TOO_LARGE, COORDINATOR_NOT_AVAILABLE.
+        """
         group_id = asked.request.group_id
         group = self._groups.get(group_id)
         if group is None and asked.joins and not self._has_offsets(group_id):

@@ -1,4 +1,5 @@
-"""The share partitions whose state a group has initialized, is initializing or is deleting. An immutable value. Pure.
+"""The share partitions whose state a group has initialized, is initializing or is deleting. An instance of this class
+is immutable. Pure.
 
 Only share partitions with initialized state are assigned. The group asks the share coordinators to initialize the share
 partitions of subscribed topics. Until the share coordinators have done so, the share partitions are logged as

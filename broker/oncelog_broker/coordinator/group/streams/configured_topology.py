@@ -4,10 +4,10 @@ internal topics, and the reason why tasks cannot be assigned. Pure.
 Source: Kafka 4.3's InternalTopicManager. In Kafka, all repartition topics with a fixed number of partitions must have
 the same number; here, only the repartition topics of one co-partition group.
 
-The application may fix the number of partitions of a repartition topic. Otherwise the number follows the topics with
-which the repartition topic is co-partitioned. Without such topics, the number is the maximum over the source topics of
-all subtopologies that write to the repartition topic. A changelog topic has one partition for each task of its
-subtopology.
+The application may fix the number of partitions of a repartition topic. A number that the application does not fix
+follows the topics with which the repartition topic is co-partitioned. Without such topics, the number is the maximum
+over the source topics of all subtopologies that write to the repartition topic. A changelog topic has one partition for
+each task of its subtopology.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class WantedTopic(NamedTuple):
 
 
 class ConfiguredSubtopology(NamedTuple):
-    """A subtopology with its number of tasks, and the topics in `sources` that the tasks read."""
+    """A subtopology with its number of tasks; `sources` are the topics that the tasks read."""
 
     tasks: int
     sources: tuple[str, ...]
@@ -54,7 +54,7 @@ class ConfiguredSubtopology(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """The reason why tasks cannot be assigned."""
+    """The reason why the tasks of a group cannot be assigned."""
 
     code: StatusCode
     detail: str
@@ -224,6 +224,6 @@ def _wanted(topic: TopicInfo, partitions: int) -> WantedTopic:
 
 
 def _some(names: list[str]) -> str:
-    """Join the first names, followed by the number of further names."""
+    """Join the first names of topics, followed by the number of further names."""
     more = len(names) - NAMED_IN_STATUS
     return ", ".join(names[:NAMED_IN_STATUS]) + (f" and {more} additional topics" if more > 0 else "")

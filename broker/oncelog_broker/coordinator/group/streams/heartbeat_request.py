@@ -40,7 +40,7 @@ class StreamsHeartbeat(NamedTuple):
 
     @property
     def owned(self) -> TaskSet | None:
-        """The tasks that the member claims to own; no tasks if the member joins. The value is None if the request does
+        """The tasks that the member claims to own; no tasks if the member joins. The result is None if the request does
         not list owned tasks.
         """
         request = self.request

@@ -177,7 +177,7 @@ class StreamsGroup:
         return StreamsGroupEpochRecord(self.group_id, value)
 
     def next_epoch_record(self) -> StreamsGroupEpochRecord:
-        """The record that raises the group epoch and changes nothing else."""
+        """The record that raises the group epoch and changes no other field."""
         return self.epoch_record(
             self.epoch + 1, self.metadata_hash, self.validated_topology_epoch, self.assignment_configs
         )

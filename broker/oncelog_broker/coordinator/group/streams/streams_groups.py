@@ -107,7 +107,9 @@ class StreamsGroups:
 
     def heartbeat(self, asked: StreamsHeartbeat) -> Effects:
         """Handle a StreamsGroupHeartbeat. A classic group without members is replaced by a streams group, and the
-        committed offsets stay. Raises KafkaError GROUP_ID_NOT_FOUND, and the errors of `heartbeat.heartbeat`."""
+        committed offsets stay. Raises KafkaError GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
+        FENCED_MEMBER_EPOCH, INVALID_REQUEST, MESSAGE_TOO_LARGE, COORDINATOR_NOT_AVAILABLE.
+        """
         group_id, effects = asked.request.group_id, Effects()
         group = self._groups.get(group_id)
         if asked.joins and (group is None or (isinstance(group, ClassicGroup) and not group.members)):

@@ -58,7 +58,9 @@ _NAMED: Final[dict[str, Callable[[str, str], MetadataError]]] = {
 
 
 class Frames(asyncio.Protocol):
-    """One end of the connection: divides received bytes into messages, and sends messages."""
+    """One end of the connection between a worker and the supervisor: divides received bytes into messages, and sends
+    messages.
+    """
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The socket class that kazoo uses, and the function with which kazoo waits for sockets, both with as few system calls
 as possible.
 
-kazoo reads a response in two pieces, waits before each piece, and creates a selector for each wait. That is a dozen
+kazoo reads a response in two pieces, waits before each piece, and creates a selector for each wait. This costs a dozen
 system calls for an event of eighty bytes, and a new topic of a thousand partitions causes two thousand events. After
 each system call, kazoo's thread must acquire the interpreter lock again, which a busy event loop may keep for
 milliseconds. All available bytes are therefore read in one call into a buffer, from which kazoo is served without a
@@ -45,9 +45,9 @@ class ReadAhead:
     """A connection that reads all available bytes into a buffer. If the connection has TLS, the handshake has already
     been done.
 
-    With TLS, the connection counts as readable only when it has bytes for kazoo. Otherwise a TLS record without data,
-    or half a record, would make kazoo's thread wait for the rest, without sending heartbeats meanwhile. Other threads
-    may call only `shutdown`.
+    With TLS, the connection counts as readable only when it has bytes for kazoo. Without this rule, a TLS record
+    without data, or half a record, would make kazoo's thread wait for the rest, without sending heartbeats meanwhile.
+    Other threads may call only `shutdown`.
     """
 
     def __init__(self, connection: socket.socket) -> None:
