@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -267,3 +269,35 @@ async def test_writes_survive_the_supervisor(tmp_path: Path) -> None:
         await again.get("/brief")
     assert again.last_zxid > stat.czxid, "a czxid is never used twice"
     await again.close()
+
+
+async def test_a_session_that_is_over_before_the_worker_knows_it_is_followed_by_another_one() -> None:
+    """A worker that is paused while it begins a session finds the answer and the end of that session together."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    loop = asyncio.get_running_loop()
+
+    async def received() -> tuple[int, str]:
+        (length,) = struct.unpack(">I", await asyncio.wait_for(loop.sock_recv(ours, 4), SECONDS))
+        number, name, *_ = json.loads(await loop.sock_recv(ours, length))
+        return number, name
+
+    def frame(*message: object) -> bytes:
+        body = json.dumps(message).encode()
+        return struct.pack(">I", len(body)) + body
+
+    with ours:
+        opening = asyncio.create_task(SupervisedStore.open(theirs, SystemClock()))
+        first, name = await received()
+        assert name == "begin"
+        await loop.sock_sendall(ours, frame(first, 1, "done", [7, "p" * 16, SECONDS]) + frame(0, 1, "over"))
+        store = await opening
+        beat, name = await received()
+        assert name == "beat"
+        await loop.sock_sendall(ours, frame(beat, 1, "failed", "SessionExpired", "", "the session is over"))
+        begun, name = await received()
+        assert name == "begin"
+        await loop.sock_sendall(ours, frame(begun, 1, "done", [8, "q" * 16, SECONDS]))
+        assert (await received())[1] == "beat"
+        assert (store.session, store.session_id) == (SessionState.CONNECTED, 8)
+    await store.close()
