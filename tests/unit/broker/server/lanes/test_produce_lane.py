@@ -284,11 +284,11 @@ async def test_acks_all_waits_for_a_replica_that_joins_the_isr_during_the_sync(
     assert taken.count(True) >= 3, "the last requests of both kinds are in the lane"
     end_sync = begin_sync(partition)
     partition.lead(0, (1, 2), (1, 2), partition_epoch=1)
-    partition.on_follower_fetch(2, 2)
+    partition.on_follower_fetch(2, 3)
     end_sync()
     await some_turns()
-    assert partition.high_watermark == 2
-    assert [base_offset for _, base_offset in map(outcome, client.answers())] == [0, 1]
+    assert partition.high_watermark == 3, "the request with offset 3 is the first one in the lane"
+    assert [base_offset for _, base_offset in map(outcome, client.answers())] == [0, 1, 2]
     partition.on_follower_fetch(2, 7)
     await some_turns()
     assert list(map(outcome, client.answers())) == [(ErrorCode.NONE, offset) for offset in range(7)]
