@@ -30,7 +30,7 @@ from oncelog_broker.metadata.stores.store import (
     SessionState,
 )
 from oncelog_broker.metadata.stores.supervised.messages import MAX_REQUEST_FRAME, Frames
-from oncelog_broker.metadata.stores.supervised.store_server import StoreServer
+from oncelog_broker.metadata.stores.supervised.store_server import READ_SECONDS, StoreServer
 from oncelog_broker.metadata.stores.supervised.supervised_store import PATHS_PER_READ, SupervisedStore
 from oncelog_broker.runtime.clock import SystemClock
 
@@ -300,4 +300,24 @@ async def test_a_session_that_is_over_before_the_worker_knows_it_is_followed_by_
         await loop.sock_sendall(ours, frame(begun, 1, "done", [8, "q" * 16, SECONDS]))
         assert (await received())[1] == "beat"
         assert (store.session, store.session_id) == (SessionState.CONNECTED, 8)
+    await store.close()
+
+
+async def test_a_heartbeat_that_waits_unread_when_the_supervisor_continues_keeps_the_session(
+    server: StoreServer,
+) -> None:
+    """The loop of a process that was stopped for little longer than a session calls the timers before it reads."""
+    store = await opened(server)
+    await store.sync()
+    (connection,) = server._connections
+    key, loop = connection.key, asyncio.get_running_loop()
+    beat = asyncio.ensure_future(store.sync())
+    connection._heard -= 2 * server.session_seconds
+    connection._check_silence(loop.time())
+    await beat
+    assert key is not None
+    assert connection.key is key
+    await store.sync()
+    await asyncio.sleep(2 * READ_SECONDS)
+    assert (connection.key, store.session) == (key, SessionState.CONNECTED)
     await store.close()
