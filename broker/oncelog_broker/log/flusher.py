@@ -206,9 +206,12 @@ class LogFlusher:
         return pending
 
     def finish_sync(self, pending: PendingFlush) -> None:
-        """Move `synced_offset` after `pending` was synced, unless the log was truncated or went offline meanwhile."""
+        """Move `synced_offset` after `pending` was synced, unless the log was truncated meanwhile. Raises
+        KAFKA_STORAGE_ERROR if the log went offline meanwhile: `PendingFlush.sync` skips files that were closed then.
+        """
         state = self._state
-        if not state.may_be_changed or pending.generation != self._content.generation:
+        state.check_online()
+        if state.is_truncating or pending.generation != self._content.generation:
             return
         state.synced_offset = max(state.synced_offset, pending.up_to)
         self._named = pending.active

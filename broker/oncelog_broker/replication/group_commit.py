@@ -27,6 +27,10 @@ SYNC_THREADS: Final = 8
 """The number of logs that are synced simultaneously. File systems with a journal combine simultaneous fsyncs, and no
 other work of the broker waits for these threads.
 """
+SYNCS_AT_ONCE: Final = 2 * SYNC_THREADS
+"""The number of followed logs whose syncs wait for a thread or run in one. To begin the syncs of all logs of a fetch
+loop at once would hold the event loop too long: a leader may have thousands of partitions.
+"""
 _THREADS: Final = ThreadPoolExecutor(max_workers=SYNC_THREADS, thread_name_prefix="sync")
 
 
@@ -76,19 +80,25 @@ async def sync_records(log: PartitionLog) -> None:
 
 
 async def sync_all(partitions: Mapping[K, Partition]) -> list[tuple[K, Partition]]:
-    """Sync the followed ones of `partitions` that have group commit and unsynced records, simultaneously. Returns the
-    partitions whose log is offline.
+    """Sync the followed ones of `partitions` that have group commit and unsynced records, SYNCS_AT_ONCE at a time.
+    Returns the partitions whose log is offline.
     """
     unsynced = [
         (key, partition)
         for key, partition in partitions.items()
         if partition.waits_for_disk and partition.log.state.synced_offset < partition.log.log_end_offset
     ]
-    results = await asyncio.gather(*(sync_records(each.log) for _, each in unsynced), return_exceptions=True)
-    failed = []
-    for (key, partition), result in zip(unsynced, results, strict=True):
-        if isinstance(result, KafkaError):
-            failed.append((key, partition))
-        elif isinstance(result, BaseException):
-            raise result
+    remaining, failed = iter(unsynced), list[tuple[K, Partition]]()
+
+    async def sync_remaining() -> None:
+        for key, partition in remaining:
+            try:
+                await sync_records(partition.log)
+            except KafkaError:
+                failed.append((key, partition))
+
+    runs = (sync_remaining() for _ in range(min(SYNCS_AT_ONCE, len(unsynced))))
+    for error in await asyncio.gather(*runs, return_exceptions=True):
+        if error is not None:
+            raise error
     return failed

@@ -44,7 +44,17 @@ class Purgatory:
     complete with error codes: NONE, or the reason why the append or deletion failed.
     """
 
-    __slots__ = ("_look_at", "_numbers", "appends", "deletions", "fetches", "replica_fetches", "syncing", "unsynced")
+    __slots__ = (
+        "_look_at",
+        "_look_at_unsynced",
+        "_numbers",
+        "appends",
+        "deletions",
+        "fetches",
+        "replica_fetches",
+        "syncing",
+        "unsynced",
+    )
 
     def __init__(self) -> None:
         self.fetches: dict[DelayedFetch, None] = {}
@@ -59,7 +69,7 @@ class Purgatory:
         self.syncing: list[asyncio.Future[ErrorCode]] = []
         """The answers that wait for the leader's disk alone: for the next sync of the log, and for the running one."""
         self._numbers = count()
-        self._look_at = APPENDS_BEFORE_LOOK
+        self._look_at = self._look_at_unsynced = APPENDS_BEFORE_LOOK
 
     def for_offset(self, next_offset: int, *, needs_replicas: bool) -> asyncio.Future[ErrorCode]:
         """Return an answer that completes with NONE when the high watermark reaches `next_offset`, or with
@@ -80,6 +90,9 @@ class Purgatory:
         """Return an answer that completes with NONE after the next sync of the log, with KAFKA_STORAGE_ERROR if the
         disk fails before, or with NOT_LEADER_OR_FOLLOWER if this broker stops leading before.
         """
+        if len(self.unsynced) >= self._look_at_unsynced:  # a sync may take very long, on a disk that hangs
+            self.unsynced[:] = [waiting for waiting in self.unsynced if not waiting.done()]  # its identity is the round
+            self._look_at_unsynced = max(APPENDS_BEFORE_LOOK, 2 * len(self.unsynced))
         answer: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self.unsynced.append(answer)
         return answer

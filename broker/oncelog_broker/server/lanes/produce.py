@@ -392,8 +392,8 @@ class _Appended:
     """A batch that was appended and whose response waits for replicas or for the disk."""
 
     __slots__ = (
-        "_connection", "_correlation_id", "_known", "_lane", "_limits", "_offsets", "_request_bytes", "_slot",
-        "_started", "_waiting_since",
+        "_connection", "_correlation_id", "_known", "_lane", "_limits", "_next_offset", "_offsets", "_request_bytes",
+        "_slot", "_started", "_waiting_since",
     )  # fmt: skip
 
     def __init__(
@@ -417,6 +417,7 @@ class _Appended:
         self._slot: Slot | None = None
         """The request's slot in the connection's answer queue while the request waits."""
         self._started = self._waiting_since = 0.0
+        self._next_offset = 0
 
     def wait(self, next_offset: int, started: float) -> bool:
         """Respond when the records below `next_offset` may be acknowledged. Returns whether the response must wait.
@@ -424,7 +425,7 @@ class _Appended:
         lane, known = self._lane, self._known
         partition, times = known.partition, lane.route.times
         if partition.waits_for_disk and partition.waits_only_for_sync(next_offset, known.required_acks):
-            self._started = started
+            self._started, self._next_offset = started, next_offset
             if times is not None:
                 times.waited += 1
                 self._waiting_since = lane.monotonic()
@@ -466,6 +467,21 @@ class _Appended:
             connection.finish(slot)
             if self._started:
                 self.note_answered(answered)
+
+    def wait_for_replicas(self) -> None:
+        """Respond after a sync during which the partition got other replicas: they may be in sync without the records,
+        so acks=all waits for them."""
+        slot, known = self._slot, self._known
+        if slot is None or slot.waits_for is None:
+            return
+        committed = known.partition.acknowledged(self._next_offset, known.required_acks)
+        if isinstance(committed, Future):
+            slot.waits_for = committed
+            no_longer_than(known.timeout_seconds, committed, self._lane.services.deadlines)
+        else:
+            code, committed = committed, get_running_loop().create_future()
+            committed.set_result(code)
+        committed.add_done_callback(self._committed)
 
     def succeed(self) -> Slot | None:
         """Put the response into the request's slot, which the caller must finish; None if the connection has ended."""
@@ -561,6 +577,9 @@ class _SyncedTogether:
         elif answer.result() is not ErrorCode.NONE:
             for appended, _ in waiting:
                 appended.fail(answer.result())
+        elif not self._partition.is_alone:
+            for appended, _ in waiting:
+                appended.wait_for_replicas()
         else:
             answered = self._lane.monotonic()
             ready = [slot for slot in (appended.succeed() for appended, _ in waiting) if slot is not None]

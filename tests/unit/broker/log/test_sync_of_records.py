@@ -11,7 +11,7 @@ from tests.support.storage import FaultyDisk, fill, open_log
 
 from oncelog_broker.log.partition_log import PartitionLog
 from oncelog_broker.runtime.disk import RealDisk, RealFile
-from oncelog_protocol.errors import ErrorCode
+from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 class WatchedFile(RealFile):
@@ -131,3 +131,17 @@ def test_e26_a_failed_sync_is_remembered(tmp_path: Path) -> None:
         second.sync()
     assert log.flusher.flush_failed(failed.value).code is ErrorCode.KAFKA_STORAGE_ERROR
     assert (log.is_offline, log.state.synced_offset) == (True, 0)
+
+
+def test_a_sync_during_which_the_log_went_offline_proves_nothing(tmp_path: Path) -> None:
+    """Files that were closed meanwhile are not synced."""
+    log = open_log(tmp_path / "orders-0")
+    fill(log, 3)
+    pending = log.flusher.prepare_sync()
+    assert pending is not None
+    log.state.fail("append to", OSError(errno.EIO, "Input/output error"))
+    log.abandon()
+    pending.sync()
+    with pytest.raises(KafkaError) as failed:
+        log.flusher.finish_sync(pending)
+    assert (failed.value.code, log.state.synced_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, 0)

@@ -5,6 +5,7 @@ for all that wait.
 from __future__ import annotations
 
 import asyncio
+import errno
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -15,9 +16,12 @@ from tests.support.slow_disk import SlowDisk
 from tests.support.storage import SMALL, make_batch, open_log
 
 from oncelog_broker.log.config import LONG_MAX
+from oncelog_broker.log.partition_log import PartitionLog
+from oncelog_broker.replication import group_commit
 from oncelog_broker.replication.follower_progress import FollowerProgress
-from oncelog_broker.replication.group_commit import GroupCommit
+from oncelog_broker.replication.group_commit import SYNCS_AT_ONCE, GroupCommit, sync_all, sync_records
 from oncelog_broker.replication.partition import READ_UNCOMMITTED, Partition
+from oncelog_broker.replication.purgatory import APPENDS_BEFORE_LOOK
 from oncelog_broker.runtime.tasks import Tasks
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
@@ -176,6 +180,63 @@ async def test_a_new_leader_syncs_what_it_has_before_it_shows_it(tmp_path: Path,
     disk.may_end.set()
     assert await committed is ErrorCode.NONE
     log.close()
+
+
+async def test_e26_a_log_that_goes_offline_during_an_fsync_acknowledges_nothing(
+    partition: Partition, disk: SlowDisk
+) -> None:
+    """The files of an offline log may be closed before they are synced."""
+    answers = [append(partition, 1), append(partition, -1)]
+    await disk.until_begun()
+    partition.log.state.fail("append to", OSError(errno.EIO, "Input/output error"))
+    disk.may_end.set()
+    assert set(await asyncio.gather(*answers)) == {ErrorCode.KAFKA_STORAGE_ERROR}
+    assert partition.high_watermark == 0
+
+
+async def test_requests_that_have_timed_out_are_forgotten_while_the_disk_hangs(
+    partition: Partition, disk: SlowDisk
+) -> None:
+    append(partition, 1)
+    await disk.until_begun()
+    the_round = partition.purgatory.unsynced
+    lasting = partition.synced()
+    for _ in range(10 * APPENDS_BEFORE_LOOK):
+        answer = partition.synced()
+        assert isinstance(answer, asyncio.Future)
+        answer.set_result(ErrorCode.REQUEST_TIMED_OUT)
+    assert len(partition.purgatory.unsynced) <= APPENDS_BEFORE_LOOK
+    assert partition.purgatory.unsynced is the_round, "requests of one connection compare it"
+    assert isinstance(lasting, asyncio.Future)
+    disk.may_end.set()
+    assert await lasting is ErrorCode.NONE
+
+
+async def test_followed_logs_are_synced_a_few_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A leader may have thousands of partitions: to begin all syncs at once would hold the event loop."""
+    followed = dict[int, Partition]()
+    for index in range(4 * SYNCS_AT_ONCE):
+        log = open_log(tmp_path / f"orders-{index}", SYNCED)
+        log.append_as_leader(make_batch(), leader_epoch=0)
+        followed[index] = Partition("orders", bytes(16), index, log, broker_id=FOLLOWER, request_sync=lambda _: None)
+    followed[1].log.state.fail("append to", OSError(errno.EIO, "Input/output error"))
+    running, most = set[int](), 0
+
+    async def watched(log: PartitionLog) -> None:
+        nonlocal most
+        running.add(id(log))
+        most = max(most, len(running))
+        try:
+            await sync_records(log)
+        finally:
+            running.remove(id(log))
+
+    monkeypatch.setattr(group_commit, "sync_records", watched)
+    assert await sync_all(followed) == [(1, followed[1])]
+    assert {each.log.state.synced_offset for key, each in followed.items() if key != 1} == {1}
+    assert most == SYNCS_AT_ONCE
+    for each in followed.values():
+        each.log.abandon()
 
 
 async def test_the_setting_may_change_at_any_time(partition: Partition, disk: SlowDisk) -> None:

@@ -40,6 +40,10 @@ LATE_SECONDS: Final = 1.0
 """A check of a session that runs later than planned by this number of seconds shows that the supervisor was paused:
 messages of the worker may be waiting unread.
 """
+READ_SECONDS: Final = 0.05
+"""Before a session ends, the supervisor reads the worker's messages for this number of seconds, because the event loop
+of a process that was paused may call its timers before it reads.
+"""
 PASSWORD_BYTES: Final = 16
 
 _log = logging.getLogger(__name__)
@@ -232,13 +236,18 @@ class WorkerConnection:
         loop = asyncio.get_running_loop()
         self._check = loop.call_later(seconds, self._check_silence, loop.time() + seconds)
 
-    def _check_silence(self, planned: float) -> None:
-        now = asyncio.get_running_loop().time()
+    def _check_silence(self, planned: float, *, has_read: bool = False) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
         if now - planned > LATE_SECONDS:
             self._heard = now
         remaining = self._heard + self._server.session_seconds - now
         if remaining > 0:
             self._plan_check(remaining)
+            return
+        if not has_read:
+            read = partial(self._check_silence, now + READ_SECONDS, has_read=True)
+            self._check = loop.call_later(READ_SECONDS, read)
             return
         _log.warning("a worker has sent nothing for %g s: its session ends", self._server.session_seconds)
         ended = self.expire()

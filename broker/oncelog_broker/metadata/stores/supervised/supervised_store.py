@@ -171,8 +171,12 @@ class SupervisedStore:
         sent, beaten = self._clock.uptime(), self._request("beat")
 
         def on_answer(answer: asyncio.Future[Any]) -> None:
-            if session_id == self.session_id and not answer.cancelled() and answer.exception() is None:
+            if session_id != self.session_id or answer.cancelled():
+                return
+            if answer.exception() is None:
                 self._confirm(sent)
+            elif isinstance(answer.exception(), SessionExpired):
+                self._on_over()  # the notice arrived together with the answer to "begin", before the session was known
 
         beaten.add_done_callback(on_answer)
         self._later(HEARTBEAT_SHARE * self._timeout, self._beat, session_id)

@@ -271,6 +271,49 @@ async def test_s124_a_request_that_waits_for_a_sync_has_a_time_limit(tmp_path: P
     served.leave()
 
 
+async def test_acks_all_waits_for_a_replica_that_joins_the_isr_during_the_sync(
+    tmp_path: Path, taken: list[bool]
+) -> None:
+    """If the leader died now, the replica that has joined could be elected without the records."""
+    served = Served(tmp_path, flush_messages=1)
+    (partition,) = served.partitions
+    partition.lead(0, (1,))
+    client = Client(served)
+    for acks in (-1, -1, -1, -1, 1, 1, 1):
+        client.send(plain(acks=acks))
+    assert taken.count(True) >= 3, "the last requests of both kinds are in the lane"
+    end_sync = begin_sync(partition)
+    partition.lead(0, (1, 2), (1, 2), partition_epoch=1)
+    partition.on_follower_fetch(2, 3)
+    end_sync()
+    await some_turns()
+    assert partition.high_watermark == 3, "the request with offset 3 is the first one in the lane"
+    assert [base_offset for _, base_offset in map(outcome, client.answers())] == [0, 1, 2]
+    partition.on_follower_fetch(2, 7)
+    await some_turns()
+    assert list(map(outcome, client.answers())) == [(ErrorCode.NONE, offset) for offset in range(7)]
+    served.leave()
+
+
+async def test_acks_all_that_waits_for_a_new_replica_has_a_time_limit(tmp_path: Path, taken: list[bool]) -> None:
+    served = Served(tmp_path, flush_messages=1)
+    (partition,) = served.partitions
+    partition.lead(0, (1,))
+    client = Client(served)
+    for _ in range(4):
+        client.send(plain())
+    end_sync = begin_sync(partition)
+    partition.lead(0, (1, 2), (1, 2), partition_epoch=1)
+    end_sync()
+    await some_turns()
+    assert client.answers() == []
+    served.deadlines.fire()
+    await some_turns()
+    assert [error for error, _ in map(outcome, client.answers())] == [ErrorCode.REQUEST_TIMED_OUT] * 4
+    assert True in taken
+    served.leave()
+
+
 async def test_a_group_of_requests_that_wait_for_a_sync_has_limits(tmp_path: Path) -> None:
     """A request that joined much later would have the time limit of the first."""
     served = Served(tmp_path, flush_messages=1)

@@ -5,9 +5,11 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import math
 import signal
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
@@ -28,7 +30,7 @@ from oncelog_broker.metadata.stores.store import (
     SessionState,
 )
 from oncelog_broker.metadata.stores.supervised.messages import MAX_REQUEST_FRAME, Frames
-from oncelog_broker.metadata.stores.supervised.store_server import StoreServer
+from oncelog_broker.metadata.stores.supervised.store_server import READ_SECONDS, StoreServer
 from oncelog_broker.metadata.stores.supervised.supervised_store import PATHS_PER_READ, SupervisedStore
 from oncelog_broker.runtime.clock import SystemClock
 
@@ -282,3 +284,55 @@ async def test_writes_survive_the_supervisor(tmp_path: Path) -> None:
         await again.get("/brief")
     assert again.last_zxid > stat.czxid, "a czxid is never used twice"
     await again.close()
+
+
+async def test_a_session_that_is_over_before_the_worker_knows_it_is_followed_by_another_one() -> None:
+    """A worker that is paused while it begins a session finds the answer and the end of that session together."""
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    loop = asyncio.get_running_loop()
+
+    async def received() -> tuple[int, str]:
+        (length,) = struct.unpack(">I", await asyncio.wait_for(loop.sock_recv(ours, 4), SECONDS))
+        number, name, *_ = json.loads(await loop.sock_recv(ours, length))
+        return number, name
+
+    def frame(*message: object) -> bytes:
+        body = json.dumps(message).encode()
+        return struct.pack(">I", len(body)) + body
+
+    with ours:
+        opening = asyncio.create_task(SupervisedStore.open(theirs, SystemClock()))
+        first, name = await received()
+        assert name == "begin"
+        await loop.sock_sendall(ours, frame(first, 1, "done", [7, "p" * 16, SECONDS]) + frame(0, 1, "over"))
+        store = await opening
+        beat, name = await received()
+        assert name == "beat"
+        await loop.sock_sendall(ours, frame(beat, 1, "failed", "SessionExpired", "", "the session is over"))
+        begun, name = await received()
+        assert name == "begin"
+        await loop.sock_sendall(ours, frame(begun, 1, "done", [8, "q" * 16, SECONDS]))
+        assert (await received())[1] == "beat"
+        assert (store.session, store.session_id) == (SessionState.CONNECTED, 8)
+    await store.close()
+
+
+async def test_a_heartbeat_that_waits_unread_when_the_supervisor_continues_keeps_the_session(
+    server: StoreServer,
+) -> None:
+    """The loop of a process that was stopped for little longer than a session calls the timers before it reads."""
+    store = await opened(server)
+    await store.sync()
+    (connection,) = server._connections
+    key, loop = connection.key, asyncio.get_running_loop()
+    beat = asyncio.ensure_future(store.sync())
+    connection._heard -= 2 * server.session_seconds
+    connection._check_silence(loop.time())
+    await beat
+    assert key is not None
+    assert connection.key is key
+    await store.sync()
+    await asyncio.sleep(2 * READ_SECONDS)
+    assert (connection.key, store.session) == (key, SessionState.CONNECTED)
+    await store.close()
