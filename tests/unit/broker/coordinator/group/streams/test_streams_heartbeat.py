@@ -17,6 +17,7 @@ from tests.support.streams_groups import (
     ids_of,
     internal,
     subtopology,
+    tasks_in,
     topology,
 )
 
@@ -368,6 +369,33 @@ def test_a_member_whose_answer_was_lost(driver: StreamsDriver) -> None:
     again = first.send(member_epoch=epoch, active_tasks=ids_of(told), standby_tasks=[], warmup_tasks=[])
     assert (again.code, again.response.member_epoch) == (ErrorCode.NONE, epoch + 1)
     assert first.send(member_epoch=epoch).code is ErrorCode.FENCED_MEMBER_EPOCH, "it must say which tasks it has"
+
+
+def test_a_lost_answer_with_new_tasks_is_repeated(driver: StreamsDriver) -> None:
+    client = driver.streams_client(endpoint=("a", 1))
+    client.join()
+    driver.advance(3.0)
+    lost = driver.streams_heartbeat(
+        member_id=client.member_id, member_epoch=client.epoch, active_tasks=[], standby_tasks=[], warmup_tasks=[]
+    )
+    assert tasks_in(lost.response.active_tasks) == ALL_OF_T
+    client.beat()
+    assert client.active == ALL_OF_T
+    assert client.endpoint_epoch == lost.response.endpoint_information_epoch, "no task has changed since"
+    assert client.beat().response.active_tasks is None, "the member has told that it has these tasks"
+
+
+def test_a_lost_answer_that_takes_tasks_away_is_repeated(driver: StreamsDriver) -> None:
+    first = driver.streams_joined()
+    second = driver.streams_client()
+    second.join()
+    driver.advance(1.0)
+    owned = ids_of(first.active)
+    for _ in range(2):
+        answer = driver.streams_heartbeat(
+            member_id=first.member_id, member_epoch=first.epoch, active_tasks=owned, standby_tasks=[], warmup_tasks=[]
+        )
+        assert len(tasks_in(answer.response.active_tasks)) == 2
 
 
 def test_epochs_that_are_not_the_members(driver: StreamsDriver) -> None:
