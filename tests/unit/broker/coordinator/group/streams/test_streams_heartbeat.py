@@ -604,6 +604,26 @@ def test_large_groups_are_assigned_by_a_job(driver: StreamsDriver) -> None:
     assert state_of(driver.replayed()) == state_of(driver.machine)
 
 
+def test_a_job_of_a_deleted_group_does_not_assign_the_new_group(driver: StreamsDriver) -> None:
+    driver.set_topics(topic("t", 1_200))
+    client = driver.streams_joined()
+    driver.run_jobs()
+    others = [driver.streams_joined() for _ in range(3)]
+
+    def create_again() -> None:
+        for member in (client, *others):
+            member.leave()
+        driver.run(lambda answer: driver.machine.delete("g"))
+        client.join()
+
+    driver.advance(1.0)
+    client.beat()
+    driver.run_jobs_after(create_again)
+    assert driver.streams_group.assignment_epoch < driver.streams_group.epoch
+    driver.settle_streams(client)
+    assert len(client.active) == 1_200
+
+
 # --- requests
 
 
