@@ -32,8 +32,8 @@ ASSIGN_JOB: Final = "assign"
 
 
 class Assigned(NamedTuple):
-    """The result of a job: the targets for the group epoch `epoch` of `group`. `changed` has the instance id and the target record
-    of each member whose target has changed."""
+    """The result of a job: the targets for the group epoch `epoch` of `group`. `changed` has the instance id and the
+    target record of each member whose target has changed."""
 
     group: ConsumerGroup
     epoch: int
