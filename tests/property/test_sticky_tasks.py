@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.support.examples import examples
 
-from oncelog_broker.coordinator.group.assigning.sticky_tasks import TaskGroup, TaskMember, assign_sticky
-from oncelog_broker.coordinator.group.streams_tasks import Task, Tasks, TaskSet
+from oncelog_broker.coordinator.group.assigning.sticky_tasks import TaskGroup, TaskMember, _State, assign_sticky
+from oncelog_broker.coordinator.group.streams_tasks import NO_TARGET, Task, Tasks, TaskSet
 from oncelog_broker.runtime.steps import run_steps
 
 HAD = st.dictionaries(st.sampled_from("0123"), st.frozensets(st.integers(0, 9), min_size=1), max_size=3)
@@ -108,3 +108,24 @@ def test_a_task_goes_to_a_member_with_its_state() -> None:
     assert targets["b"].active == {"0": {0, 1}}
     targets = assign(TaskGroup([new, ready], {"0": (2, True)}, 0))
     assert targets["b"].active == {"0": {1}}
+
+
+def test_standby_tasks_of_many_members_in_few_processes() -> None:
+    """The search for a member of another process does not pass over each member of the processes that have the task."""
+    members = [TaskMember(f"m{number:03}", "p" if number else "q", NO_TARGET) for number in range(400)]
+    looks = 0
+
+    class Counted(set[Task]):
+        def __contains__(self, task: object) -> bool:
+            nonlocal looks
+            looks += 1
+            return super().__contains__(task)
+
+    state = _State(TaskGroup(members, {"0": (300, True)}, 1))
+    counted = {"p": Counted(), "q": Counted()}
+    for member in members:
+        state._holders[member.member_id].process_tasks = counted[member.process_id]
+    run_steps(state.assign_active())
+    run_steps(state.assign_standbys())
+    assert sum(len(each(state.target_of(member.member_id).standby)) for member in members) == 300
+    assert looks <= 2 * 300

@@ -193,10 +193,10 @@ class _State:
                 missing[task] = count
             if (done := done + 1) % UNITS_PER_STEP == 0:
                 yield None
-        queue = self._queue()
+        processes = self._process_queues()
         for task in self._by_subtopology():
             for _ in range(missing.get(task, 0)):
-                self._give_to_least_loaded(queue, task)
+                self._give_to_least_loaded(processes, task)
             if (done := done + 1) % UNITS_PER_STEP == 0:
                 yield None
 
@@ -211,21 +211,21 @@ class _State:
     def _has_room(self, holder: _Holder, task: Task) -> bool:
         return task not in holder.process_tasks and holder.count < self._total_quota.value
 
-    def _give_to_least_loaded(self, queue: list[_Entry], task: Task) -> None:
+    def _give_to_least_loaded(self, processes: list[list[_Entry]], task: Task) -> None:
         """Give a standby task to the member with the fewest tasks among the processes without this task, if there is
-        such a process.
+        such a process. `processes` is a heap of `_process_queues`.
         """
         passed_over = []
-        while queue:
-            entry = heapq.heappop(queue)
-            holder = entry[2]
+        while processes:
+            queue = heapq.heappop(processes)
+            passed_over.append(queue)
+            holder = queue[0][2]
             if task not in holder.process_tasks:
                 self._give_standby(holder, task)
-                heapq.heappush(queue, (holder.count, holder.rank, holder))
+                heapq.heapreplace(queue, (holder.count, holder.rank, holder))
                 break
-            passed_over.append(entry)
-        for entry in passed_over:
-            heapq.heappush(queue, entry)
+        for queue in passed_over:
+            heapq.heappush(processes, queue)
 
     def _give_standby(self, holder: _Holder, task: Task) -> None:
         holder.give(task, holder.standby)
@@ -256,6 +256,19 @@ class _State:
         queue = [(holder.count, holder.rank, holder) for holder in self._holders.values()]
         heapq.heapify(queue)
         return queue
+
+    def _process_queues(self) -> list[list[_Entry]]:
+        """Return a heap with one heap of members for each process, ordered by the first member. A search passes over
+        the few processes that have a task, and not over each of their members."""
+        queues: dict[str, list[_Entry]] = {member.process_id: [] for member in self._group.members}
+        for member in self._group.members:
+            holder = self._holders[member.member_id]
+            queues[member.process_id].append((holder.count, holder.rank, holder))
+        for queue in queues.values():
+            heapq.heapify(queue)
+        processes = list(queues.values())
+        heapq.heapify(processes)
+        return processes
 
 
 _Entry = tuple[int, int, _Holder]

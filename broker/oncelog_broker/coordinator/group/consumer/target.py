@@ -34,9 +34,10 @@ ASSIGN_JOB: Final = "assign"
 
 
 class Assigned(NamedTuple):
-    """The result of a background job: the target assignments for the group epoch `epoch`. `changed` has the instance id
-    and the target record of each member whose target has changed."""
+    """The result of a background job: the target assignments for the group epoch `epoch` of `group`. `changed` has the
+    instance id and the target record of each member whose target has changed."""
 
+    group: ConsumerGroup
     epoch: int
     changed: list[tuple[str | None, TargetRecord]]
 
@@ -154,15 +155,15 @@ def _assign_later(step: ConsumerStep) -> Steps[Assigned | None]:
             changed.append((snapshot.members[member_id].instance_id, record._replace(encoded=encoded)))
         if number % UNITS_PER_STEP == 0:
             yield None
-    return Assigned(snapshot.epoch, changed)
+    return Assigned(group, snapshot.epoch, changed)
 
 
 def take_assigned(group: ConsumerGroup, assigned: Assigned, now_ms: int) -> Effects:
     """Log the target assignment that a background job computed, unless a target of the same or a later group epoch has
-    been logged.
+    been logged, or the group was deleted and created again since.
     """
     effects = Effects()
-    if assigned.epoch <= group.assignment_epoch:
+    if assigned.group is not group or assigned.epoch <= group.assignment_epoch:
         return effects
     # The record of the assignment epoch is logged last. If the record of the assignment epoch is missing, the
     # assignment is computed again; a partly logged target does no harm, because the owners of partitions do not depend

@@ -12,6 +12,7 @@ each task of its subtopology.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Final, NamedTuple
@@ -145,16 +146,27 @@ def _repartition_counts(topology: StreamsTopology, partitions_of: PartitionsOf) 
         for topic in each.repartition_source_topics
         if topic.partitions != 0
     }
-    has_progress = True
-    while has_progress:
-        has_progress = False
-        for each in topology.subtopologies.values():
-            unknown = [name for name in each.repartition_sink_topics if name not in counts]
-            found = [count for name in each.source_topics if (count := partitions_of(name)) is not None]
-            found += [counts[topic.name] for topic in each.repartition_source_topics if topic.name in counts]
-            if unknown and found:
-                counts |= dict.fromkeys(unknown, max(found))
-                has_progress = True
+    readers: dict[str, list[Subtopology]] = {}
+    known: list[tuple[int, str]] = [(-count, name) for name, count in counts.items()]
+    for each in topology.subtopologies.values():
+        for name in each.source_topics:
+            readers.setdefault(name, []).append(each)
+            known.append((-(partitions_of(name) or 0), name))
+        for topic in each.repartition_source_topics:
+            readers.setdefault(topic.name, []).append(each)
+    # The topics with the most partitions come first, so the first count of a topic is its maximum, and each subtopology
+    # is visited once, even in a loop.
+    heapq.heapify(known)
+    visited = set[str]()
+    while known:
+        negated, name = heapq.heappop(known)
+        for each in readers.pop(name, ()):
+            if each.subtopology_id not in visited:
+                visited.add(each.subtopology_id)
+                unknown = [sink for sink in each.repartition_sink_topics if sink not in counts]
+                counts |= dict.fromkeys(unknown, -negated)
+                for sink in unknown:
+                    heapq.heappush(known, (negated, sink))
     return counts
 
 

@@ -5,6 +5,7 @@ Source: Kafka 4.3's EndpointToPartitionsManager.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
@@ -73,9 +74,10 @@ def _partitions(
     """Return the source topic partitions that these tasks read. If a topic has fewer partitions than its subtopology
     has tasks, the last tasks read no partition of this topic."""
     read: Mapping[str, list[int]] = {
-        topic: [number for number in sorted(tasks[subtopology_id]) if number < (partitions_of(topic) or 0)]
+        topic: numbers[: bisect_left(numbers, partitions_of(topic) or 0)]
         for subtopology_id in sorted(tasks)
         if subtopology_id in configured.subtopologies
+        for numbers in [sorted(tasks[subtopology_id])]
         for topic in configured.subtopologies[subtopology_id].sources
     }
     return [TopicPartition(topic=topic, partitions=numbers) for topic, numbers in read.items() if numbers]

@@ -66,10 +66,12 @@ def heartbeat(step: StreamsStep, asked: StreamsHeartbeat) -> None:
         step.effects.append(member.current_record(group.group_id))
         step.follow_reconciliation(member)
     _note_soft_state(step, asked, configured, delayed_until_ms)
-    shows = asked.joins or member.assigned != before.assigned
+    changed = asked.joins or member.assigned != before.assigned
+    # A member that claims other tasks than the assigned tasks may have missed the answer with these tasks.
+    shows = changed or (asked.owned is not None and asked.owned != member.assigned.tasks)
     statuses = list(statuses_of(group, member, topology, configured, assignment, asked))
     interval = interval_ms(step, member, configured, assignment, delayed_until_ms)
-    answer(step, asked, member, statuses, interval, shows_tasks=shows, configured=configured)
+    answer(step, asked, member, statuses, interval, shows_tasks=shows, configured=configured, has_new_tasks=changed)
 
 
 def _current(member: StreamsMember) -> tuple[object, ...]:

@@ -83,9 +83,11 @@ def answer(
     *,
     shows_tasks: bool,
     configured: ConfiguredTopology | None = None,
+    has_new_tasks: bool = False,
 ) -> None:
     """Reply to a heartbeat, and restart the member's session. With a `configured` of None, the topology that the group
-    has stored is used."""
+    has stored is used. `has_new_tasks`: the tasks of the member have changed in this step, so the tasks at endpoints
+    may have changed."""
     step.start_session(member.member_id)
     group = step.group
     configured = configured or group.configured
@@ -98,7 +100,7 @@ def answer(
     )
     if shows_tasks:
         _show_tasks(response, member.assigned)
-    epoch = group.endpoint_epoch + (shows_tasks and member.endpoint is not None)
+    epoch = group.endpoint_epoch + (has_new_tasks and member.endpoint is not None)
     if epoch != group.endpoint_epoch:
         step.effects.changes.append(lambda: _note_endpoint_epoch(step.logged_group(), epoch))
     response.endpoint_information_epoch = epoch

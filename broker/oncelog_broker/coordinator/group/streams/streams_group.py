@@ -195,14 +195,15 @@ class StreamsGroup:
         ]
 
     def tombstones(self) -> list[StreamsGroupRecord]:
-        """The tombstones that delete the whole group, in the order that Kafka's brokers expect."""
+        """The tombstones that delete the whole group, in an order that Kafka's brokers accept. The group epoch is last:
+        if only the first tombstones are logged, the group still exists and can be deleted again."""
         records: list[StreamsGroupRecord] = [
             StreamsCurrentRecord(self.group_id, member, None) for member in self.members
         ]
         records += [StreamsTargetRecord(self.group_id, member, None) for member in {**self.members, **self.targets}]
         records.append(StreamsTargetEpochRecord(self.group_id, None))
         records += [StreamsMemberRecord(self.group_id, member, None) for member in self.members]
-        records += [StreamsGroupEpochRecord(self.group_id, None), StreamsTopologyRecord(self.group_id, None)]
+        records += [StreamsTopologyRecord(self.group_id, None), StreamsGroupEpochRecord(self.group_id, None)]
         return records
 
     def replay(self, record: StreamsGroupRecord) -> None:

@@ -34,8 +34,9 @@ BY_JOB: Final = "Assignment delayed until it is computed."
 
 
 class StreamsAssigned(NamedTuple):
-    """The result of a background job: the changed targets for the group epoch `epoch`."""
+    """The result of a background job: the changed targets for the group epoch `epoch` of `group`."""
 
+    group: StreamsGroup
     epoch: int
     changed: list[StreamsTargetRecord]
 
@@ -137,13 +138,15 @@ def _assign_later(step: StreamsStep) -> Steps[StreamsAssigned | None]:
             record = StreamsTargetRecord(group.group_id, member_id, target)
             changed.append(record._replace(encoded=streams_records.encode(record)))
         yield None
-    return StreamsAssigned(epoch, changed)
+    return StreamsAssigned(group, epoch, changed)
 
 
 def take_assigned(group: StreamsGroup, assigned: StreamsAssigned, now_ms: int) -> Effects:
-    """Log the result of a background job, unless the result of a later computation has been logged."""
+    """Log the result of a background job, unless the result of a later computation has been logged, or the group was
+    deleted and created again since.
+    """
     effects = Effects()
-    if assigned.epoch <= group.assignment_epoch:
+    if assigned.group is not group or assigned.epoch <= group.assignment_epoch:
         return effects
     # The assignment epoch is logged last: targets that were logged without the epoch are computed again.
     effects.may_be_divided = True

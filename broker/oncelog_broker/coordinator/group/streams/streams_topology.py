@@ -183,23 +183,26 @@ def _check_partition_counts(topology: Requested) -> None:
             "Failed to compute number of partitions for all repartition topics, because a repartition source topic is "
             "never used as a sink topic."
         )
-    waiting = {each.subtopology_id: each for each in topology.subtopologies}
-    while waiting:
-        resolved = [
-            each
-            for each in waiting.values()
-            if each.source_topics or any(topic.name in known for topic in each.repartition_source_topics)
-        ]
-        if not resolved:
-            if all(name in known for each in waiting.values() for name in each.repartition_sink_topics):
-                return
-            raise _invalid(
-                "Failed to compute number of partitions for all repartition topics. There may be loops in the topology "
-                "that cannot be resolved."
-            )
-        for each in resolved:
+    readers: dict[str, list[Requested.Subtopology]] = {}
+    for each in topology.subtopologies:
+        for topic in each.repartition_source_topics:
+            readers.setdefault(topic.name, []).append(each)
+    resolved = [each for each in topology.subtopologies if each.source_topics]
+    for name in known:
+        resolved += readers.pop(name, ())
+    done = set[str]()
+    while resolved:
+        each = resolved.pop()
+        if each.subtopology_id not in done:
+            done.add(each.subtopology_id)
             known |= set(each.repartition_sink_topics)
-            del waiting[each.subtopology_id]
+            for name in each.repartition_sink_topics:
+                resolved += readers.pop(name, ())
+    if any(name not in known for each in topology.subtopologies for name in each.repartition_sink_topics):
+        raise _invalid(
+            "Failed to compute number of partitions for all repartition topics. There may be loops in the topology "
+            "that cannot be resolved."
+        )
 
 
 def _invalid(message: str) -> KafkaError:

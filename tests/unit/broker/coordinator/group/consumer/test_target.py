@@ -68,6 +68,21 @@ def test_a_static_member_that_was_replaced_meanwhile_gets_what_its_older_self_wa
     assert sorted([*first.owns, *again[0].owns]) == [("t", n) for n in range(4)]
 
 
+def test_a_result_for_a_deleted_group_is_dropped(driver: ConsumerDriver, first: Client848) -> None:
+    second = driver.joined()
+
+    def create_again() -> None:
+        second.leave()
+        first.leave()
+        driver.run(lambda answer: driver.machine.delete("g"))
+        first.join()
+
+    driver.run_jobs_after(create_again)
+    assert driver.consumers.assignment_epoch < driver.consumers.epoch
+    driver.settle(first)
+    assert len(first.owns) == 4
+
+
 def test_a_result_that_is_too_late_is_dropped(driver: ConsumerDriver, first: Client848) -> None:
     late = list(driver.jobs)
     driver.run_jobs()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from tests.support.streams_groups import WORD_COUNT, Topology, internal, subtopology, topology
 
 from oncelog_broker.coordinator.group.streams.configured_topology import (
@@ -12,6 +14,10 @@ from oncelog_broker.coordinator.group.streams.configured_topology import (
 )
 from oncelog_broker.coordinator.group.streams.streams_topology import check_topology, requested
 from oncelog_protocol.messages.streams_group_heartbeat import StatusCode
+
+LONG = 660
+MAX_SECONDS = 0.05
+"""A single pass takes a tenth of this time, and one pass for each repartition topic four times this time."""
 
 WRONG, MISSING = StatusCode.INCORRECTLY_PARTITIONED_TOPICS, StatusCode.MISSING_INTERNAL_TOPICS
 
@@ -142,3 +148,31 @@ def test_a_topology_may_have_so_many_tasks() -> None:
     assert found.problem == Problem(
         WRONG, "The topology has 10001 tasks, one for each partition; at most 10000 are assigned."
     )
+
+
+def test_a_repartition_topic_follows_the_largest_of_all_sources() -> None:
+    two_writers = topology(
+        subtopology("0", "small", sinks=["r"]),
+        subtopology("1", "large", sinks=["r"]),
+        subtopology("2", repartition=[internal("r")], sinks=["s"]),
+        subtopology("3", repartition=[internal("s")]),
+    )
+    assert wanted(configured(two_writers, small=1, large=4)) == {"r": 4, "s": 4}
+    loop = topology(
+        subtopology("0", "small", repartition=[internal("b")], sinks=["a"]),
+        subtopology("1", "large", repartition=[internal("a")], sinks=["b"]),
+    )
+    assert wanted(configured(loop, small=1, large=4)) == {"a": 4, "b": 4}
+
+
+def test_a_long_chain_of_repartition_topics_is_configured_in_one_pass() -> None:
+    # The first subtopology by id is the last of the chain, so one visit of all subtopologies decides one more topic.
+    links = [
+        subtopology(f"{LONG - number:03}", repartition=[internal(f"r{number - 1}")], sinks=[f"r{number}"])
+        for number in range(1, LONG)
+    ]
+    chain = topology(*links, subtopology("first", "t", sinks=["r0"]))
+    began = time.thread_time()
+    found = configured(chain, t=3)
+    assert time.thread_time() - began < MAX_SECONDS
+    assert set(wanted(found).values()) == {3} and len(found.missing) == LONG - 1

@@ -6,6 +6,7 @@ from typing import Any
 
 from oncelog_broker.coordinator.group.streams.streams_group import StreamsGroup
 from oncelog_broker.coordinator.group.streams.streams_member import StreamsMember
+from oncelog_broker.coordinator.group.streams_records import StreamsGroupEpochRecord, StreamsTopologyRecord
 from oncelog_broker.coordinator.group.streams_tasks import NOTHING, CurrentTasks, Role
 
 ACTIVE, STANDBY, WARMUP = Role.ACTIVE, Role.STANDBY, Role.WARMUP
@@ -62,6 +63,13 @@ def test_records_of_members_may_come_in_any_order() -> None:
         assert group.copies == {("0", 2): {"b"}}
         group.replay(group.tombstones_of("b")[2])
         assert group.active_owners == {} and group.copies == {}
+
+
+def test_a_group_exists_until_its_last_tombstone_is_logged() -> None:
+    """Otherwise a topology without its tombstone would create the group again when the log is loaded."""
+    *others, last = StreamsGroup("g").tombstones()
+    assert isinstance(last, StreamsGroupEpochRecord)
+    assert any(isinstance(record, StreamsTopologyRecord) for record in others)
 
 
 def test_a_record_of_a_later_release_is_kept() -> None:

@@ -17,6 +17,7 @@ from tests.support.streams_groups import (
     ids_of,
     internal,
     subtopology,
+    tasks_in,
     topology,
 )
 
@@ -370,6 +371,33 @@ def test_a_member_whose_answer_was_lost(driver: StreamsDriver) -> None:
     assert first.send(member_epoch=epoch).code is ErrorCode.FENCED_MEMBER_EPOCH, "it must say which tasks it has"
 
 
+def test_a_lost_answer_with_new_tasks_is_repeated(driver: StreamsDriver) -> None:
+    client = driver.streams_client(endpoint=("a", 1))
+    client.join()
+    driver.advance(3.0)
+    lost = driver.streams_heartbeat(
+        member_id=client.member_id, member_epoch=client.epoch, active_tasks=[], standby_tasks=[], warmup_tasks=[]
+    )
+    assert tasks_in(lost.response.active_tasks) == ALL_OF_T
+    client.beat()
+    assert client.active == ALL_OF_T
+    assert client.endpoint_epoch == lost.response.endpoint_information_epoch, "no task has changed since"
+    assert client.beat().response.active_tasks is None, "the member has told that it has these tasks"
+
+
+def test_a_lost_answer_that_takes_tasks_away_is_repeated(driver: StreamsDriver) -> None:
+    first = driver.streams_joined()
+    second = driver.streams_client()
+    second.join()
+    driver.advance(1.0)
+    owned = ids_of(first.active)
+    for _ in range(2):
+        answer = driver.streams_heartbeat(
+            member_id=first.member_id, member_epoch=first.epoch, active_tasks=owned, standby_tasks=[], warmup_tasks=[]
+        )
+        assert len(tasks_in(answer.response.active_tasks)) == 2
+
+
 def test_epochs_that_are_not_the_members(driver: StreamsDriver) -> None:
     client = driver.streams_joined()
     assert driver.streams_heartbeat(member_id="m1", member_epoch=9).code is ErrorCode.FENCED_MEMBER_EPOCH
@@ -574,6 +602,26 @@ def test_large_groups_are_assigned_by_a_job(driver: StreamsDriver) -> None:
     driver.settle_streams(first, third)
     assert len(each_task(first, third)) == 1_200
     assert state_of(driver.replayed()) == state_of(driver.machine)
+
+
+def test_a_job_of_a_deleted_group_does_not_assign_the_new_group(driver: StreamsDriver) -> None:
+    driver.set_topics(topic("t", 1_200))
+    client = driver.streams_joined()
+    driver.run_jobs()
+    others = [driver.streams_joined() for _ in range(3)]
+
+    def create_again() -> None:
+        for member in (client, *others):
+            member.leave()
+        driver.run(lambda answer: driver.machine.delete("g"))
+        client.join()
+
+    driver.advance(1.0)
+    client.beat()
+    driver.run_jobs_after(create_again)
+    assert driver.streams_group.assignment_epoch < driver.streams_group.epoch
+    driver.settle_streams(client)
+    assert len(client.active) == 1_200
 
 
 # --- requests
