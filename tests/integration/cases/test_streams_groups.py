@@ -119,8 +119,10 @@ async def test_a_group_survives_the_death_of_its_broker(broker_factory: BrokerFa
     with RawClient(broker.port) as client:
         client.call(FindCoordinatorRequest(coordinator_keys=[group]), ApiKey.FIND_COORDINATOR, 6)
         member.client = client
-        answer = member.beat(active_tasks=[], standby_tasks=[], warmup_tasks=[])
+        answer = member.beat()
         assert (answer.member_epoch, answer.active_tasks, answer.status) == (epoch, None, [])
+        answer = member.beat(active_tasks=[], standby_tasks=[], warmup_tasks=[])
+        assert (answer.member_epoch, member.active, answer.status) == (epoch, had, []), "a claim of no tasks"
         commit(member, topic, 6)
     async with Admin(broker.address) as admin:
         described = (await admin.groups.describe([group]))[group]

@@ -123,7 +123,7 @@ def check_topology(topology: Requested) -> None:
     either, STREAMS_INVALID_TOPOLOGY for a topology that is too large or that no topics can satisfy."""
     if topology.epoch < 0:
         raise _invalid(f"The epoch of the topology is {topology.epoch}, but must not be negative.")
-    entries, ids = 0, set[str]()
+    entries, ids, read = 0, set[str](), set[str]()
     for each in topology.subtopologies:
         if each.source_topic_regex or any(group.source_topic_regex for group in each.copartition_groups):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "Regular expressions for source topics are not supported yet.")
@@ -134,6 +134,10 @@ def check_topology(topology: Requested) -> None:
             raise _invalid(f"Subtopology {each.subtopology_id} is named twice.")
         ids.add(each.subtopology_id)
         _check_subtopology(each)
+        for topic in source_topics(each):
+            if topic in read:  # two members would commit offsets of the same partition
+                raise _invalid(f"Topic {topic} is a source of two subtopologies.")
+            read.add(topic)
     _check_partition_counts(topology)
 
 

@@ -77,6 +77,18 @@ def test_what_no_topics_could_satisfy() -> None:
         assert (code, message) == (INVALID, "A co-partition group of Subtopology 0 names a topic that is not there.")
 
 
+def test_a_topic_is_read_by_one_subtopology() -> None:
+    code, message = refusal(topology(subtopology("0", "t"), subtopology("1", "u", "t")))
+    assert code is INVALID and message == "Topic t is a source of two subtopologies."
+    two_readers = topology(
+        subtopology("0", "t", sinks=["r"]),
+        subtopology("1", repartition=[internal("r")]),
+        subtopology("2", repartition=[internal("r")]),
+    )
+    assert refusal(two_readers)[0] is INVALID
+    check_topology(topology(subtopology("0", "t", "t")))
+
+
 def test_partition_counts_that_cannot_be_derived() -> None:
     code, message = refusal(topology(subtopology("0", "t", repartition=[internal("r")])))
     assert code is INVALID and "never used as a sink topic" in message
