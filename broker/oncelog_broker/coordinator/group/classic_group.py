@@ -2,7 +2,8 @@
 
 A group has two kinds of state. The durable state is the last logged GroupMetadataValue: members with their assignments,
 generation, protocol, leader. Only `replay` changes the durable state. The soft state is the rebalance in progress:
-which members have joined, which JoinGroup and SyncGroup requests wait. A restart loses the soft state, and the members
+which members have joined, and which JoinGroup and SyncGroup requests wait for a response. A restart loses the soft
+state, and the members
 start again from the last logged generation.
 """
 
