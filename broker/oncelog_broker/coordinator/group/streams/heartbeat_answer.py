@@ -84,8 +84,9 @@ def answer(
     shows_tasks: bool,
     configured: ConfiguredTopology | None = None,
 ) -> None:
-    """Reply to a heartbeat, and restart the member's session. With a `configured` of None, the topology that the group
-    has stored is used."""
+    """Reply to a heartbeat, and restart the member's session. If `configured` is None, the response uses the configured
+    topology that the group has in memory.
+    """
     step.start_session(member.member_id)
     group = step.group
     configured = configured or group.configured
