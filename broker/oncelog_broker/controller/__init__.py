@@ -9,7 +9,8 @@ the answers.
 
 `partitions.py` handles requests to the controller about partitions: `alter_partition.py` decides about ISRs that
 leaders propose, `elect_leaders.py` about elections that clients and `balancing.py` request, and `shutdown.py` about
-controlled shutdowns. `topics.py` creates, grows and deletes topics by the rules of `assignment.py`; `topic_room.py`
-checks that a topic's node fits into one write. `configs.py` changes settings and `acls.py` changes ACLs; any broker may
-do both, by the rule of `read_nodes.py`. `store_errors.py` translates errors of the store into errors for clients.
+controlled shutdowns. `topics.py` creates and deletes topics and adds partitions. `assignment.py` assigns replicas to
+brokers. `topic_room.py` checks that a topic's node in the store fits into one write. `configs.py` changes settings and
+`acls.py` changes ACLs. Any broker may make these changes, because `read_nodes.py` detects concurrent changes.
+`store_errors.py` translates errors of the store into errors for clients.
 """

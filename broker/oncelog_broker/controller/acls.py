@@ -1,6 +1,7 @@
-"""Changes ACLs in the store. Any broker may do so, as in Kafka with ZooKeeper.
+"""Changes ACLs in the store. Any broker may change ACLs, not only the controller, as in Kafka with ZooKeeper.
 
-All ACLs of a resource pattern are stored in one node, which is deleted with the last ACL. A change is written only if
+One node of the store has all ACLs of a resource pattern; deleting the last ACL deletes the node. A change is written
+only if
 the entries have not changed since they were read (`read_nodes.py`), so two concurrent changes cannot overwrite each
 other.
 """

@@ -3,20 +3,21 @@
 These four kinds of proposals do not exist in Kafka:
 
 - A leader that cannot append, because its disk is full, proposes the ISR without itself. The controller grants the
-  proposal if another replica of that ISR can lead. If no other replica can lead, the state stays, because a leader that
-  cannot write is better than a new leader that has lost records.
+  proposal if another replica of that ISR can lead. If no other replica can lead, the state stays unchanged, because a
+  leader that cannot write is better than a new leader that has lost records.
 - A leader with an offline log gives the partition up: the leader proposes the unchanged ISR with `is_log_offline`. The
-  partition then has no leader until a replica of that ISR reports an open log (`election.py`). Until a replica reports
-  an open log, the controller waits for a replica of the ISR; an unclean election is possible.
-- A replica outside the ISR proposes the unchanged ISR. This proposal requests a new leader epoch with the same leader,
-  before the log of the replica restarts with fewer records than before. In the new epoch the leader ignores the fetch
+  partition then has no leader until a replica of that ISR reports an open log (`election.py`). Until then the partition
+  has no leader, unless an unclean election is allowed.
+- A replica outside the ISR proposes the unchanged ISR. Such a replica will restart its log with fewer records, and
+  requests a new leader epoch, with the same leader, before this. In the new epoch the leader ignores the fetch
   offsets that the replica reported earlier.
 - A replica whose log has a newer leader epoch than the partition's state requests an epoch above the epoch of its log.
-  This happens when the store is older than the logs (S77). The leader stays the same; the replicas compare their logs
-  as after an election.
+  A log has such a newer epoch if the metadata store was restored from an older copy (S77). With the higher epoch the
+  leader stays the same, and the replicas compare their logs as after an election.
 
-The last three kinds are not granted while an election must come first (`ClusterView.may_vouch`). Without this rule, the
-written state would name brokers as leader or in sync that were away and may have lost records.
+The controller does not grant the last three kinds of proposals while the partition first needs an election
+(`ClusterView.may_vouch`). Without this rule, the written state could name a leader or an in-sync replica that was away
+and may have lost records.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_LEADER_EPOCH: Final = 2**31 - 1
 UNKNOWN_BROKER_EPOCH: Final = -1
-"""Broker epoch of a replica whose broker epoch the sender does not know; the controller then does not compare it."""
+"""Value for a replica whose broker epoch the sender does not know; the controller does not check the broker epoch of
+this replica.
+"""
 
 
 class Member(NamedTuple):
@@ -56,8 +59,9 @@ class Proposal(NamedTuple):
     is_log_offline: bool = False
     """Whether the sender gives up the leadership because its log of the partition is offline."""
     log_epoch: int = -1
-    """The last leader epoch in the sender's log, if the sender proposes no ISR and requests a higher leader epoch;
-    otherwise -1."""
+    """The last leader epoch in the sender's log, if the sender requests a higher leader epoch instead of proposing an
+    ISR; otherwise -1.
+    """
 
 
 def check_sender(view: ClusterView, broker: int, epoch: int) -> None:
@@ -184,9 +188,10 @@ def _check_form(replicas: Sequence[int], isr: tuple[int, ...], proposal: Proposa
 
 
 def _check_eligible(view: ClusterView, isr: Sequence[Member], before: Sequence[int]) -> None:
-    """Each replica of the proposed ISR must be live, and its broker must not have registered again since the leader saw
-    the replica fetch. A broker that is about to stop must not join: acks=all would wait for a replica that is leaving
-    (KIP-841)."""
+    """Each replica of the proposed ISR must be live. Its broker must not have registered again after the fetch by which
+    the leader judged the replica to be in sync. A broker that is about to stop must not join the ISR, because produce
+    requests with acks=all would wait for its replica (KIP-841).
+    """
     for member in isr:
         broker = view.live.get(member.broker)
         if broker is None or member.epoch not in (UNKNOWN_BROKER_EPOCH, broker.epoch):

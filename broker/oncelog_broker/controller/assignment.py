@@ -16,7 +16,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_PARTITIONS_PER_TOPIC = 10_000
 """Maximum number of partitions of one topic that a request may create. A request for more partitions would exhaust the
-broker. Kafka (KRaft) has the same limit per request; this number is the planned size of an entire broker."""
+broker. Kafka (KRaft) has the same limit per request. An entire broker is designed for this number of partitions.
+"""
 
 Assignment = dict[int, tuple[int, ...]]
 """Partition index -> broker ids of its replicas; the first broker is the preferred leader."""
@@ -51,8 +52,9 @@ def assign_replicas(
     number_of_racks = len({rack_of[broker] for broker in brokers})
     assignment: Assignment = {}
     placed: dict[tuple[int, int], tuple[int, ...]] = {}
-    """The replicas of each combination (position of the leader, shift). Many partitions share few combinations, so the
-    replicas of each combination are computed only once."""
+    """The replicas of each combination (position of the leader, shift). A topic with many partitions has few different
+    combinations, so the replicas of each combination are computed only once.
+    """
     for partition in range(first_partition, first_partition + num_partitions):
         rounds = partition // size - max(first_partition - 1, 0) // size
         leader = (partition + start) % size

@@ -5,11 +5,13 @@ an open log.
 `election.py` determines which answers are missing. This module asks brokers for the missing answers in the background,
 while the controller does other work. Each wait is limited:
 
-- If a registered broker does not answer within ANSWER_SECONDS, its log counts as the least complete log. A broker that
+- If a registered broker does not report its log end within ANSWER_SECONDS, its log counts as the least complete log. A
+broker that
   hangs loses its session earlier than ANSWER_SECONDS.
-- A replica that returned, may have lost records, and is absent again may have more records than the present replicas. A
+- Some replicas of the ISR may have lost records, returned, and become absent again. Such a replica may still have more
+records than the present replicas. A
   replica with an offline log may have more records, too. The controller waits ABSENT_SECONDS for such replicas. After
-  that the present replica with the most complete log leads, and the controller logs an error.
+  ABSENT_SECONDS the present replica with the most complete log becomes leader, and the controller logs an error.
 - A replica whose log is offline is asked again every OFFLINE_SECONDS, as long as its partition has no leader.
 """
 
@@ -44,7 +46,9 @@ records."""
 OFFLINE_SECONDS: Final = 10.0
 """Seconds until a broker with an offline log is asked again, while the partition has no leader."""
 LOOK_SECONDS: Final = 1.0
-"""Seconds between two checks of the time limits above."""
+"""Seconds between two checks whether one of the other limits (ANSWER_SECONDS, ABSENT_SECONDS, OFFLINE_SECONDS) has
+passed.
+"""
 
 
 class AskedBrokers(Protocol):
@@ -86,7 +90,7 @@ class CandidateQuestions:
         self._absent_since: dict[PartitionKey, float] = {}
         self._offline_since: dict[PartitionKey, float] = {}
         self._told: set[PartitionKey] = set()
-        """Partitions about whose wait an error has already been logged."""
+        """Partitions for which an error has already been logged because their election waits."""
 
     def look_at(self, term: Term) -> None:
         """Start asking for the log ends that elections of partitions without a leader still need."""

@@ -1,7 +1,7 @@
 """Remembers the log ends that brokers have reported for replicas that may be elected. Pure.
 
 A replica that returned may have lost the end of its log, and only the replica's broker knows where the log ends now. So
-the controller asks the brokers of returned replicas for their log ends before it elects one of these replicas
+before the controller elects a returned replica, it asks the brokers of all returned replicas for their log ends
 (`candidate_questions.py`). An answer is valid while the broker keeps its registration and the partition has no leader.
 """
 
@@ -56,7 +56,8 @@ class CandidateLogs:
     """
 
     def __init__(self, *, is_asked_for: bool = False) -> None:
-        """`is_asked_for` (argument): whether the controller asks brokers for log ends. If `is_asked_for` is False, no
+        """The argument `is_asked_for` says whether the controller asks brokers for log ends. If `is_asked_for` is
+        False, no
         election waits for log ends.
         """
         self.is_asked_for = is_asked_for
@@ -73,15 +74,15 @@ class CandidateLogs:
         self._told.setdefault(broker, {})[key] = end
 
     def waits_for_absent(self, key: PartitionKey) -> bool:
-        """Whether an election of this partition still waits for replicas that may have lost records and are away."""
+        """Whether an election of this partition still waits for absent replicas that may have lost records."""
         return self.is_asked_for and key not in self._waited_enough
 
     def wait_no_longer(self, key: PartitionKey) -> None:
-        """End the wait of an election for replicas that are away."""
+        """Note that elections of this partition no longer wait for absent replicas."""
         self._waited_enough.add(key)
 
     def forget_brokers(self, brokers: Collection[int]) -> None:
-        """Forget the log ends that brokers with a changed registration have reported."""
+        """Forget the log ends that these brokers have reported, because their registrations have changed."""
         for broker in brokers:
             self._told.pop(broker, None)
 

@@ -1,14 +1,14 @@
-"""Changes settings of topics, brokers, groups, users and client metrics, and quotas. Any broker may do so, as in Kafka
-with ZooKeeper.
+"""Changes settings of topics, brokers, groups, users and client metrics, and quotas. Any broker may change settings,
+not only the controller, as in Kafka with ZooKeeper.
 
 A change is written only if the settings have not changed since they were read (`read_nodes.py`). A write of topic
 settings also checks two other nodes:
 
-- the topic's node, so that no settings of a topic that is being deleted remain;
+- the topic's node, so that a concurrent deletion of the topic leaves no settings behind;
 - the parent node of all topics, whose version counts created topics, so that a new topic does not get the settings of a
   deleted topic with the same name.
 
-No controller is needed for these changes, because settings are not partition states.
+The controller need not make these changes, because only partition states have the controller as their single writer.
 """
 
 from __future__ import annotations
@@ -101,10 +101,10 @@ class ConfigController:
     async def alter_quotas(
         self, entity: QuotaEntity, change: ConfigChange, validate_only: bool = False, others: OtherNodes = NO_OTHERS
     ) -> None:
-        """Change the settings of an entity, including its quotas. The node is deleted with its last setting, except the
-        node of a user: an empty node keeps the next start from creating a user with that name. If an address has nodes
-        under several spellings, all these nodes are changed alike. If only one node were changed, a removed quota would
-        still apply under another spelling.
+        """Change the settings of an entity, including its quotas. Deleting the last setting deletes the node, except
+        for a user: the empty node of a user shows the next start that it must not create this user again. If the nodes
+        of one IP address exist under several spellings, all these nodes get the same change. Otherwise a quota that was
+        removed under one spelling of the address would still apply under another spelling.
         """
         is_user = entity == QuotaEntity(entity.user)
         for path in (*others.get(entity, ()), paths.quotas(entity)):
@@ -171,8 +171,9 @@ def _parsed(node: ReadNode) -> dict[str, str]:
 
 
 async def commit(store: MetadataStore, operations: list[Operation], took_place: Callable[[], Awaitable[bool]]) -> None:
-    """Write. After a lost reply, `took_place` reads whether the write was done; ConnectionLost is raised if the write
-    was not done."""
+    """Write. If the store's reply is lost, `took_place` reads whether the write was done; if not, ConnectionLost is
+    raised.
+    """
     try:
         await store.multi(operations)
     except ConnectionLost:

@@ -24,8 +24,9 @@ def requested_election(
 ) -> PartitionChange:
     """The change that performs an election of this kind (preferred or unclean) for one partition.
 
-    Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED (the preferred replica leads already, or with an
-    unclean election any replica), PREFERRED_LEADER_NOT_AVAILABLE (the preferred replica is away, about to stop, or not
+    Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED (the preferred replica leads already; for an
+    unclean election: any replica leads), PREFERRED_LEADER_NOT_AVAILABLE (the preferred replica is away, about to stop,
+    or not
     in sync), ELIGIBLE_LEADERS_NOT_AVAILABLE.
     """
     replicas, known = view.replicas(key), view.states.get(key)
@@ -35,8 +36,8 @@ def requested_election(
         if known.state.leader == replicas[0] and is_led(view, key):
             raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"Broker {replicas[0]} leads already.")
         elected = preferred_state(election_of(view, key, controller_epoch))
-        # The leader may have given the partition up because its log is offline, so the new leader's log must be known
-        # to be open.
+        # The partition may have no leader because its leader's log is offline. So the new leader must have reported
+        # that its own log is open.
         is_offline = known.state.leader == NO_LEADER and view.candidates.end_of(key, replicas[0]) in (None, OFFLINE)
         if elected is None or is_offline:
             message = f"Broker {replicas[0]} is not in sync, or is not registered, or is stopping."
@@ -64,8 +65,9 @@ class Imbalance(NamedTuple):
 
 
 def imbalances(view: ClusterView) -> Iterator[tuple[int, Imbalance] | None]:
-    """Yields (broker, imbalance) for every live preferred leader, and None as a pause while the partitions are still
-    being counted."""
+    """Yields (broker, imbalance) for every live preferred leader. Before that, yields None as a pause while the
+    partitions are counted.
+    """
     preferred: dict[int, int] = dict.fromkeys(view.live, 0)
     elsewhere: dict[int, list[PartitionKey]] = {broker: [] for broker in view.live}
     for key, known in view.states.items():

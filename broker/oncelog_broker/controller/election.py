@@ -2,11 +2,11 @@
 the ISR the leader. Pure. Source: Kafka's PartitionStateMachine and ReplicaStateMachine.
 
 Terms: a replica is *steady* if its broker has been registered without a break since the state was written. A replica
-has *returned* if its broker registered again later, without loss. A replica is *unsure* if its broker may have lost the
-end of its logs since the state was written, because its machine went down. Each write of a state checks the
-incarnations of all members of the ISR, so a broker with a registration older than the write is steady. An unsure broker
-(its logs may have lost their ends) stays unsure for all states that are older than the registration with the loss,
-however often the broker returns.
+has *returned* if its broker has registered again since the state was written, and has lost no records. A replica is
+*unsure* if its broker's machine went down after the state was written, so that the broker's logs may have lost their
+last records. A write of the state fails if a member of the ISR has registered again, so a broker whose registration is
+older than the write is steady. A broker reports a possible loss of records at its registration. It stays unsure for all
+states that are older than this registration, even if it registers again later.
 
 Rules:
 
@@ -14,21 +14,23 @@ Rules:
   consumers that the end of a log may have changed (KIP-101, KIP-320). Removing a replica from the ISR does not start a
   new leader epoch.
 - Every present replica that is steady or has returned stays in the ISR after an election: the replica has every
-  acknowledged record, and the new leader's high watermark waits for the replica's first fetch. If the elected log then
-  fails, another replica can lead. A replica with an offline log cannot be elected, and leaves the ISR.
+  acknowledged record, and the new leader's high watermark waits for the replica's first fetch. If the log of the new
+  leader fails, another replica of the ISR can lead. A replica with an offline log cannot be elected, and leaves the
+  ISR.
 - A leader whose log fails gives the partition up (`alter_partition.py`): the partition has no leader, and the ISR stays
-  unchanged. After that, only a replica that has reported an open log can be elected. A dead broker whose session has
+  unchanged. After a leader has given the partition up, only a replica that has reported an open log can be elected. A
+  dead broker whose session has
   not expired yet does not report an open log, so such a broker never becomes the only member of the ISR.
 - If all replicas of the ISR are unsure (their machines lost power, or lost their disks), the present replica with the
   most records leads: the replica with the largest last leader epoch, and among equals the largest end offset. The
   brokers of the present replicas are asked for their log ends first. Absent replicas and replicas with offline logs,
   inside or outside the ISR, may have more records. The election waits for such replicas until `waits_for_absent` is
   False. A replica of the ISR that has not returned at all may have all records, so the election waits for this replica
-  without a limit. Meanwhile the state is not written, because from a write on the replicas named in the state count as
-  complete.
-- A broker that is about to stop counts as away, with two exceptions. The broker keeps leading partitions that no other
-  replica in sync can lead. While the broker is registered, no replica outside the ISR is elected, since the broker will
-  return with all records.
+  without a limit. While an election waits, the state is not written, because a write would make the replicas in its ISR
+  count as complete.
+- A broker that is about to stop counts as away, with two exceptions. First, a broker that is about to stop keeps
+  leading partitions that no other replica in sync can lead. Second, while that broker is registered, no replica outside
+  the ISR is elected, because the broker will return with all records.
 """
 
 from __future__ import annotations
@@ -70,15 +72,16 @@ def first_leader(replicas: Sequence[int], live: Collection[int], controller_epoc
 
 
 class Undecided(NamedTuple):
-    """The result of an election that cannot be decided yet: the partition has no leader, and its state stays unchanged
-    until more is known about the replicas.
+    """The result of an election that cannot be decided yet. The partition has no leader, and its state stays unchanged
+    until brokers have reported their log ends.
     """
 
     ask: tuple[int, ...] = ()
-    """Present brokers that must report their log ends first."""
+    """Present brokers that must report their log ends before the election can be decided."""
     absent: tuple[int, ...] = ()
-    """Replicas that are away, about to stop, or offline; any of these may have more records than the present
-    replicas."""
+    """Replicas whose broker is absent or about to stop, or whose log is offline. Each of them may have more records
+    than the present replicas.
+    """
     offline: tuple[int, ...] = ()
     """Present brokers with offline logs; these brokers are asked again periodically."""
 
@@ -103,8 +106,8 @@ class Election(NamedTuple):
     """Whether a replica outside the ISR may lead if no replica of the ISR can lead (unclean.leader.election.enable)."""
     log_end_of: LogEndOf = _not_asked
     waits_for_absent: bool = False
-    """Whether to wait for replicas that are away, and for offline logs, if all replicas of the ISR may have lost
-    records.
+    """If all replicas of the ISR may have lost records: whether the election waits for absent replicas and for offline
+    logs.
     """
 
     @property
@@ -139,7 +142,8 @@ class Election(NamedTuple):
         return tuple(broker for broker in self.state.isr if self.is_unsure(broker))
 
     def log_ends(self, brokers: Iterable[int]) -> dict[int, LogEnd | None]:
-        """The log ends of those replicas among `brokers` that are present and not known to be offline. The log end is
+        """Broker id -> reported log end, for the brokers in `brokers` that are present and have not reported an offline
+        log. The log end is
         None for a broker that has not answered yet."""
         ends = {broker: self.log_end_of(broker) for broker in brokers if self.is_there(broker)}
         return {broker: end for broker, end in ends.items() if end != OFFLINE}
@@ -154,7 +158,8 @@ def outcome(election: Election) -> Outcome:
     """Decide whether the partition's state changes, and how.
 
     The first case that applies decides: the leader stays; a steady replica of the ISR (registered without a break)
-    leads; a returned replica leads; an unsure replica (may have lost records) leads; a replica outside the ISR leads.
+    becomes leader; a returned replica of the ISR (registered again without loss); an unsure replica of the ISR (may
+    have lost records); a replica outside the ISR.
     If none of these cases applies, the partition has no leader.
     """
     state = election.state
@@ -179,14 +184,17 @@ def outcome(election: Election) -> Outcome:
 
 
 def next_state(election: Election) -> Decision | None:
-    """The new state of the partition; None if the state stays, or if more must be known first. See `outcome`."""
+    """The new state of the partition. None if the state stays unchanged, or if brokers must report their log ends
+    first. See `outcome`.
+    """
     decided = outcome(election)
     return decided if isinstance(decided, Decision) else None
 
 
 def preferred_state(election: Election) -> PartitionState | None:
     """The state in which the preferred leader, the first of the replicas, leads; None if this replica leads already, or
-    cannot lead without loss."""
+    could lead only with a loss of records.
+    """
     state, preferred = election.state, election.replicas[0]
     staying = tuple(b for b in state.isr if election.is_steady(b) and not election.is_stopping(b))
     if state.leader == preferred or preferred not in staying:
@@ -198,7 +206,9 @@ def preferred_state(election: Election) -> PartitionState | None:
 
 
 def _leader_stays(election: Election, in_sync: tuple[int, ...]) -> Decision | None:
-    """Keep a steady leader; replicas that were away leave the ISR, without a new leader epoch."""
+    """Keep a leader that has been registered without a break. Replicas that were absent leave the ISR, without a new
+    leader epoch.
+    """
     if in_sync == election.state.isr:
         return None
     return Decision(replace(election.state, isr=in_sync, controller_epoch=election.controller_epoch))
@@ -220,8 +230,8 @@ def _sure_replicas(election: Election, *, has_staying: bool) -> dict[int, LogEnd
 def _clean(
     election: Election, sure: Mapping[int, LogEnd], staying: Collection[int], in_sync: Collection[int]
 ) -> Decision:
-    """Elect a steady replica as soon as one steady replica has reported an open log: the broker of a steady replica was
-    never away, so the replica has lost nothing. Returned replicas, and replicas that have not answered yet, stay in the
+    """Elect a steady replica (registered without a break, so that it has lost no records) as soon as one steady replica
+    has reported an open log. Returned replicas, and replicas that have not answered yet, stay in the
     ISR."""
     return _most_complete(election, {broker: end for broker, end in sure.items() if broker in staying}, in_sync)
 
@@ -234,8 +244,8 @@ def _from_a_returned_replica(election: Election, sure: Mapping[int, LogEnd]) -> 
 def _most_complete(election: Election, candidates: Mapping[int, LogEnd], sure: Collection[int]) -> Decision:
     """Elect the candidate with the most complete log; all `sure` replicas stay in sync.
 
-    Each candidate should have all acknowledged records. The log ends are still compared, if all of them are known,
-    since the shortest log may have lost records unnoticed.
+    Each candidate should have all acknowledged records. If all candidates have reported their log ends, the log ends
+    are still compared, because a shorter log may have lost records unnoticed.
     """
     ends = set(candidates.values())
     best = candidates if UNKNOWN in ends else [broker for broker, end in candidates.items() if end == max(ends)]
@@ -248,7 +258,7 @@ def _from_an_unsure_replica(election: Election) -> Decision | Undecided | None:
 
     Returns None if a replica of the ISR that may have all records is away or offline: the election waits for this
     replica without a limit. While `waits_for_absent` is True, the election also waits for every other replica that
-    cannot lead now, because the replicas of the ISR may have come back with empty disks.
+    cannot lead now, because all replicas of the ISR may have returned with empty disks.
     """
     unsure = election.unsure
     in_sync = election.log_ends(unsure)
@@ -257,8 +267,8 @@ def _from_an_unsure_replica(election: Election) -> Decision | Undecided | None:
     contenders = _contenders(election, in_sync)
     if isinstance(contenders, Undecided):
         return contenders
-    # If a replica of the ISR cannot report its log end, replicas outside the ISR do not count as candidates, because
-    # that replica may have more records.
+    # If a replica of the ISR cannot report its log end, replicas outside the ISR are no candidates, because the replica
+    # of the ISR may have more records.
     counting = unsure if UNKNOWN in in_sync.values() else election.replicas
     absent = tuple(broker for broker in counting if broker not in contenders)
     if absent and election.waits_for_absent:
@@ -293,8 +303,8 @@ def _without_a_leader(election: Election) -> Outcome:
 def _contenders(election: Election, in_sync: Mapping[int, LogEnd | None]) -> dict[int, LogEnd | None] | Undecided:
     """The replicas that may lead after a loss, with their log ends; Undecided if their brokers must be asked first.
 
-    `in_sync`: the present replicas of the ISR that may have lost records. If one of the replicas in `in_sync` cannot
-    report its log end, replicas outside the ISR do not count, since that replica may have more records.
+    `in_sync`: the present replicas of the ISR that may have lost records. If a replica in `in_sync` cannot report its
+    log end, replicas outside the ISR are no candidates, because the replica in `in_sync` may have more records.
     """
     contenders = dict(in_sync) if UNKNOWN in in_sync.values() else election.log_ends(election.replicas)
     unasked = tuple(broker for broker, end in contenders.items() if end is None)
@@ -305,8 +315,8 @@ def _with_the_most(election: Election, contenders: Mapping[int, LogEnd | None], 
     """Elect the contender with the most records, preferably a member of the ISR. Replicas of the ISR with equally many
     records stay in sync: their logs are the same.
 
-    If no contender has reported its log end, the elected contender becomes the only member of the ISR: the other
-    contenders may have fewer or more records, and must not be elected later as if their logs were the same.
+    If no contender has reported its log end, the elected contender becomes the only member of the ISR, because the logs
+    of the other contenders may differ from its log.
     """
     state = election.state
     ends = {broker: UNKNOWN if end is None else end for broker, end in contenders.items()}

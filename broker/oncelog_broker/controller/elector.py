@@ -1,14 +1,15 @@
-"""Makes this broker the controller: watches the controller role, claims the role, handles a term, and resigns.
+"""Makes this broker the controller if the cluster has none: watches and claims the controller role, runs a term as
+controller, and resigns.
 
     controller           action of this broker
     none                 claim the role, after this broker has registered;
     this broker          run a term (`partitions.py`), and pass the events of the store's watches to the term;
     another broker       wait until the registration of that broker ends.
 
-Only the store decides which broker is controller: the broker whose session owns the registration node. A broker that
-does not know yet that its term is over can do no harm, since each write of the term is fenced by the term's epoch. A
-term also ends when the epoch is raised although this broker still owns the registration: an earlier claim of this
-broker, whose reply was lost, may raise the epoch after this broker has read the epoch. The next term then begins with
+Only the store decides which broker is controller: the broker whose session owns the registration node. A broker whose
+term is over may not have noticed this yet. It can do no harm, because the store refuses its writes: each write checks
+the epoch of the term. A term also ends when the epoch is raised although this broker is still controller. This happens
+if an earlier claim of this broker, whose reply was lost, takes effect late. The next term then begins with
 the raised epoch; the previous term can write nothing more.
 """
 
@@ -75,7 +76,7 @@ class Elector:
         self._at_work = asyncio.Lock()
         self._is_closed = False
         self.topics = TopicController(store, self.term)
-        """Creates, changes and deletes topics while this broker is controller."""
+        """Object that creates, changes and deletes topics while this broker is controller."""
 
     def term(self) -> PartitionController:
         """The present term of this broker as controller. Raises KafkaError NOT_CONTROLLER."""
@@ -119,7 +120,9 @@ class Elector:
                 logger.info(what, extra={"reason": error})
 
     def close(self) -> None:
-        """Stop following. The store deletes the registration when the session ends."""
+        """Stop following. The controller registration need not be deleted: the store deletes it when this broker's
+        session ends.
+        """
         self._is_closed = True
         for unsubscribe in self._watches:
             unsubscribe()
@@ -253,9 +256,10 @@ class Elector:
             self._tasks.supervise("beginning of a term", partial(self._begin_work, term))
 
     async def _begin_work(self, term: PartitionController) -> None:
-        """Finish interrupted deletions of topics, after everything has been read and partitions have leaders. This work
-        is due at the beginning of a term and after an outage of the store. After a store failure this work is repeated;
-        after a lost session the next controller does this work."""
+        """Finish interrupted deletions of topics, after everything has been read and partitions have leaders.
+        Interrupted deletions are continued at the beginning of a term and after an outage of the store. After a store
+        failure this broker retries the deletions; after a lost session the next controller continues them.
+        """
         try:
             await self.topics.finish_deletions(term)
         except (KafkaError, StoreUnavailable, Deposed) as error:

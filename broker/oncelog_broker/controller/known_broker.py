@@ -17,10 +17,13 @@ class KnownBroker(NamedTuple):
     rack: str | None = None
     incarnation: int | None = None
     """The version of the node that counts the broker's registrations; None if the broker has no such node. Invariant:
-    the incarnation is read before the registration, so the incarnation is never newer than `epoch`."""
+    `incarnation` is never newer than `epoch`, because it is read before the registration.
+    """
     unsure_since: int = NEVER
-    """The epoch of the broker's last registration with a possible loss of the end of its logs, because its machine had
-    gone down. This field stays while the broker is absent; NEVER if there was no such registration. A partition state
+    """The epoch of the broker's last registration after its machine had gone down, so that its logs may have lost their
+    last records. The value is kept while the broker is absent; NEVER if the broker never registered with a possible
+    loss. A partition
+    state
     that is newer than this epoch was decided when the controller already knew of the loss.
     """
     is_stopping: bool = False
@@ -38,8 +41,9 @@ class KnownBroker(NamedTuple):
         return NOT_REGISTERED != self.epoch <= written
 
     def is_unsure_of(self, written: int) -> bool:
-        """Whether the broker may have lost records since a partition state was written with zxid `written`, however
-        often the broker has returned since."""
+        """Whether the broker may have lost records since a partition state was written with the zxid `written`. A later
+        registration without loss does not change the result.
+        """
         return self.unsure_since > written
 
 

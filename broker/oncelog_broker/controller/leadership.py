@@ -31,8 +31,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Controllership:
-    """The claim of this broker's session: the broker is the controller of this epoch until another broker claims the
-    next epoch."""
+    """A successful claim of the controller role: this broker is the controller of this epoch until another broker
+    claims the next epoch.
+    """
 
     epoch: int
     epoch_version: int
@@ -46,8 +47,8 @@ class Controllership:
 
 
 async def claim_controllership(store: MetadataStore, broker_id: int, now_ms: int) -> Controllership | None:
-    """Become controller unless the cluster has a controller: a single write both registers this broker and raises the
-    epoch.
+    """Become controller unless the cluster has a controller. One atomic write registers this broker as controller and
+    raises the epoch.
 
     Returns None if another broker is controller, or has just become the controller. Raises StoreUnavailable if the
     outcome of the write is unknown; the caller must retry later.
@@ -65,7 +66,7 @@ async def claim_controllership(store: MetadataStore, broker_id: int, now_ms: int
     try:
         await store.multi([Create(paths.CONTROLLER, registration, ephemeral=True), raise_epoch])
     except (NodeExists, BadVersion):
-        # An earlier claim of this session may have been written late.
+        # An earlier claim of this session, whose reply was lost, may have succeeded.
         return await own_controllership(store)
     except ConnectionLost:
         await store.sync()
@@ -77,8 +78,9 @@ async def own_controllership(store: MetadataStore) -> Controllership | None:
     """The claim of this broker's session according to the store, even if replies were lost; None if this broker is not
     the controller.
 
-    The epoch is read before the registration. While this broker's registration exists, no other broker raises the
-    epoch, so the value read is this broker's epoch, or an older epoch with which every write fails. Raises
+    The epoch is read before the registration. While this broker is registered as controller, no other broker raises the
+    epoch. So the epoch that was read belongs to this broker's claim, or it is older and every write with it fails.
+    Raises
     StoreUnavailable.
     """
     epoch = (await store.get_many([paths.CONTROLLER_EPOCH]))[0]
@@ -89,8 +91,10 @@ async def own_controllership(store: MetadataStore) -> Controllership | None:
 
 
 def _epoch_in(store: MetadataStore, data: bytes, stat: Stat) -> int:
-    """The controller epoch that the node contains. If the node cannot be parsed, the node's version gives an upper
-    bound of the epoch, since each claim raises both by one. Writes are fenced by the version alone."""
+    """The controller epoch that the node contains. If the node cannot be parsed, the node's version is used as an upper
+    bound of the epoch, because each claim raises the version and the epoch by one. Writes are fenced by the version
+    alone.
+    """
     try:
         return parse_controller_epoch(data, paths.CONTROLLER_EPOCH)
     except MalformedPayload as error:

@@ -2,8 +2,8 @@
 check, the result is the changes to write. Pure.
 
 The decisions depend on the view alone. After a change was written and the view updated, the change is not decided
-again. After a write with an unknown outcome, the view is read again, and the change is decided again. So a missed or
-repeated event does no harm: an event only names the partitions to check.
+again. After a write with an unknown outcome, the view is read again, and the change is decided again. Since an event
+only names the partitions to check, a missed or repeated event does no harm.
 
     event                                          partitions to look at
     this broker became controller                  all partitions
@@ -58,7 +58,7 @@ class PartitionChange(NamedTuple):
 
 
 def in_order(changes: Iterable[PartitionChange]) -> list[PartitionChange]:
-    """The changes with elections first, since clients wait for elections."""
+    """The changes in the order of writing: elections come first, because clients wait for them."""
     return sorted(changes, key=lambda change: not change.is_election)
 
 
@@ -99,15 +99,16 @@ def election_of(view: ClusterView, key: PartitionKey, controller_epoch: int, *, 
 
 def is_led(view: ClusterView, key: PartitionKey) -> bool:
     """Whether the leader in a partition's state has been registered without a break since its election. If False, the
-    broker that the state names as leader does not lead."""
+    broker that the state names as leader must be replaced by an election.
+    """
     known = view.states[key]
     return view.broker(known.state.leader).is_steady_since(known.written)
 
 
 def undecided(view: ClusterView, key: PartitionKey, *, unclean: bool | None = None) -> Undecided | None:
-    """The log end requests that must be answered before any replica can lead this partition; None if no answer would
-    help, or no answer is needed. `unclean`: whether a replica outside the ISR may lead; with None, the topic's setting
-    decides.
+    """The log end requests that must be answered before any replica can lead this partition; None if the partition
+    needs no log ends, or if no log end would allow an election. `unclean`: whether a replica outside the ISR may lead;
+    None means that the topic's setting decides.
     """
     if key not in view.states or not view.replicas(key) or key.topic in view.doomed:
         return None
@@ -119,8 +120,8 @@ def undecided(view: ClusterView, key: PartitionKey, *, unclean: bool | None = No
 
 def awaited(view: ClusterView, key: PartitionKey) -> Undecided | None:
     """The log end requests that must be answered before the next change of this partition, beginning with the requests
-    that `undecided` returns. If only the last step of a reassignment is left: the result asks which replicas of the
-    reassignment's target must report that their logs are open.
+    that `undecided` returns. If only the last step of a reassignment is left, the requests ask replicas of the
+    reassignment's target whether their logs are open.
     """
     found = undecided(view, key)
     return _unconfirmed(view, key) if found is None else found
@@ -168,6 +169,6 @@ def _completion(
 
 
 def reassignment_change(key: PartitionKey, reassigned: Reassigned, known: KnownState) -> PartitionChange:
-    """The change of one step of a reassignment. No client waits for this change, unless the leader changes."""
+    """The change of one step of a reassignment. Clients wait for this change only if it changes the leader."""
     is_election = reassigned.state.leader != known.state.leader
     return PartitionChange(key, reassigned.state, known.version, is_election, assignment=reassigned.assignment)

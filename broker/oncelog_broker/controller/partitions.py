@@ -1,8 +1,9 @@
 """Handles requests to the controller about partitions: ISR changes, elections, reassignments, controlled shutdowns.
 
-Each `PartitionController` object serves one term as controller. A request is decided by the view, and the change is
-written. The request is decided again if the write was refused or the outcome of the write is unknown. After that, the
-consequences of the write are reconciled (`reconciler.py`), and the response is sent.
+Each `PartitionController` object serves one term as controller. For each request a change is decided from the
+controller's view of the cluster, and written. The request is decided again if the write was refused or the outcome of
+the write is unknown. After the write, further changes that follow from it are decided and written (`reconciler.py`),
+and the response is sent.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from oncelog_protocol.elections import ElectionType
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 Wanted = tuple[PartitionKey, Sequence[int] | None]
-"""A partition, and the brokers that are to have its replicas; None cancels the partition's reassignment."""
+"""A partition, and the brokers that shall have its replicas. None instead of brokers cancels the partition's
+reassignment.
+"""
 
 Altered = KnownState | KafkaError
 """The result of a proposal: the partition's state afterwards, or the error with which the proposal was refused."""
@@ -73,7 +76,8 @@ class PartitionController(Reconciler):
     async def elect(
         self, kind: ElectionType, keys: Collection[PartitionKey] | None
     ) -> dict[PartitionKey, KafkaError | None]:
-        """Elect leaders of the partitions in `keys`, or with None of every partition that needs a leader. Returns for
+        """Elect leaders of the partitions in `keys`; if `keys` is None, of every partition that needs an election.
+        Returns for
         each partition None if a leader was elected, otherwise the error."""
         if kind is ElectionType.UNCLEAN and self.questions is not None:
             await self._ask_before_an_unclean_election(keys)
@@ -81,8 +85,9 @@ class PartitionController(Reconciler):
             return await self._guarded(self._elect(kind, keys))
 
     async def balance(self, percentage: int) -> int:
-        """Elect the preferred replicas as leaders, for every broker with too few leaderships: other brokers lead more
-        than `percentage` of the partitions whose preferred leader this broker is. Returns the number of elections."""
+        """Elect the preferred replicas as leaders, for every broker that leads too few partitions: other brokers lead
+        more than `percentage` of the partitions whose preferred leader this broker is. Returns the number of elections.
+        """
         async with self._turn:
             return await self._guarded(self._balance(percentage))
 
@@ -148,8 +153,8 @@ class PartitionController(Reconciler):
                 if change.key not in again:
                     answers[changes[change.key]] = self._after(change)
             pending = [index for key, index in changes.items() if key in again]
-            # A refused write causes the brokers to be read again; if some brokers have returned, the present ISRs are
-            # reconciled with the returned brokers first. A reassignment may have waited for a replica that has just
+            # A refused write causes the brokers to be read again; if some brokers have registered again, the partitions
+            # on these brokers are reconciled first. A reassignment may have waited for a replica that has just
             # joined the ISR.
             given_up = {change.key for change in wanted if change.state.leader == NO_LEADER}
             await self._settle(again | given_up | {key for key in changes if self._is_reassigned(key)})
@@ -158,7 +163,7 @@ class PartitionController(Reconciler):
         raise Unsettled("the metadata store refused the proposals in every attempt")
 
     async def _reassign(self, wanted: Sequence[Wanted], may_change_replication_factor: bool) -> list[KafkaError | None]:
-        await self._look_for_brokers()  # a broker of the target may have registered just now
+        await self._look_for_brokers()  # read the brokers, because a broker of the target may have registered just now
         errors: list[KafkaError | None] = [None] * len(wanted)
         pending = list(range(len(wanted)))
         tried: dict[PartitionKey, ReplicaAssignment | None] = {}
@@ -193,7 +198,7 @@ class PartitionController(Reconciler):
                 message = "The topic's assignments do not fit into one write to the metadata store."
                 errors[changes[key]] = KafkaError(ErrorCode.POLICY_VIOLATION, message)
             pending = sorted(changes[key] for key in again if key in changes)
-            await self._settle({*again, *changes})  # ends reassignments with targets in sync
+            await self._settle({*again, *changes})  # end the reassignments whose targets are in sync
             if not pending:
                 return errors
         raise Unsettled("the metadata store refused the reassignments in every attempt")
@@ -211,7 +216,7 @@ class PartitionController(Reconciler):
         return None if reassigned is None else reassignment_change(key, reassigned, self.view.states[key])
 
     async def _shut_down(self, broker: int, broker_epoch: int) -> list[PartitionKey]:
-        # The view may lack a broker that has just registered.
+        # Read the brokers, because the view may lack a broker that has just registered.
         changed = set() if self._must_read_all else await reading.read_brokers(self._store, self.view)
         if self._must_read_all:
             await self._settle(())
@@ -222,7 +227,7 @@ class PartitionController(Reconciler):
     async def _elect(
         self, kind: ElectionType, keys: Collection[PartitionKey] | None
     ) -> dict[PartitionKey, KafkaError | None]:
-        await self._look_for_brokers()  # the sender may have seen a leader die unnoticed by this broker
+        await self._look_for_brokers()  # the sender may know of a dead leader that this broker has not noticed
         outcomes: dict[PartitionKey, KafkaError | None] = {}
         pending = set(self.view.states if keys is None else keys)
         tried: set[PartitionKey] = set()
@@ -268,7 +273,7 @@ class PartitionController(Reconciler):
             return decided
         except KafkaError as error:
             if error.code is ErrorCode.NOT_CONTROLLER:
-                self.distrust()  # an earlier write was done after a read had shown the old state
+                self.distrust()  # an earlier write took effect only after the view was read again
             return error.as_value()
 
     def _after(self, change: PartitionChange) -> Altered:

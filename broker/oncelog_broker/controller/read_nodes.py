@@ -1,8 +1,8 @@
 """Reads a node of the metadata store, and writes the node only if this node has not changed since it was read.
 
-The version of the node is not enough, since versions restart at 0 when a node is deleted and created again. So every
-creation of such a node also writes the parent node in the same write, and the parent's version counts the creations. A
-write checks that the number of creations is the same as before the node was read.
+Comparing the version of the node is not enough, because versions restart at 0 when a node is deleted and created again.
+So every write that creates such a node also writes its parent node, and the parent's version counts the created nodes.
+A write checks that no such node was created since the node was read.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ async def read_brokers(store: MetadataStore, view: ClusterView) -> set[int]:
     Raises StoreUnavailable.
 
     Incarnations are read before registrations, so that the incarnation in the view is never newer than the
-    registration. The incarnations of absent brokers are read, too, because a broker may have registered, reported a
-    loss, and left between two readings.
+    registration. The incarnations of absent brokers are also read, because between two readings a broker may have
+    registered, reported a possible loss of records, and left.
     """
     names = {*await _children(store, paths.INCARNATIONS), *await _children(store, paths.BROKER_IDS)}
     known = sorted(int(name) for name in names if name.isdecimal())
@@ -131,7 +131,7 @@ async def _read_states(store: MetadataStore, view: ClusterView, keys: Sequence[P
     state_paths = [paths.partition_state(*key) for key in keys]
     for key, path, found in zip(keys, state_paths, await store.get_many(state_paths), strict=True):
         if not _take_over(store, view, key, path, found):
-            view.put_unreadable(key)  # without this entry the partition would seem never to have had a leader
+            view.put_unreadable(key)  # keep the partition, because otherwise it would seem never to have had a leader
 
 
 def _take_over(

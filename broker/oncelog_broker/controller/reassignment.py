@@ -7,17 +7,19 @@
 
 The progress of a reassignment is stored in the topic's node, as in Kafka, so the next controller continues the
 reassignment. The controller decides a step (start or end of a reassignment) again until the step is written
-(`partition_decisions.py`). Each step also changes the partition's state in the same write, so that a proposal based on
-the older assignment is refused by the version of the state.
+(`partition_decisions.py`). Each step also writes the partition's state, which raises the version of the state. An ISR
+proposal that is based on the older assignment then has an old version and is refused.
 
 Removing a replica causes a new leader epoch, in which the removed replica no longer fetches. Adding a replica causes no
-new leader epoch, since no log changes, and clients notice nothing. A step that would remove the last replica in sync is
+new leader epoch, because no log changes; clients do not notice the change. A step that would remove the last replica in
+sync is
 refused.
 
-A removed replica deletes its log. If the removed replica was in sync, a replica of the target must be present with the
-records. So the last step waits until a replica of the target has reported, since the state was written, that its log is
-open (`confirms`). Without this report, all brokers of the target might have lost power although their sessions have not
-expired yet. (Kafka does not ask for such a report.) Source: KafkaController.onPartitionReassignment, and KRaft's
+A removed replica deletes its log. If the removed replica was in sync, a replica of the reassignment's target must first
+have all records. So the last step waits until a replica of the target has reported that its log is open (`confirms`);
+reports from before the last write of the state do not count. Without this report, all brokers of the target might
+already have lost power while their sessions have not expired yet. (Kafka does not ask for such a report.) Source:
+KafkaController.onPartitionReassignment, and KRaft's
 PartitionReassignmentRevert and PartitionChangeBuilder.
 """
 
@@ -63,9 +65,9 @@ def begin(
     *,
     may_change_replication_factor: bool = True,
 ) -> Reassigned | None:
-    """The first step of a reassignment to `target`, which replaces a reassignment under way. With `target` None the
+    """The first step of a reassignment to `target`, which replaces a reassignment under way. If `target` is None, the
     partition returns to its original replicas. Returns None if nothing must change. If the step removes replicas in
-    sync, the remaining replicas in sync must have been asked before (`staying_in_sync`).
+    sync, the caller must first ask the remaining replicas in sync whether their logs are open (`staying_in_sync`).
 
     Raises KafkaError: UNKNOWN_TOPIC_OR_PARTITION, NO_REASSIGNMENT_IN_PROGRESS, INVALID_REPLICA_ASSIGNMENT,
     INVALID_REPLICATION_FACTOR.
@@ -161,8 +163,11 @@ def _among(
     there: Collection[int] | None = None,
 ) -> PartitionState | None:
     """The state after the replicas change from `before` to `replicas`; None if none of `replicas` is in sync. If the
-    partition has a leader, every replica in sync is live, because a dead replica would have left the ISR first.
-    `there`: the brokers that may become leader if the present leader is removed; None: all of `replicas`."""
+    partition has a leader, every replica in sync is live, because a dead replica leaves the ISR before this function is
+    called.
+    `there` has the brokers that may become leader if the present leader is removed; None means that any of `replicas`
+    may become leader.
+    """
     state = known.state
     isr = tuple(broker for broker in state.isr if broker in replicas)
     if not isr:

@@ -29,8 +29,8 @@ APPEND_ERRORS: Final = {
 }
 """Error code of an append to the log -> the error code that a client of the coordinator gets."""
 TOO_LARGE: Final = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-"""Error codes that each API of a coordinator replaces by its own error code, which the field `too_large` of `Effects`
-has.
+"""Error codes for records that are too large. Each coordinator API replaces them by the error code in the field
+`too_large` of `Effects`.
 """
 RECORD_OVERHEAD: Final = 32
 """Maximum bytes of a coordinator's record without its key and value."""
@@ -62,8 +62,8 @@ def append_records(
 
 
 def divided(records: list[Encoded], max_bytes: int) -> list[int]:
-    """The number of records in each batch, such that no batch is larger than `max_bytes`, unless the batch has only one
-    record that is larger.
+    """The number of records in each batch. No batch is larger than `max_bytes`, except a batch with a single record
+    that is larger.
     """
     sizes: list[int] = []
     left = 0

@@ -2,20 +2,20 @@
 (`coordinator/runtime.py`) carries out the actions in this order:
 
 1. `records` are appended to the log as one batch. If the append fails, none of the other effects happens, the state
-   machine keeps its state, and the request that caused the step gets the error. Other requests that wait for this step
-   get the
-   error through `if_not_logged`. With `may_be_divided`, the records are appended and replayed in as many batches as
+   machine keeps its state, and the request that caused the step gets the error. The step in `if_not_logged` passes the
+   error to other requests that wait for this step. With `may_be_divided`, the records are appended and replayed in as
+   many batches as
    necessary.
 2. Each record is replayed into the state machine: only a replay changes durable state.
 3. The functions in `changes` are called; they make the changes of soft state that belong to the records.
 4. `timers` are set or cancelled, and `jobs` (long work in slices or threads) begin.
-5. When the records are committed (on all in-sync replicas), `replies` are sent. After that, the values in `ends` are
-   passed to the runtime's `on_end`: decided transactions, whose markers are to be written, or share partitions, whose
-   state is to be initialized.
+5. When the records are committed (on all in-sync replicas), `replies` are sent. After the replies, the values in `ends`
+   are passed to the runtime's `on_end`. Such a value is a transaction that has been committed or aborted and needs its
+   markers, or a share partition whose state must be initialized.
 
 A step (one call of the state machine) that logs records does not change soft state (state that is not in the log)
-itself: the step puts the change into `changes`. If a step changed soft state (state that is not in the log) before a
-failed append, a waiting request could be missing from its list although no effect ever replies to it (S85).
+itself: the step puts the change into `changes`. Otherwise, when the append failed, a waiting request could already be
+removed from the state machine's list of waiting requests, and would never get a reply (S85).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ TimerKey = Hashable
 
 
 class Interruption(Exception):
-    """Raised by a step (one call of a state machine) that has changed nothing and that its caller must retry. The
+    """Raised by a step (one call of a state machine) that has changed nothing. The caller must retry the step. The
     runtime does not treat this exception as a failure of the step."""
 
 
@@ -48,9 +48,10 @@ class Encoded(NamedTuple):
 
 class Job(NamedTuple):
     """Work for `key` (a group or transactional id) that takes too long for one step of the state machine. The generator
-    `steps()` reads the state of the state machine when it begins, and its result is passed to `Machine.on_job`. At most
-    one job with a given name runs for a key. If a step requests a job that is already running, the request has no
-    effect.
+    `steps()` reads the machine's state when the generator begins. The generator's result is passed to `Machine.on_job`.
+    At most
+    one job with a given name runs for a key. If a step requests a job whose name is already running for the key, the
+    job is not started again.
     """
 
     key: str
@@ -85,8 +86,8 @@ class Effects:
         """
         self.replies: list[tuple[Waiter, Any]] = []
         self.ends: list[Any] = []
-        """Values for the runtime's `on_end`, which is called for each value when the records are committed, such as
-        decided transactions.
+        """Values for the runtime's `on_end`, for example committed or aborted transactions. `on_end` is called for each
+        value when the records are committed.
         """
         self.changes: list[Callable[[], object]] = []
         """Functions that change soft state (state that is not in the log), called after the records were replayed. The
@@ -102,14 +103,15 @@ class Effects:
         """The error code that the requested API uses for records that are too large for the log."""
         self.afterwards: Callable[[], Effects] | None = None
         """The step (call of the state machine) that runs immediately after these effects were carried out. This step
-        may refuse by raising a KafkaError."""
+        may refuse the request by raising a KafkaError.
+        """
         self.if_not_logged: Callable[[KafkaError], Effects] | None = None
         """The step (call of the state machine) that runs instead if the records cannot be appended. The argument of
         this step is the error; this step must not log records.
         """
 
     def append(self, record: Any) -> None:
-        """Add a record, of the state machine's own type, to be logged and then replayed."""
+        """Add a record to be logged and then replayed; each state machine has its own type of record."""
         self.records.append(record)
 
     def reply(self, waiter: Waiter, response: Any | KafkaError) -> None:

@@ -26,18 +26,19 @@ class InternalTopic(NamedTuple):
 
 
 MIN_INSYNC_REPLICAS: Final = 2
-"""min.insync.replicas of the coordinators' topics, if they have at least two replicas: an acknowledged change must
-survive the loss of the coordinator's broker."""
+"""min.insync.replicas of the coordinators' topics, if they have at least two replicas: with this value an acknowledged
+change survives the loss of the coordinator's broker.
+"""
 
 
 def internal_topic(name: str, config: BrokerConfig, live_brokers: int, *, may_degrade: bool) -> InternalTopic | None:
-    """The specification of an internal topic; None for a topic that is not internal or whose coordinator this broker
-    does not have.
+    """The specification of an internal topic; None if the topic is not internal, or if this broker does not run the
+    coordinator that uses the topic.
 
     If fewer brokers are alive than `*.replication.factor` and `may_degrade` is True, each live broker gets a replica
-    (S31). `may_degrade` is True for a cluster that will never have more brokers. With `may_degrade` False, raises
-    KafkaError COORDINATOR_NOT_AVAILABLE until enough brokers are alive, because the first broker to start would create
-    the topic with one replica permanently.
+    (S31). `may_degrade` is True for a cluster that will never have more brokers. If `may_degrade` is False, raises
+    KafkaError COORDINATOR_NOT_AVAILABLE until enough brokers are alive. Otherwise the first broker that starts would
+    create the topic with one replica, which would stay the only replica.
     """
     if name == CONSUMER_OFFSETS:
         wanted = config[keys.OFFSETS_TOPIC_REPLICATION_FACTOR]
@@ -86,15 +87,17 @@ def internal_topic(name: str, config: BrokerConfig, live_brokers: int, *, may_de
 
 
 def needed_settings(name: str, config: BrokerConfig) -> Mapping[str, str]:
-    """The overrides that an internal topic with one replica needs when the topic was found in logs instead of created;
-    {} for other topics. Without these overrides the records of the topic would be deleted by age."""
+    """The topic settings for an internal topic with one replica that the broker found in its log directories instead of
+    creating it; {} for other topics. Without these topic settings, old records of the topic would be deleted by
+    retention time.
+    """
     internal = internal_topic(name, config, live_brokers=1, may_degrade=True)
     return {} if internal is None else internal.overrides
 
 
 def tell_deleted_by_age(old: ClusterImage | None, new: ClusterImage) -> None:
-    """Log once that an internal topic has a cleanup.policy other than `compact`, so that the state of its coordinators
-    is deleted by age.
+    """Log a warning once if an internal topic has a cleanup.policy other than `compact`, because the state of its
+    coordinators is then deleted by age.
 
     `old`: the previous cluster image; None at the start of the broker. A topic that was just created is not checked,
     since its settings may arrive later.

@@ -1,8 +1,9 @@
 """Replays the log of a partition into its state machine, in slices between which other work runs.
 
 The log is read in chunks. Most records of an internal topic are superseded soon: a group repeatedly commits the same
-partitions, and a transaction logs the same key three times. So a record is not decoded if the same chunk has a later
-record with the same key, unless the state machine's records are changes (`Machine.records_replace_older`). Two kinds of
+partitions, and a transaction logs the same key three times. Therefore a record is not decoded if the same chunk has a
+later record with the same key. A state machine whose records are only changes turns this off
+(`Machine.records_replace_older`). Two kinds of
 records are always replayed, in the order of the log: records of transactions, which take effect only when their marker
 is read, and tombstones, which also delete pending offsets of transactions.
 """
@@ -50,7 +51,7 @@ class _Chunk:
 
     def __init__(self, *, passes_over: bool) -> None:
         self._passes_over = passes_over
-        """Whether a record is superseded by a later record with the same key (`Machine.records_replace_older`)."""
+        """Whether a later record with the same key makes a record unnecessary (`Machine.records_replace_older`)."""
         self.entries: list[_Logged | _Ended | None] = []
         self._latest: dict[bytes, int] = {}
         """Key -> the index in `entries` of the latest record with that key outside transactions."""
@@ -74,7 +75,8 @@ class _Chunk:
             raise columns.error
 
     def _add(self, rows: Iterable[tuple[int, bytes | None, bytes | None]]) -> bool:
-        """Add records of a chunk that are not part of a transaction. Returns whether `rows` (an iterator) may have more
+        """Add the next records of `rows`, which are not part of a transaction. Returns whether `rows` (an iterator) may
+        have more
         records.
         """
         entries, latest, number = self.entries, self._latest, 0
@@ -90,8 +92,9 @@ class _Chunk:
 
 
 def replay_log(shard: Shard[Any], offset: int, is_current: Callable[[], bool]) -> Steps[int]:
-    """Replay the log into the state machine from `offset` to its end; returns the next offset. Records that are not on
-    all in-sync replicas yet are replayed, too: replies wait until these records are committed. Stops early if
+    """Replay the log into the state machine from `offset` to its end; returns the next offset. Records that are not
+    committed yet (not on all in-sync replicas) are replayed, too; replies to clients wait until these records are
+    committed. Stops early if
     `is_current` returns False, because this broker no longer leads the partition. Raises KafkaError, CorruptBatch or
     ValueError if the log cannot be read or decoded."""
     log = shard.partition.log

@@ -1,10 +1,11 @@
 """Matches transactional ids (KIP-1152), topic names (KIP-848) and attributes of clients (KIP-714) against patterns that
 clients send, with RE2, as in Kafka.
 
-RE2 takes time proportional to the pattern and the text. But a pattern of a few dozen characters may compile to
-thousands of steps. RE2 tries each step for every character of an id of up to 32 KB, which takes about a second. So
-names are matched in a thread, where RE2 releases the interpreter lock. All requests share one thread, so that matching
-does not use up the threads of other work. Patterns are compiled in the same thread, not in the event loop, too.
+RE2 takes time proportional to the pattern and the text. However, RE2 may compile a pattern of a few dozen characters to
+thousands of steps. RE2 may try all these steps for every character of a name. An id of 32 KB then takes about a second.
+Because of this time, names are matched in a thread, where RE2 releases the interpreter lock. All requests share one
+thread, so that matching
+does not use up the threads of other work. Patterns are also compiled in this thread, not in the event loop.
 Compiling the first pattern loads RE2, which takes some milliseconds, and memory that most brokers never need.
 """
 
@@ -24,16 +25,19 @@ logger = logging.getLogger(__name__)
 
 MAX_PATTERN_CHARS: Final = 256
 MAX_TOPIC_PATTERN_CHARS: Final = 4096
-"""Maximum characters of the pattern of a subscription; the limit is higher because clients join several patterns into
-one."""
+"""Maximum characters of the pattern of a subscription; the limit is higher than for other patterns, because clients
+join several patterns into one.
+"""
 MAX_PROGRAM_SIZE: Final = 2_000
 """Maximum steps of a compiled pattern; the pattern `x{1000}` has a thousand steps."""
 MAX_PATTERN_BYTES: Final = 256 * 1024
 """Maximum memory of RE2 for a pattern and its caches."""
 MAX_TOPIC_PROGRAM_SIZE: Final = 10_000
 STEPS_PER_JOB: Final = 400_000
-"""Limits one job that matches names of topics, after which other work may use the thread: steps of the pattern times
-number of names. With names of at most 249 characters such a job takes some tenths of a second."""
+"""Maximum size of one job that matches topic names: steps of the pattern times number of names. After each job other
+work may use the thread. A job of this size takes some tenths of a second, because a topic name has at most 249
+characters.
+"""
 TURN_SECONDS: Final = 0.05
 """Seconds during which the ids of one request are matched before the thread serves the next request."""
 _THREAD: Final = ThreadPoolExecutor(max_workers=1, thread_name_prefix="patterns")
@@ -108,8 +112,10 @@ async def check_topic_pattern(text: str) -> str | None:
 
 
 def matching_topics(text: str, names: Sequence[str]) -> Steps[list[str]]:
-    """The names that the pattern `text` of a subscription matches completely. The yielded jobs use RE2 in a thread. If
-    RE2 rejects the pattern, which another broker has accepted, a warning is logged and the result is empty."""
+    """The names that the pattern `text` of a subscription matches completely. The yielded jobs use RE2 in a thread.
+    Another broker may have accepted a pattern that RE2 rejects here; in that case a warning is logged and the result is
+    empty.
+    """
     try:
         compiled: Compiled = yield partial(_topic_pattern, text)
     except InvalidPattern as error:

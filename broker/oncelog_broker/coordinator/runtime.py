@@ -1,17 +1,18 @@
 """Runs log-backed state machines: one state machine per partition of an internal topic that this broker leads.
 
-A request names a key, the key determines a partition, and the partition's state machine decides the `Effects` of the
-request (records to log, replies, timers). The records among the effects are appended as one batch to that partition,
-then replayed into the state machine. The replies are sent only after the batch is committed (S40). Records that are
-loaded from the log are replayed by the same method, so a state machine has the same state after a restart as before.
+A request names a key (a group or transactional id), and the key determines a partition. The partition's state machine
+decides the `Effects` of the request (records to log, replies, timers). The records among the effects are appended as
+one batch to that partition,
+then replayed into the state machine. The replies are sent only after the batch is committed (S40). Loading replays the
+log's records through the same method (`Machine.replay`), so a restart restores the same state.
 
 Requests for a partition that this broker does not lead get the error NOT_COORDINATOR. Requests for a partition that is
 being loaded get COORDINATOR_LOAD_IN_PROGRESS. Loading reads the log in chunks, and other work runs between two chunks.
 
 An unexpected exception of a step (call of a state machine) is logged once, with its key. The state of this key (group
 or transactional id) falls back to the logged state, as in a restart (`Machine.on_failed`). Requests that wait for this
-key get UNKNOWN_SERVER_ERROR; other keys are not affected. If the step raised between the append and the end of the
-replay, the log and the state machine differ, so the state machine is dropped and loaded again.
+key get UNKNOWN_SERVER_ERROR; other keys are not affected. If an exception is raised after the append and before the end
+of the replay, the state machine differs from its log, so it is dropped and loaded again.
 
 Source: Kafka's CoordinatorRuntime. Unlike Kafka, this runtime needs no snapshots for rolling back: after a failed
 append nothing has been replayed, and after a loss of leadership the state machine is dropped.
@@ -82,8 +83,9 @@ class CoordinatorRuntime(Generic[M]):
         commit_seconds: float = COMMIT_SECONDS,
     ) -> None:
         """`make_machine(index)` creates the empty state machine of a partition. `on_end` is called for each value in
-        `Effects.ends` (such as a decided transaction) after the step's records are committed, with the leader epoch in
-        which the end was logged or loaded. If the records of a step (call of a state machine) are not committed within
+        `Effects.ends` (such as a transaction whose markers must be written) after the step's records are committed. Its
+        arguments are the value and the leader epoch in which the value was logged or loaded. If the records of a step
+        (call of a state machine) are not committed within
         `commit_seconds`, the replies of the step are COORDINATOR_NOT_AVAILABLE errors.
         """
         self._topic = topic
@@ -259,7 +261,7 @@ class CoordinatorRuntime(Generic[M]):
 
     def _may_lead(self) -> bool:
         """Whether no other broker can be the coordinator now. While the result is False, requests are refused and
-        timers wait, so no change is lost.
+        timers wait. Otherwise another coordinator could overwrite their changes.
         """
         return self._replicas.may_lead is None or self._replicas.may_lead()
 
@@ -269,7 +271,8 @@ class CoordinatorRuntime(Generic[M]):
         """Run `operation` on the state machine of `key` and carry out its effects (records, replies, timers). Returns
         the response, or a future of the response.
 
-        The operation replies to the waiter (its second argument) now or in a later operation. The operation raises
+        The second argument of the operation is the waiter (the waiting request), which this operation or a later
+        operation replies to. The operation raises
         KafkaError to refuse the request. `failed` translates an error into a response.
         """
         waiter: Waiter[R] = Waiter(failed)
@@ -369,8 +372,8 @@ class CoordinatorRuntime(Generic[M]):
         return StepFailed(ErrorCode.UNKNOWN_SERVER_ERROR, f"{type(cause).__name__}: {cause}")
 
     def _fall_back(self, shard: Shard[M], key: str | None, failure: StepFailed, *, reload: bool) -> None:
-        """Restore the logged state of `key`, or with `reload` of the entire state machine, after the state machine
-        raised an exception.
+        """After the state machine raised an exception, restore the logged state of `key`. With `reload`, the entire
+        state machine is loaded from the log again.
         """
         if not reload and key is not None:
             for waiter in shard.waiting(key):
@@ -426,8 +429,8 @@ class CoordinatorRuntime(Generic[M]):
             committed = partition.committed(partition.log.log_end_offset)
             then(no_longer_than(self._commit_seconds, committed, self._deadlines), partial(self._send, effects.replies))
         if effects.ends:
-            # The values in `ends` wait for the commit without a time limit, unlike replies: their decision is logged,
-            # so this broker must execute the decision unless it loses the leadership.
+            # Unlike replies, the values in `ends` wait for the commit without a time limit. Each value belongs to a
+            # logged decision, which this broker must execute unless it loses the leadership.
             committed = partition.committed(partition.log.log_end_offset, needs_replicas=False)
             then(committed, partial(self._hand_over, shard, effects.ends, partition.leader_epoch))
 
@@ -449,13 +452,15 @@ class CoordinatorRuntime(Generic[M]):
 
     def _hand_over(self, shard: Shard[M], ends: list[Any], epoch: int, code: ErrorCode) -> None:
         """Call `on_end` for each value in `ends` (such as a decided transaction), unless `code` is an error. An error
-        means that this broker is no longer the coordinator, and the next coordinator finds the decision in the log."""
+        means that this broker is no longer the coordinator. The next coordinator finds these values in the log.
+        """
         for end in ends if code is ErrorCode.NONE else ():
             self._on_end(shard, end, epoch)
 
     def _log(self, shard: Shard[M], effects: Effects) -> None:
-        """Append the records, and replay them into the state machine. Raises KafkaError if a batch cannot be appended,
-        in which case this batch has changed nothing; _Diverged if the replay fails."""
+        """Append the records, and replay them into the state machine. Raises KafkaError if a batch cannot be appended;
+        that batch has changed nothing. Raises _Diverged if the replay fails.
+        """
         encoded = list(map(shard.machine.encode, effects.records))
         producer_id = NO_PRODUCER_ID if effects.producer is None else effects.producer[0]
         start, sizes = 0, [len(encoded)]
@@ -513,8 +518,9 @@ class CoordinatorRuntime(Generic[M]):
             self._deadlines.after(max(0.0, due - self._clock.monotonic()), lambda: self._wake(due))
 
     def _wake(self, due: float) -> None:
-        """Fire the due timers, unless an earlier wake-up was scheduled since: then this wake-up is outdated and must
-        not schedule another wake-up."""
+        """Run the due timers. If an earlier wake-up has been scheduled since, this wake-up is outdated and does
+        nothing.
+        """
         if due == self._woken_at:
             self.fire_timers()
 

@@ -39,7 +39,8 @@ class Machine(Protocol):
 
     def on_loaded(self) -> Iterator[Effects]:
         """Yield the effects that start the timers, after the entire log was replayed. The effects are yielded one by
-        one, and other requests may be served in between. State that such a request has changed or removed is skipped.
+        one, and other requests may be served in between. State that a request has changed or removed in between is
+        skipped.
         """
 
     def on_timer(self, timer: TimerKey) -> Effects: ...
@@ -51,8 +52,9 @@ class Machine(Protocol):
         """The key that a timer belongs to: the group id or transactional id."""
 
     def on_failed(self, key: str) -> Effects:
-        """Drop the changes of `key` that were not logged, as a restart would, after the handling of a request for `key`
-        raised an exception. The runtime (not this method) replies to the waiting requests. The effects must not contain
+        """Called after the handling of a request for `key` raised an exception: drop the changes of `key` that were not
+        logged, as a restart would. The runtime (not this method) replies to the waiting requests. The effects must not
+        contain
         records.
         """
 
@@ -111,8 +113,8 @@ class Shard(Generic[M]):
         """The waiting requests by key, in the order of arrival."""
 
     def wait(self, key: str, waiter: Waiter[Any], future: asyncio.Future[Any]) -> None:
-        """Remember that `waiter` will get its reply from a later request or timer for `key`; `future` is completed with
-        the reply.
+        """Store `waiter`, which gets its reply from a later request or timer for `key`; `future` completes when the
+        reply is set.
         """
         self._waiting.setdefault(key, {})[waiter] = None
         future.add_done_callback(lambda _: self._answered(key, waiter))

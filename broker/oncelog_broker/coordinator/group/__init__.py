@@ -4,13 +4,15 @@ The module `config` has the settings of groups. The classic protocol: `states` i
 the context of one operation, `classic_group` one group with its members, `joining` and `membership` handle requests and
 timers, `subscription` parses the subscriptions of members. The consumer protocol (KIP-848): `consumer` has the groups
 of this protocol, `assigning` the assignors that the broker runs, `assignments` the target and current assignments,
-`topic_view` the topics of the cluster that groups can assign, `consumer_records` the logged records. Share groups
+`topic_view` the topics that a group may subscribe to, and `consumer_records` the records in the log. Share groups
 (KIP-932): `share`, `share_records`. Streams groups (KIP-1071): `streams`, `streams_tasks`, `streams_records`.
-`record_kinds` has the tables of records of the newer protocols, `other_groups` the interface of share and streams
-groups for `machine`, the state machine of all groups. All protocols: `offsets` has committed offsets, `commits` the
+`record_kinds` has the tables of record types of the newer protocols. `other_groups` is the interface through which
+`machine`, the state machine of all groups, uses share and streams groups. All protocols: `offsets` has committed
+offsets, `commits` the
 checks of a commit, `transactional_offsets` the offsets of open transactions, `offset_removal` the rules by which
-offsets are deleted, `held_bytes` the limit on the memory for members' metadata, `records` the logged records, `machine`
-all groups of one partition, `coordinator` the connection to the rest of the broker, `share_group_states` the same
-connection for the states of share groups. All modules except `coordinator` and `share_group_states` are pure: their
+offsets are deleted, `held_bytes` the limit on the memory for members' metadata, and `records` the records in the log.
+`machine` has all groups of one partition of __consumer_offsets, `coordinator` connects this state machine to the rest
+of the broker, and `share_group_states` initializes and deletes the share-partition states of groups. All modules except
+`coordinator` and `share_group_states` are pure: their
 inputs are requests, records and timers, their outputs are `Effects` (records to log, replies, timers).
 """

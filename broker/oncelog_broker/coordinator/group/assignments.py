@@ -32,7 +32,7 @@ Assignment = ConsumerGroupHeartbeatResponse.Assignment
 
 
 class TopicPartitions(Protocol):
-    """The partitions of one topic, as a part of any protocol message or record."""
+    """The topic id and partitions of one topic; protocol messages and records with these two fields match this type."""
 
     topic_id: bytes
     partitions: list[int]
@@ -100,7 +100,7 @@ def owned_of(topics: Sequence[TopicPartitions] | None) -> Owned | None:
 
 
 def is_within(owned: Owned | None, current: Current) -> bool:
-    """Whether a member claims partitions, and all claimed partitions are in `current`."""
+    """Whether the member lists its partitions in the heartbeat and all listed partitions are in `current`."""
     if owned is None:
         return False
     return all(

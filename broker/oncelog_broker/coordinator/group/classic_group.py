@@ -2,7 +2,8 @@
 
 A group has two kinds of state. The durable state is the last logged GroupMetadataValue: members with their assignments,
 generation, protocol, leader. Only `replay` changes the durable state. The soft state is the rebalance in progress:
-which members have joined, which JoinGroup and SyncGroup requests wait. A restart loses the soft state, and the members
+which members have joined, and which JoinGroup and SyncGroup requests wait for a response. A restart loses the soft
+state, and the members
 start again from the last logged generation.
 """
 
@@ -110,8 +111,8 @@ class Member:
 class ClassicGroup:
     """A group of the classic protocol. Invariants: the leader is a member, unless the group is empty. Each static
     member is listed in `static_members`. Each waiter (waiting request) in `joining` or `syncing` belongs to a member.
-    `syncing` is empty outside the state CompletingRebalance. `metadata_bytes` is the sum over the members, and is
-    counted in `held` (the broker's total for all groups) until `let_go` is called.
+    `syncing` is empty outside the state CompletingRebalance. `metadata_bytes` is the metadata bytes of all members.
+    `held`, the broker's total for all groups, includes these bytes until `let_go` is called.
     """
 
     __slots__ = (
@@ -157,11 +158,13 @@ class ClassicGroup:
         """Protocol name -> number of members that support the protocol."""
         # --- soft state, which is not logged: the rebalance in progress
         self.pending_members: set[str] = set()
-        """Member ids that were sent with MEMBER_ID_REQUIRED and have not joined yet."""
+        """Member ids that the broker gave to new clients with the error MEMBER_ID_REQUIRED, and with which no client
+        has joined yet.
+        """
         self.joining: dict[str, Waiter] = {}
         self.syncing: dict[str, Waiter] = {}
         self.pending_sync: set[str] = set()
-        """Members of this generation that have not requested their assignment (SyncGroup) yet."""
+        """Members of this generation that have not sent SyncGroup yet to request their assignment."""
         self.initial_delay_left_ms: int | None = None
         """In the first rebalance of an empty group: milliseconds for which the rebalance may still be delayed to wait
         for more members. The value is None in later rebalances.
@@ -230,8 +233,8 @@ class ClassicGroup:
             self.leader_id = next(iter(self.members), None)
 
     def replace(self, old_id: str, member: Member) -> None:
-        """Replace the member id of a static member that returned with a new id. The new id gets the assignment, and if
-        the old id was the leader the leadership.
+        """Replace the member id of a static member that returned with a new id. The new id gets the assignment of the
+        old id. If the old id was the leader, the new id becomes the leader.
         """
         was_leader = self.leader_id == old_id
         member.assignment = self.members[old_id].assignment
@@ -254,7 +257,7 @@ class ClassicGroup:
                 del self.supported[name]
 
     def elect_joined_leader(self) -> bool:
-        """Make a member that has joined the leader; returns False if no member has joined."""
+        """Appoint as leader a member that has joined; returns False if no member has joined."""
         if self.leader_id not in self.joining:
             self.leader_id = next(iter(self.joining), self.leader_id)
         return bool(self.joining)
@@ -287,8 +290,8 @@ class ClassicGroup:
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     def select_protocol(self, replaced: str | None = None, by: Member | None = None) -> str:
-        """The protocol that all members support and most members prefer. `replaced`, `by` (members): count the vote of
-        `by` instead of the member with the id `replaced`.
+        """The protocol that all members support and most members prefer. If `replaced` (a member id) and `by` (a
+        member) are set, the vote of `by` counts instead of the vote of `replaced`.
 
         Among protocols with equal votes the alphabetically first is chosen, so that every broker chooses the same
         protocol.
@@ -347,7 +350,8 @@ class ClassicGroup:
         )
 
     def replay(self, value: GroupMetadataValue) -> None:
-        """Replace the durable state by the logged value. Known members keep the state that the log does not contain.
+        """Replace the durable state by the logged value. Members that are already in memory keep the state that the log
+        does not contain.
 
         Requests that wait for this generation get their replies from the step (call of the state machine) that logged
         the value.

@@ -23,7 +23,7 @@ Exists = Callable[[str, int], bool]
 """Function of a topic name and a partition index that returns whether the partition exists in the cluster."""
 MAX_INT64: Final = 2**63 - 1
 BY_CONFIGURATION: Final = -1
-"""Value of retention_time_ms in OffsetCommit with which the broker's own retention applies (T15)."""
+"""Value of retention_time_ms in OffsetCommit that selects the broker's configured retention (T15)."""
 
 
 class Commit(NamedTuple):

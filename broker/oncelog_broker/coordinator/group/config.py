@@ -21,7 +21,8 @@ class ConsumerGroupSettings(NamedTuple):
     assignment_interval_ms: int = 1_000
 
     def with_own(self, overrides: Mapping[str, str]) -> ConsumerGroupSettings:
-        """The settings of a consumer group: the fields of this object, replaced by the overrides of the group.
+        """The settings of a consumer group: the values of this object, except where the group's overrides have other
+        values.
         Overrides with other keys are ignored.
         """
         return self._replace(**_own(overrides, "consumer.", self._fields))

@@ -91,9 +91,9 @@ class GroupCoordinator:
         self.runtime.on_image(new)
         gone = frozenset(topic.name for topic in new.topic_changes_since(old).removed)
         if gone:
-            # The deletion of a topic is reported only once, perhaps in a cluster image that is applied before this
-            # broker may coordinate again. So all shards (partitions of `__consumer_offsets` with their state machines)
-            # are noted in this method, whether or not they can process requests now.
+            # Only one cluster image reports the deletion of a topic, and this broker may apply that image at a time
+            # when it must not coordinate groups. So this method notes all shards (partitions of `__consumer_offsets`
+            # with their state machines), even shards that cannot process requests now.
             logs = [shard.partition.log for shard in self.runtime.all_shards()]
             left = [_Before(log, log.trimmer.generation, log.log_end_offset) for log in logs]
             self._tasks.supervise("offsets of deleted topics", partial(self._forget_topics, gone, left))
@@ -141,11 +141,12 @@ class GroupCoordinator:
                     return
                 await asyncio.sleep(0)
         except StepFailed:
-            pass  # the error of this group is logged, and a retry would fail again
+            pass  # a retry for this group would fail again, and the error is in the broker's log
 
     def _shard_of(self, before: _Before) -> Shard[GroupMachine] | None:
-        """The present shard (state machine with its log) for the log in `before`; this log may have been loaded again
-        since. The result is None if this broker no longer coordinates the shard (state machine with its log). The
+        """The shard (state machine with its log) that now coordinates the partition of `before`; the log may have been
+        loaded again since `before` was created. The result is None if this broker no longer coordinates the shard
+        (state machine with its log). The
         result is also None if the end of the log was truncated, which happens only after another broker has led the
         partition.
         """

@@ -1,8 +1,8 @@
 """Counts the memory that all groups of a broker use for the metadata of their members, so that this memory can be
 limited. Pure.
 
-Each JoinGroup of a member may contain much metadata, which the group stores until the session or rebalance timeout of
-the member, even without a connection. Kafka limits only the number of members.
+Each JoinGroup of a member may contain much metadata, which the group stores until the member's session or rebalance
+timeout, even after the client has disconnected. Kafka limits only the number of members.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from oncelog_protocol.wire_readers import MAX_STRING_BYTES
 
 
 class Join(NamedTuple):
-    """One JoinGroup request and the rules that its version implies.
+    """One JoinGroup request, and the rules that depend on the version of the request.
 
     `requires_member_id`: from v4 on, a new dynamic member first gets an id with which it must join (KIP-394).
     `can_skip_assignment`: from v9 on, the response can tell a returning static leader that the assignment is still
@@ -54,8 +54,9 @@ class Join(NamedTuple):
 
     @property
     def protocols(self) -> list[tuple[str, bytes]]:
-        """The protocols of the request with their metadata, in order of preference. Of a protocol that is named twice
-        only the first entry counts, so that the member is counted once for each protocol."""
+        """The protocols of the request with their metadata, in order of preference. If the request names a protocol
+        twice, only the first entry counts, because each member has one vote per protocol.
+        """
         named: dict[str, bytes] = {}
         for protocol in self.request.protocols:
             named.setdefault(protocol.name, protocol.metadata)
@@ -79,8 +80,9 @@ def join(step: Step, asked: Join) -> None:
 
 
 def _check_room(step: Step, member_id: str) -> None:
-    """Check group.max.size. Present members may rejoin regardless of the size, and during a rebalance only joined
-    members are counted."""
+    """Check group.max.size. The maximum size does not stop present members from rejoining. During a rebalance only
+    members that have joined count towards the maximum.
+    """
     group = step.group
     if group.state is GroupState.PREPARING_REBALANCE:
         full = member_id not in group.joining and len(group.joining) >= step.config.max_size
@@ -193,8 +195,9 @@ def _update(step: Step, asked: Join, member: Member) -> None:
 
 
 def _static_returns(step: Step, asked: Join, old_id: str, member: Member) -> None:
-    """Handle a static member that returned with a new id, and fence the old id. A stable group does not rebalance if
-    the group's protocol stays the same; then only the new id is logged."""
+    """Handle a static member that returned with a new id, and fence the old id. If the group is stable and its chosen
+    protocol does not change, the group does not rebalance, and only the new id is logged.
+    """
     group = step.group
     member.assignment = group.members[old_id].assignment
     step.refuse(old_id, ErrorCode.FENCED_INSTANCE_ID)
@@ -220,8 +223,8 @@ def _replace_in_stable_group(step: Step, asked: Join, old_id: str, member: Membe
     step.effects.append(group_record(group.group_id, value))
     # The record contains only one protocol of a member; the member's other protocols are soft state.
     step.effects.changes.append(lambda: group.set_protocols(group.members[member.member_id], member.protocols))
-    # Before KIP-814 the response to a returning leader names the old leader id, so that the returning leader does not
-    # assign again.
+    # In versions before KIP-814 the response names the old id as the leader, so that the returning leader does not
+    # compute an assignment again.
     leader = value.leader if asked.can_skip_assignment else group.leader_id
     skips = asked.can_skip_assignment and is_leader
     members = [
@@ -280,8 +283,9 @@ def _prepare(step: Step) -> None:
 
 
 def on_join_timer(step: Step) -> None:
-    """Complete the rebalance when the time to join is over. An initial delay is extended instead while new members
-    join."""
+    """Complete the rebalance when the time to join is over. If this time is the initial delay of an empty group and new
+    members have joined meanwhile, extend the delay instead.
+    """
     group = step.group
     if group.state is not GroupState.PREPARING_REBALANCE:
         return
@@ -296,9 +300,10 @@ def on_join_timer(step: Step) -> None:
 
 
 def complete_join(step: Step) -> None:
-    """Form the next generation from the members that have joined. Other members are removed, except static members,
-    which may return until their session timeout. If only static members are left and none has joined, the group waits
-    for another rebalance timeout."""
+    """Form the next generation from the members that have joined. Members that have not joined are removed, except
+    static members, which may return until their session timeout. If only static members are left and no member has
+    joined, the group waits for one more rebalance timeout.
+    """
     group = step.group
     gone = [m.member_id for m in group.members.values() if m.member_id not in group.joining and not m.is_static]
     if len(gone) == len(group.members):

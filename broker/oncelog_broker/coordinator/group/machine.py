@@ -1,7 +1,8 @@
 """The state machine of one partition of `__consumer_offsets`: all groups and committed offsets of the partition. Pure.
 
-A group of a consumer that assigns partitions manually has only offsets and no `ClassicGroup` object. The methods for
-requests raise KafkaError to refuse; otherwise the response is among the returned effects."""
+A group of a consumer that assigns partitions manually has only offsets and no `ClassicGroup` object. A method that
+handles a request raises KafkaError to refuse the request; otherwise the returned effects contain the response.
+"""
 
 from __future__ import annotations
 
@@ -179,8 +180,8 @@ class GroupMachine:
         if timer.kind == TimerKind.SESSION:
             membership.on_session_timer(step, timer.member_id)
         elif timer.member_id:
-            # This timer belongs to the consumer protocol, and the group has become a classic group since; so the timer
-            # is ignored.
+            # Ignore this timer of the consumer protocol, because the group has become a classic group since the timer
+            # was set.
             return effects
         elif timer.kind == TimerKind.JOIN:
             joining.on_join_timer(step)
@@ -217,7 +218,7 @@ class GroupMachine:
         failed = self.groups.get(key)
         if failed is None:
             return effects
-        # No classic group must be restored, because a conversion is logged completely or not at all.
+        # A conversion is logged completely or not at all, so after a failed append no classic group has to be restored.
         if isinstance(failed, ConsumerGroup):
             failed.checked_topics = failed.resolved_names = None
             self._consumer_step(failed, effects).start_timers()
@@ -297,8 +298,8 @@ class GroupMachine:
         return effects
 
     def _consumer_group(self, group_id: str, effects: Effects, *, joins: bool) -> ConsumerGroup:
-        """The group for a heartbeat; if the member `joins`, the group as it will be after the records in `effects` have
-        been replayed.
+        """The consumer group that a heartbeat names. If the member `joins`, the result is the group in the state after
+        the records in `effects` are replayed.
 
         A classic group without members is replaced by a group of the consumer protocol, and the offsets stay. A classic
         group with members is upgraded. Raises KafkaError GROUP_ID_NOT_FOUND."""
@@ -426,8 +427,9 @@ class GroupMachine:
         refused: Collection[CommitTopic] = (),
         version: int = 0,
     ) -> Effects:
-        """Handle an OffsetCommit; a partition that does not exist gets an error. `refused`: further results for the
-        response, of topics that the caller has refused."""
+        """Handle an OffsetCommit; a partition that does not exist gets an error. `refused` has the results of topics
+        that the caller has refused; they are added to the response.
+        """
         effects = Effects()
         effects.too_large = ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         check = self._check_commit(request, effects, version)
@@ -448,7 +450,8 @@ class GroupMachine:
         return effects
 
     def _check_commit(self, request: OffsetCommitRequest, effects: Effects, version: int) -> CheckPartition | None:
-        """Check that this member of this generation may commit. A request without member and generation is allowed only
+        """Check that the member in the request is current, with its generation, and may commit offsets. A request
+        without member and generation is allowed only
         if the group is empty. The returned function checks each partition of the commit. Raises KafkaError
         UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, STALE_MEMBER_EPOCH, UNSUPPORTED_VERSION,
         REBALANCE_IN_PROGRESS."""

@@ -79,8 +79,9 @@ def _hand_out(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
 
 
 def _not_handed_out(step: Step, error: KafkaError) -> Effects:
-    """Handle that the assignments could not be logged: waiting members get the same error as the leader, and all
-    members join again."""
+    """Handle a failure to log the assignments: the waiting members get the same error as the leader, and all members
+    must join again.
+    """
     group, effects = step.group, Effects()
     step = step._replace(effects=effects)
     for member_id, waiter in group.syncing.items():
@@ -119,8 +120,8 @@ def on_sync_timer(step: Step) -> None:
 
 
 def heartbeat(step: Step, request: HeartbeatRequest) -> ErrorCode:
-    """Restart the session timer of a member that has sent a heartbeat. The result REBALANCE_IN_PROGRESS requests the
-    member to rejoin. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
+    """Restart the session timer of a member that has sent a heartbeat. The result REBALANCE_IN_PROGRESS means that the
+    member must rejoin. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
     """
     group = step.group
     member = check_generation(group, request.member_id, request.group_instance_id, request.generation_id)
@@ -130,8 +131,8 @@ def heartbeat(step: Step, request: HeartbeatRequest) -> ErrorCode:
 
 
 def on_session_timer(step: Step, member_id: str) -> None:
-    """Remove a member whose session has timed out. A member that waits for a response need not send heartbeats and
-    stays; a new member that waits is removed after NEW_MEMBER_JOIN_TIMEOUT_MS.
+    """Remove a member whose session has timed out. A member whose JoinGroup or SyncGroup waits for a response is not
+    removed, because it need not send heartbeats. A new member that waits is removed after NEW_MEMBER_JOIN_TIMEOUT_MS.
     """
     group = step.group
     if member_id in group.pending_members:
@@ -150,8 +151,9 @@ def on_session_timer(step: Step, member_id: str) -> None:
 
 
 def leave(step: Step, members: Collection[MemberIdentity]) -> list[LeaveGroupResponse.MemberResponse]:
-    """Remove members, with one rebalance for all of them. If the request removes the last members, a record is logged,
-    and the unused ids in the request are forgotten only after that (`Effects.changes`)."""
+    """Remove members, with one rebalance for all of them. If the request removes the last members, a record is logged.
+    Unused member ids in the request are forgotten after the record is logged (`Effects.changes`).
+    """
     group = step.group
     leaving: list[str] = []
     unused: list[str] = []

@@ -2,8 +2,8 @@
 
 Offsets that a transaction commits are pending until the transaction's marker: a fetch does not return pending offsets,
 and an abort drops them (S37). An offset that was committed outside the transaction is kept if it was logged later than
-the transaction's offset. A tombstone also deletes the pending offset, because compaction, which considers only keys,
-removes the earlier record of the same key as well.
+the transaction's offset. A tombstone also deletes the pending offset with the same key, because compaction removes
+every earlier record with this key, also a record of an open transaction.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class CommittedOffsets:
     def replay(
         self, key: OffsetCommitKey, value: OffsetCommitValue | None, record_offset: int, producer_id: int
     ) -> None:
-        """Apply a logged commit, or with `value` None a tombstone, which is never part of a transaction."""
+        """Apply a logged commit. A `value` of None is a tombstone, which is never part of a transaction."""
         where = PartitionOfGroup(key.group, key.topic, key.partition)
         if value is None:
             self._remove(where)
@@ -87,7 +87,7 @@ class CommittedOffsets:
                 self._put(where, offset)
 
     def _close(self, where: PartitionOfGroup) -> None:
-        """Remove the partition from the partitions with pending offsets."""
+        """Remove the producer's entry for this partition from the pending offsets."""
         partitions = self._open.get(where.group_id)
         if partitions is not None:
             partitions.pop(where[1:], None)
@@ -150,8 +150,9 @@ class CommittedOffsets:
                 yield topic, partition
 
     def of_topics(self, group_id: str, topics: Collection[str], before: int) -> Iterator[tuple[str, int]]:
-        """The partitions of `topics` for which the group has committed or pending offsets, if all these offsets were
-        logged below the log offset `before`."""
+        """The partitions of `topics` for which the group has committed or pending offsets. A partition with an offset
+        that was logged at or above the log offset `before` is left out.
+        """
         for topic, partition in self.partitions_of(group_id):
             if topic in topics and self._newest(PartitionOfGroup(group_id, topic, partition)) < before:
                 yield topic, partition
@@ -174,7 +175,8 @@ class CommittedOffsets:
     ) -> list[tuple[str, int]]:
         """The (topic, partition) pairs whose offsets have expired (KIP-211).
 
-        Retention counts from `empty_since_ms`, or if that is None from each commit. An offset that was committed with
+        The retention time starts at `empty_since_ms`; if `empty_since_ms` is None, it starts at the time of each
+        commit. An offset that was committed with
         an expiry time (OffsetCommit before v5) expires at that time. Offsets of topics in `keep_topics`, and offsets
         that an open transaction is about to replace, do not expire.
         """

@@ -1,7 +1,8 @@
 """Tables of the kinds of records in `__consumer_offsets`, for decoding and encoding records. Pure.
 
 Each protocol of groups has its own table. The version of a record's key is the number of the record's kind. The value
-has a version, too; a value with an unknown version is an error, because a guess could lose the group.
+of a record has a version, too. An unknown version of the value is an error, because a value that is decoded wrongly
+could lose the group.
 """
 
 from __future__ import annotations
@@ -95,7 +96,8 @@ class Kinds:
 
     def decode(self, number: int, key: bytes, value: bytes | None) -> Any | None:
         """Decode a record whose key has the version `number`; returns None if this table has no such kind. Raises
-        MalformedMessage, also for an unknown version of the value."""
+        MalformedMessage if the record cannot be decoded or its value has an unknown version.
+        """
         kind = self._by_number.get(number)
         if kind is None:
             return None

@@ -74,7 +74,8 @@ def _value_version(value: OffsetCommitValue | GroupMetadataValue) -> int:
 
 
 def decode(key: bytes, value: bytes | None) -> CoordinatorRecord | None:
-    """Decode a record; returns None for a kind of record that only a later release knows, which is ignored as in Kafka.
+    """Decode a record. Returns None for a kind of record that only a later release knows; such records are ignored, as
+    in Kafka.
     Raises MalformedMessage."""
     kind = read_version(key)
     if kind in schema.OFFSET_COMMIT_KEY_VERSIONS:

@@ -59,7 +59,9 @@ class ShareGroupStates:
             )
 
     async def _initialize(self, group_id: str, state_epoch: int, starts: Starts) -> dict[ShareKey, KafkaError]:
-        """Initialize share partitions at the offsets in `starts`. Returns the errors of share partitions."""
+        """Initialize share partitions at the offsets in `starts`. Returns the errors of the share partitions that could
+        not be initialized.
+        """
         results = await self._calls.initialize(
             {
                 ShareKey(group_id, topic_id, partition): (state_epoch, start)
@@ -89,8 +91,9 @@ class ShareGroupStates:
     async def describe(
         self, group_id: str, wanted: Target | None
     ) -> KafkaError | dict[ShareKey, ShareState | KafkaError]:
-        """The states of the share partitions in `wanted`, or with None of all share partitions that the group has
-        initialized."""
+        """The states of the share partitions in `wanted`. If `wanted` is None, the states of all share partitions that
+        the group has initialized.
+        """
         known = await self._states(group_id)
         if isinstance(known, KafkaError):
             return known
@@ -105,10 +108,11 @@ class ShareGroupStates:
         return await settled(self._runtime.read(group_id, query, KafkaError.as_value))
 
     async def alter(self, group_id: str, starts: Starts) -> KafkaError | dict[ShareKey, KafkaError]:
-        """Initialize share partitions again at these offsets. Returns the errors of share partitions.
+        """Initialize share partitions again at these offsets. Returns the errors of the share partitions that could not
+        be initialized again.
 
-        If a share partition cannot be initialized again, its present state stays, because without a state the next
-        member would begin at share.auto.offset.reset.
+        If a share partition cannot be initialized again, it keeps its present state, because without a state the group
+        would start reading at share.auto.offset.reset.
         """
         before = await self._states(group_id)
         had: Target = {} if isinstance(before, KafkaError) else before
@@ -123,7 +127,9 @@ class ShareGroupStates:
     async def delete_offsets(
         self, group_id: str, topic_ids: frozenset[bytes]
     ) -> KafkaError | dict[bytes, KafkaError | None]:
-        """Delete the share partition states of topics. Returns for each topic that had state None, or the error."""
+        """Delete the share partition states of topics. Returns an entry for each topic that had state: None if its
+        state was deleted, otherwise the error.
+        """
         found = await self._write(group_id, lambda machine: machine.share.delete_states(group_id, topic_ids))
         if isinstance(found, KafkaError):
             return found
@@ -165,7 +171,9 @@ def _operate(
 
 
 def _stays(key: ShareKey, error: KafkaError, had: Target) -> bool:
-    """Whether a share partition that had state before the request still has this state after this error."""
+    """Whether this error of a share coordinator leaves the state unchanged that a share partition had before the
+    request.
+    """
     return key.partition in had.get(key.topic_id, ()) and error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 

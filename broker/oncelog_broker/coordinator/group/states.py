@@ -5,9 +5,9 @@
     requests wait Stable: the assignment is logged and sent to the members Dead: the group is removed; code that has
     this object must find the group again by its id
 
-Only the states Empty and Stable are logged. Rebalances between two logged records are not logged, so replaying a record
-changes the state to Empty or Stable from every state except Dead. Kafka passes through PreparingRebalance before Empty,
-which no client can observe.
+Only the states Empty and Stable are logged. The states of a rebalance are not logged, so replaying a record may change
+any state except Dead to Empty or Stable. In Kafka, a group whose last member leaves is briefly in PreparingRebalance
+before it becomes Empty; no client can observe this difference.
 """
 
 from __future__ import annotations

@@ -20,7 +20,9 @@ class TimerKind:
     """The kinds of a group's timers."""
 
     SESSION: Final = "session"
-    """Session timer: expires when a member has sent no heartbeat, or has not joined with the member id that it got."""
+    """Session timer: expires when a member has sent no heartbeat within its session timeout, or when a client has not
+    joined in time with the member id that the broker gave it.
+    """
     JOIN: Final = "join"
     """Join timer: expires when the time in which members may rejoin is over."""
     SYNC: Final = "sync"
@@ -29,7 +31,7 @@ class TimerKind:
     """Rebalance timer: expires when the time in which a member of the consumer protocol must revoke partitions is over.
     """
     INITIAL_DELAY: Final = "initial delay"
-    """Initial rebalance delay: expires when the first members of a streams group had their time to join; then tasks are
+    """Initial rebalance delay: during this time the first members of a streams group join; when it expires, tasks are
     assigned.
     """
     REJOIN: Final = "rejoin"
@@ -56,8 +58,8 @@ class Step(NamedTuple):
     new_id: Callable[[], str]
 
     def start_session(self, member: Member, timeout_ms: int | None = None) -> None:
-        """Start the session timer of a member, which expires after `timeout_ms`, or if `timeout_ms` is None after the
-        member's session timeout.
+        """Start the session timer of a member. The timer expires after `timeout_ms`; None means the member's session
+        timeout.
         """
         key = GroupTimer(TimerKind.SESSION, self.group.group_id, member.member_id)
         self.effects.start_timer(key, (member.session_timeout_ms if timeout_ms is None else timeout_ms) / 1000)
@@ -77,8 +79,7 @@ class Step(NamedTuple):
         self.effects.cancel_timer(GroupTimer(kind, self.group.group_id))
 
     def cancel_timers(self) -> None:
-        """Cancel all timers of this group, except the session timers of member ids that were assigned to members that
-        have not joined yet.
+        """Cancel all timers of this group, except the session timers of member ids with which no client has joined yet.
         """
         for member_id in self.group.members:
             self.end_session(member_id)

@@ -1,8 +1,9 @@
 """Tasks of streams groups: values in memory, and their forms in messages and in log records. Pure.
 
 A task is a pair of subtopology and partition number. A member has tasks in three roles: an *active* task processes
-records, a *standby* task keeps a copy of the state of an active task, and a *warm-up* task builds such a copy for a
-member that will get the active task. All values are immutable by convention."""
+records, a *standby* task keeps a copy of the state of an active task, and a *warm-up* task copies this state to a
+member that will later get the active task. All values are immutable by convention.
+"""
 
 from __future__ import annotations
 
@@ -129,7 +130,7 @@ def owns_any(owned: TaskSet | None, tasks: CurrentTasks) -> bool:
 
 
 def is_within(owned: TaskSet | None, tasks: CurrentTasks) -> bool:
-    """Whether the member makes a claim, and all claimed tasks are among `tasks` in the same role."""
+    """Whether the member lists the tasks that it owns and each listed task is in `tasks` in the same role."""
     if owned is None:
         return False
     return all(

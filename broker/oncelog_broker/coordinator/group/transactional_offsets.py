@@ -24,9 +24,9 @@ NO_GENERATION = -1
 def check_member(group: ClassicGroup | None, request: TxnOffsetCommitRequest, *, has_offsets: bool) -> None:
     """Check that the consumer for which the producer commits still owns its partitions (KIP-447).
 
-    A request without generation, member and instance is not checked, because before v3 producers send only a
-    transactional id. Unlike OffsetCommit, the commit is allowed while the group rebalances, because the records that
-    were read belong to this member until it joins again. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
+    A request without generation, member id and instance id is not checked, because before v3 a producer sends only its
+    transactional id. Unlike OffsetCommit, TxnOffsetCommit is allowed while the group rebalances, because the member
+    keeps its partitions until it joins again. Raises KafkaError UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID,
     ILLEGAL_GENERATION.
     """
     generation, member_id, instance_id = request.generation_id, request.member_id, request.group_instance_id

@@ -1,8 +1,9 @@
-"""Runs the state machines of the partitions of `__share_group_state` that this broker leads: provides the clock,
-responds to requests, and deletes the records that newer snapshots have replaced.
+"""Runs a state machine for each partition of `__share_group_state` that this broker leads. Provides the clock, responds
+to requests, and deletes the records that newer snapshots have replaced.
 
-The topic is not compacted, because a logged change does not replace older changes. Instead, all records are deleted
-that are older than the newest snapshot of every share partition. Share partitions that have not been written for a long
+The topic is not compacted, because a logged change does not replace older changes. Instead, the coordinator finds the
+oldest of the share partitions' newest snapshots, and deletes all records before it. Share partitions that have not been
+written for a long
 time get a new snapshot.
 """
 
@@ -38,7 +39,8 @@ R = TypeVar("R")
 
 
 class ShareCoordinator:
-    """Coordinates the share partitions whose partition of `__share_group_state` this broker leads. The methods for
+    """Coordinates the share partitions whose state is in a partition of `__share_group_state` that this broker leads.
+    The methods for
     requests return errors as KafkaError values and never raise KafkaError."""
 
     def __init__(self, config: BrokerConfig, replicas: Replicas, host: Host) -> None:
@@ -123,8 +125,9 @@ class ShareCoordinator:
             await pauses.here()
 
     async def _delete_old(self, shard: Shard[ShareStateMachine]) -> None:
-        """Delete the records before the oldest needed snapshot, after all snapshots are committed. Earlier deletion is
-        not safe, because another leader may need the records that an uncommitted snapshot replaces. If the commit takes
+        """Delete the records before the oldest needed snapshot, after all new snapshots are committed. Deleting records
+        before this commit is not safe: if an uncommitted snapshot is lost at a leader change, the next leader needs the
+        records that the snapshot replaces. If the commit takes
         too long, the records stay until the next pruning."""
         partition = shard.partition
         oldest, end = shard.machine.oldest_snapshot_offset(), partition.log.log_end_offset
@@ -136,8 +139,9 @@ class ShareCoordinator:
             partition.log.trimmer.delete_records_before(target)
 
     async def _forget_topics(self, topic_ids: frozenset[bytes]) -> None:
-        """Remove the share partitions of deleted topics, retrying in each log while this broker coordinates its
-        partition."""
+        """Remove the share partitions of deleted topics. A failure in one log is retried as long as this broker is the
+        coordinator for that log.
+        """
         left = self.runtime.all_shards()
         while left:
             left = [
@@ -154,7 +158,7 @@ class ShareCoordinator:
                     return True
                 await asyncio.sleep(0)
         except StepFailed:
-            return True  # the error of this log is written to the broker's log, and a retry would fail again
+            return True  # a retry for this partition would fail again, and the error is in the broker's log file
         except KafkaError as error:
             logger.error("share partitions of deleted topics could not be removed", extra={"reason": error})
         return False

@@ -4,8 +4,9 @@ Two epochs fence outdated writes. The *state epoch* rises when a group initializ
 older state epoch belongs to the previous state and is refused. The *leader epoch* is the epoch of the newest partition
 leader that has read the state; an older leader may no longer write.
 
-Invariant: the start offset does not decrease within a state epoch, unless the log has lost its end. In that case the
-leader's write states that the offsets from the new start offset to the old start offset were never delivered.
+Invariant: the start offset does not decrease within a state epoch, unless the partition's log has lost its last
+records. After such a loss the leader's write states that the records from the new start offset to the old start offset
+were never delivered.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from oncelog_broker.coordinator.share.state_batches import DeliveryState, StateB
 from oncelog_protocol.coordinator_records.share_group_state import ShareSnapshotValue, ShareUpdateValue
 
 NOT_SET: Final = -1
-"""Number that stands for a start offset that the group's share.auto.offset.reset decides, for an epoch that is not
-checked, and for an unknown count.
+"""The value -1. As a start offset: the group's share.auto.offset.reset decides. As an epoch: not checked. As a count:
+unknown.
 """
 
 
@@ -85,9 +86,9 @@ class ShareState(NamedTuple):
 
 
 def _lowers(batches: Iterable[StateBatch], start: int, before: int) -> bool:
-    """Whether the leader's write states that the records from `start` to the start offset `before` were never
-    delivered, in which case the start offset decreases. Released records differ from never delivered records: released
-    records have been delivered at least once.
+    """Whether the leader's write states that all records from `start` up to the old start offset `before` were never
+    delivered. If so, the start offset may decrease. A released record does not count as never delivered, because it was
+    delivered at least once before its release.
     """
     return start >= 0 and any(
         batch.first == start and batch.last >= before - 1 and batch[2:] == (DeliveryState.AVAILABLE, 0)

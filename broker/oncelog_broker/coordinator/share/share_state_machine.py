@@ -2,8 +2,8 @@
 Pure.
 
 A write is logged as a change or, after every `updates_per_snapshot` changes, as a snapshot of the entire state; loading
-replays both. Only `initialize` sets the state epoch, and only `read` the leader epoch (KAFKA-19456). Requests raise
-KafkaError to refuse.
+replays both. Only `initialize` sets the state epoch, and only `read` the leader epoch (KAFKA-19456). A method that
+handles a request raises KafkaError to refuse the request.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ MAX_GONE_PER_STEP: Final = 100
 
 
 class StateWrite(NamedTuple):
-    """A change of the state that the leader of the partition writes. With a start offset of -1 the start offset
-    stays."""
+    """A change of the state that the leader of the partition writes. A `start_offset` of -1 leaves the start offset
+    unchanged.
+    """
 
     state_epoch: int
     leader_epoch: int
@@ -104,7 +105,8 @@ class ShareStateMachine:
         if before is not None and state_epoch < before.state_epoch:
             raise KafkaError(ErrorCode.FENCED_STATE_EPOCH)
         if before is not None and state_epoch == before.state_epoch:
-            # This request is a retry after a lost response; state that was written since the first request must stay.
+            # This request is a retry after a lost response; keep the state that the leader has written since the first
+            # request.
             return effects
         now = self._now_ms()
         state = ShareState(
@@ -189,8 +191,8 @@ class ShareStateMachine:
 
     def write_again(self, keys: Iterable[ShareKey]) -> Effects:
         """Log snapshots of these share partitions, so that older records of these share partitions are no longer
-        needed. A share partition whose topic no longer exists gets a tombstone instead of a snapshot, because no
-        coordinator removed it when the topic was deleted.
+        needed. A share partition whose topic no longer exists gets a tombstone instead of a snapshot: no coordinator
+        was available to remove it when the topic was deleted.
         """
         effects = Effects()
         effects.may_be_divided = True

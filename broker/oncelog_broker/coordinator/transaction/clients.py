@@ -1,8 +1,8 @@
 """Remembers which client uses a transactional id, so that an operator can find the client whose open transaction blocks
 readers.
 
-The clients are stored only in memory, and no decision depends on them. After a start, a broker does not know the client
-of a transactional id until the next request of its producer.
+The clients are stored only in memory, and no decision depends on them. After a broker has started, it does not know
+which client uses a transactional id until the producer sends its next request.
 """
 
 from __future__ import annotations
@@ -13,15 +13,17 @@ from typing import Final
 from oncelog_broker.coordinator.client import Client
 
 MAX_CLIENTS: Final = 10_000
-"""Maximum number of remembered clients, which take one or two megabytes; the oldest clients are forgotten first. A
-client with an open transaction is usually still remembered, because its last request is recent."""
+"""Maximum number of stored clients; they take one or two megabytes. The clients that were stored first are removed
+first. A client with an open transaction is usually still stored, because its last request is recent.
+"""
 MAX_CLIENT_ID_CHARS: Final = 255
 """Maximum characters of a remembered client id; longer client ids are cut."""
 
 
 class LastClients:
-    """Transactional id -> the client that last initialised the transactional id or ended one of its transactions, which
-    only the owner can do."""
+    """Transactional id -> the client that last initialised the transactional id or ended one of its transactions. Only
+    the present producer of the id can do so.
+    """
 
     def __init__(self) -> None:
         self._clients: OrderedDict[str, Client] = OrderedDict()

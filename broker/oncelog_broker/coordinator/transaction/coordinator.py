@@ -1,5 +1,5 @@
-"""Runs the transaction state machines of the partitions of `__transaction_state` that this broker leads: provides the
-clock and producer ids, does the background work, and gets the markers of decided transactions written.
+"""Runs a transaction state machine for each partition of `__transaction_state` that this broker leads. Provides the
+clock and producer ids, does the background work, and has the markers of committed and aborted transactions written.
 
 The epoch of a coordinator is the leader epoch of its partition of `__transaction_state` (S40).
 """
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class TransactionCoordinator:
-    """Coordinates the transactions in the partitions of `__transaction_state` that this broker leads."""
+    """Coordinates the transactions whose state is in a partition of `__transaction_state` that this broker leads."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class TransactionCoordinator:
 
     @property
     def markers_outstanding(self) -> int:
-        """Number of markers of decided transactions that are not known to be written."""
+        """Number of markers of committed or aborted transactions that are not confirmed as written."""
         return self._markers.outstanding
 
     def elsewhere(self, transactional_id: str) -> int | None:
@@ -135,7 +135,9 @@ class TransactionCoordinator:
     def end_txn(
         self, transactional_id: str, asking: ProducerIdAndEpoch, commits: bool, client_transaction_version: int
     ) -> ProducerAnswer:
-        """Returns the owner's next producer id and epoch after the decision is logged, or the error (S38)."""
+        """Returns, after the commit or abort decision is logged, the producer id and epoch that the producer must use
+        next, or the error (S38).
+        """
         return self._with_producer_id(
             lambda spare: self.runtime.write(
                 transactional_id,
@@ -170,7 +172,7 @@ class TransactionCoordinator:
         partitions: Iterable[TopicPartition],
         client_transaction_version: int,
     ) -> Answer[ErrorCode]:
-        """Add partitions to the transaction of `asking` (S36). Returns NONE or the error code."""
+        """Add partitions to the transaction of the producer `asking` (S36). Returns NONE or the error code."""
         return self.runtime.write(
             transactional_id,
             lambda machine, waiter: machine.add_partitions(
@@ -182,8 +184,9 @@ class TransactionCoordinator:
     def verify(
         self, transactional_id: str, asking: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
     ) -> Answer[dict[TopicPartition, ErrorCode]]:
-        """Returns for each of `partitions` NONE or an error code: whether the partition is in the open transaction of
-        `asking`. The result waits until the last state is committed (E4), because the next coordinator must know every
+        """Check whether `partitions` are in the open transaction of the producer `asking`. Returns NONE or an error
+        code for each partition. The result waits until the last state is committed (E4), because the next coordinator
+        must know every
         transaction whose records a log has accepted."""
         return self.runtime.read(
             transactional_id,
@@ -210,7 +213,8 @@ class TransactionCoordinator:
             if not self._try_to_complete(shard, end):
                 self._tasks.supervise(f"end of {end.transactional_id}", partial(self._complete, shard, end))
         elif self.runtime.is_current(shard) and epoch > decision.coordinator_epoch:
-            # This broker has lost and regained the role of coordinator since the decision.
+            # This broker has stopped being the coordinator and become it again since the transaction was committed or
+            # aborted.
             decision.coordinator_epoch = epoch
         elif not decision.was_fenced:
             decision.was_fenced = True
@@ -255,8 +259,8 @@ class TransactionCoordinator:
                 await asyncio.sleep(0)
 
     async def _abort(self, shard: Shard[TransactionMachine], transactional_id: str) -> None:
-        """Abort one timed-out transaction. If the abort fails, the next periodic check aborts the transaction again,
-        and the other transactions do not wait.
+        """Abort one timed-out transaction. If the abort fails, the next periodic check tries again, so that other
+        timed-out transactions need not wait.
         """
         logger.info("transaction timed out", extra={"transactional_id": transactional_id})
         try:

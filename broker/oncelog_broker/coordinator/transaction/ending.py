@@ -1,12 +1,13 @@
 """Decides the effect of EndTxn on a transactional id (S38, S120, T7). Pure.
 
-Before transactions V2 the epoch does not change between transactions. So a repeated request cannot be distinguished
-from a request to end a next transaction that was never begun, and only the state decides. Under V2 the epoch rises with
+Before transactions V2 the epoch does not change between transactions. Therefore a repeated EndTxn looks the same as an
+EndTxn for a next transaction that was never begun, and only the state of the transactional id decides. Under V2 the
+epoch rises with
 every transaction: a request with the previous epoch is a retry, and a request with the current epoch ends the present
 transaction (KIP-890).
 
-Only the owner's pair (`TransactionMetadata.client`) may end a transaction. When a new owner has taken over an open
-transaction (KIP-939), the pair that wrote the transaction's records is fenced.
+Only a request with the owner's producer id and epoch (`TransactionMetadata.client`) may end a transaction. After a new
+producer has taken over an open transaction (KIP-939), the producer that wrote its records is fenced.
 """
 
 from __future__ import annotations

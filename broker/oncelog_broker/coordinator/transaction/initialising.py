@@ -4,8 +4,8 @@ A new producer sends no producer id: the new producer becomes the owner of the t
 producer is fenced. A producer that continues after an error sends its producer id and epoch, and gets the next epoch
 only if no other producer has become the owner since.
 
-An open transaction is aborted first, unless the request demands to keep the transaction. A kept transaction stays open,
-and the new producer can only commit or abort it.
+An open transaction is aborted first, unless the request demands to keep the transaction. If the request keeps the open
+transaction, the new producer can only commit or abort this transaction.
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ def initialise(
 ) -> TransactionMetadata:
     """Returns the metadata to log, or `metadata` itself for a repeated request.
 
-    The state PrepareAbort of the result means that an open transaction is aborted first, and that the producer must
-    repeat the request. Ongoing means that the open transaction was kept (`keeps_open`), and the `client` of the result
-    is the new owner. Raises KafkaError CONCURRENT_TRANSACTIONS, PRODUCER_FENCED; NeedsProducerId.
+    If the result has the state PrepareAbort, an open transaction is aborted first, and the producer must repeat the
+    request. If the result has the state Ongoing, the open transaction is kept (`keeps_open`), and the field `client`
+    has the new owner's producer id and epoch. Raises KafkaError CONCURRENT_TRANSACTIONS, PRODUCER_FENCED;
+    NeedsProducerId.
     """
     if metadata is None:
         if spare_producer_id is None:
@@ -50,12 +51,12 @@ def initialise(
 
 
 def _checked_epoch(metadata: TransactionMetadata, shown: ProducerIdAndEpoch) -> int:
-    """Returns the epoch in the request, if the producer may continue: this must be the current epoch, or the previous
-    epoch if no transaction is open.
+    """Returns the epoch in the request if the producer may continue. The current epoch is valid; the previous epoch is
+    valid only if no transaction is open.
 
-    Kafka aborts an open transaction also if the request has the previous epoch. With that rule a late duplicate of the
-    request that created the current epoch would abort the transaction of its own producer, so such a request is refused
-    here. Raises PRODUCER_FENCED.
+    Kafka also accepts the previous epoch while a transaction is open, and aborts that transaction. This broker refuses
+    such a request, because it may be a late duplicate of the InitProducerId that created the current epoch: the
+    duplicate would abort the transaction of its own producer. Raises PRODUCER_FENCED.
     """
     is_same = shown.producer_id == metadata.producer_id
     is_before_rotation = shown.producer_id == metadata.previous_producer_id and is_exhausted(shown.epoch)

@@ -3,12 +3,12 @@ Pure.
 
 Each request is one step (call of the state machine): the step computes the next state of the transactional id
 (`initialising`, `ending`, `metadata`), logs the state, and replies when the record is committed. A step is logged and
-replayed immediately, so, unlike in Kafka, there are no pending transitions. Where Kafka responds
-CONCURRENT_TRANSACTIONS because of a pending transition, here the state is PrepareCommit or PrepareAbort, or the
-response waits.
+replayed immediately, so, unlike in Kafka, there are no pending transitions. In cases in which Kafka returns
+CONCURRENT_TRANSACTIONS because of a pending transition, this broker has already logged PrepareCommit or PrepareAbort,
+or delays the response until the record is committed.
 
-The end of a transaction is a separate action for the runtime (`Effects.ends`): after the decision is committed,
-`coordinator` gets the markers written, and then calls `complete`.
+Writing the markers is a separate action of the runtime (`Effects.ends`): after the record with the commit or abort
+decision is committed, `coordinator` has the markers written and then calls `complete`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ class Granted(NamedTuple):
 
 
 class TransactionEnd(NamedTuple):
-    """A decided transaction (commit or abort), whose markers must be written. `producer` is the producer id and epoch
+    """A transaction whose commit or abort is logged and whose markers must be written. `producer` is the producer id
+    and epoch
     in its markers, which must be written to all of `partitions` (S39)."""
 
     transactional_id: str
@@ -80,7 +81,7 @@ class TransactionMachine:
 
     @property
     def open_transactions(self) -> int:
-        """Number of open transactions, which have begun and are not decided yet."""
+        """Number of open transactions: transactions that have begun and have been neither committed nor aborted."""
         return len(self._begun)
 
     @property
@@ -113,8 +114,8 @@ class TransactionMachine:
         if metadata is None or metadata.state is not TransactionState.ONGOING:
             self._begun.pop(transactional_id, None)
             return
-        # Loading may skip the records between two transactions; a different start timestamp shows that this is another
-        # transaction.
+        # Loading may skip the records between two transactions, so a different start timestamp is the only sign that a
+        # record belongs to another transaction.
         is_same = before is not None and before.start_timestamp == metadata.start_timestamp
         if not is_same or transactional_id not in self._begun:
             seconds_ago = max(0, self._now_ms() - metadata.start_timestamp) / 1000
@@ -124,7 +125,8 @@ class TransactionMachine:
         """This method does nothing, because records of `__transaction_state` are never written in a transaction."""
 
     def on_loaded(self) -> Iterator[Effects]:
-        """The effects that complete decided transactions after loading (S44). Markers that were already written may be
+        """Yield the effects that complete, after loading, the transactions whose commit or abort is logged (S44).
+        Markers that were already written may be
         written again (S39)."""
         known = [each.producer_id for each in self._transactions.values()]
         known += [each.next_producer_id for each in self._transactions.values()]
@@ -146,7 +148,7 @@ class TransactionMachine:
         raise AssertionError("the transaction coordinator starts no jobs")
 
     def on_failed(self, key: str) -> Effects:
-        """Does nothing, because the state changes only when a record is replayed, so there is nothing to drop."""
+        """Does nothing: the state changes only when a record is replayed, so there are no unlogged changes to drop."""
         return Effects()
 
     def on_unloaded(self, error: KafkaError) -> Effects:
@@ -226,8 +228,8 @@ class TransactionMachine:
         """Returns NONE for each partition that is in the open transaction, and TRANSACTION_ABORTABLE for any other
         partition (KIP-890).
 
-        Raises KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS; INVALID_TXN_STATE if a
-        new owner has taken the transaction over and can only end it.
+        Raises KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS; INVALID_TXN_STATE if
+        the transaction was taken over by a new owner, which can only commit or abort the transaction.
         """
         present = self._owned(transactional_id, asking).partitions
         return {
@@ -248,9 +250,9 @@ class TransactionMachine:
         KafkaError INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS, INVALID_TXN_STATE;
         NeedsProducerId.
 
-        Before V2 an earlier decision is logged once more, because the epoch does not identify the transaction. A former
-        coordinator that does not know its successor yet may have outdated metadata, and must not confirm a decision
-        that it cannot log.
+        Under transactions V1 an EndTxn that repeats an earlier decision logs this decision once more. Without this
+        record a former coordinator, which does not know its successor yet, could confirm a decision from outdated
+        metadata.
         """
         before = self._known(transactional_id)
         if client_transaction_version >= TRANSACTIONS_V2:
@@ -323,8 +325,9 @@ class TransactionMachine:
         return metadata
 
     def _owned(self, transactional_id: str, asking: ProducerIdAndEpoch) -> TransactionMetadata:
-        """Returns the metadata of the transactional id if `asking` may write in the open transaction or begin a
-        transaction."""
+        """Returns the metadata of the transactional id if the producer `asking` may write in the open transaction or
+        begin a transaction.
+        """
         metadata = self._known(transactional_id)
         if metadata.state.is_prepared and asking in (metadata.client, metadata.producer_when_complete):
             raise KafkaError(ErrorCode.CONCURRENT_TRANSACTIONS, f"{metadata!r} is still being completed")

@@ -1,7 +1,8 @@
 """Queues the markers for each broker, and decides what a response about a marker means (S39, E7). Pure.
 
-A decided transaction stays in the queue until each of its partitions has its marker, however often leaders change: the
-leader is looked up each time that a marker is sent. A failed marker is sent again after a pause, which grows with each
+A committed or aborted transaction stays in the queue until each of its partitions has its marker. Leader changes do no
+harm, because the leader is looked up each time that a marker is sent. A failed marker is sent again after a pause,
+which grows with each
 attempt. Markers that are added while a request to the same broker is in flight are sent with the next request.
 """
 
@@ -29,8 +30,8 @@ MAX_DOUBLINGS: Final = 10
 NEEDS_NO_MARKER: Final = frozenset(
     {
         ErrorCode.NONE,
-        # INVALID_PRODUCER_EPOCH: the log has a later producer epoch, so a marker has already ended this transaction,
-        # and this marker is a repetition after a restart (S39).
+        # INVALID_PRODUCER_EPOCH means that the log has a later producer epoch: an earlier marker has already ended this
+        # transaction, and a restart has repeated the marker (S39).
         ErrorCode.INVALID_PRODUCER_EPOCH,
     }
 )
@@ -38,7 +39,7 @@ NEEDS_NO_MARKER: Final = frozenset(
 
 
 class Decision:
-    """A decided transaction whose markers are being written, by the coordinator of `coordinator_epoch`."""
+    """A committed or aborted transaction whose markers are being written. The markers contain `coordinator_epoch`."""
 
     __slots__ = ("__weakref__", "_is_current", "_left", "coordinator_epoch", "end", "on_answer", "was_fenced")
 
@@ -57,8 +58,9 @@ class Decision:
         self.coordinator_epoch = coordinator_epoch
         """The coordinator epoch with which further markers of this decision are sent."""
         self.was_fenced = False
-        """Whether a partition has refused a marker because of a later coordinator, and a warning about this was
-        logged."""
+        """Whether a partition has refused a marker because of a later coordinator. The warning about this is logged
+        only once.
+        """
         self._is_current = is_current
         self._left = set(end.partitions)
 
@@ -68,12 +70,12 @@ class Decision:
 
     @property
     def outstanding(self) -> int:
-        """Number of partitions whose marker is not known to be written."""
+        """Number of partitions whose marker is not confirmed as written."""
         return len(self._left)
 
     def mark_written(self, where: TopicPartition) -> bool:
-        """Note that the partition `where` has its marker. Returns True if `where` was the last partition of the
-        decision, which is the case only once per decision (E8).
+        """Note that the partition `where` has its marker. Returns True if `where` was the last partition without a
+        marker; this happens only once per decision (E8).
         """
         if where not in self._left:
             return False
@@ -82,7 +84,7 @@ class Decision:
 
 
 class WaitingMarker:
-    """One marker (of a commit or abort decision) that is not known to be written."""
+    """One marker (of a commit or abort decision) that is not confirmed as written."""
 
     __slots__ = ("attempts", "decision", "where")
 
@@ -108,7 +110,9 @@ class MarkerQueue:
         self._queues: dict[int, deque[WaitingMarker]] = {}
         self._leaderless: list[WaitingMarker] = []
         self._unknown: list[WaitingMarker] = []
-        """Markers of partitions that are deleted, or that are not in every broker's image yet."""
+        """Markers of partitions that are missing from the cluster image of this broker or of the leader: a partition
+        may be deleted, or too new.
+        """
         self._later: list[tuple[float, int, WaitingMarker]] = []
         self._numbers = count()
 
@@ -119,8 +123,9 @@ class MarkerQueue:
         return sum(map(len, self._queues.values())) + len(self._leaderless) + len(self._unknown) + len(self._later)
 
     def add(self, decision: Decision, broker_id: int) -> list[TopicPartition]:
-        """Queue the markers of a decision for the leaders of the partitions. Returns the partitions that `broker_id`
-        leads, in order. Markers of these partitions are not queued; the caller writes them, and must pass a marker that
+        """Queue the markers of a decision for the leaders of the partitions. Returns the partitions that the broker
+        `broker_id` leads, in order. Markers of these partitions are not queued; the caller writes them, and must pass a
+        marker that
         cannot be written to `answered` or `again`.
         """
         image = self._metadata.image
@@ -184,9 +189,9 @@ class MarkerQueue:
         if not decision.is_live:
             return Outcome.MORE_TO_COME
         if code is ErrorCode.TRANSACTION_COORDINATOR_FENCED:
-            # If a later coordinator exists, this broker will learn of the new coordinator from the cluster image and
-            # drop the decision. If the log has a wrong epoch instead, the other partitions must still get their
-            # markers.
+            # If a later coordinator exists, this broker drops the decision when the cluster image names that
+            # coordinator. If no later coordinator exists, this partition's log has a wrong coordinator epoch, and the
+            # other partitions must still get their markers.
             self.again(marker, now)
             return Outcome.FENCED
         if code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
@@ -197,7 +202,7 @@ class MarkerQueue:
 
     @property
     def has_unknown(self) -> bool:
-        """Whether `take_unknown` has any markers (of partitions without a known leader) to return."""
+        """Whether `take_unknown` would return any markers, that is, markers of partitions without a known leader."""
         return bool(self._unknown)
 
     def take_unknown(self) -> list[WaitingMarker]:

@@ -1,10 +1,11 @@
-"""Gets the markers of decided transactions written on this broker and other brokers, until all markers are written
-(S39, E7).
+"""Has the markers of committed and aborted transactions written, on this broker and on other brokers, and retries until
+all markers are written (S39, E7).
 
 There is one task for each broker with queued markers. The task of another broker sends WriteTxnMarkers requests, one
-after the other. The task of this broker appends markers to the partitions that this broker leads, all partitions of a
-decision in one pass; only markers that could not be appended immediately are queued. If a task raises an exception,
-markers that were taken and have no result return to the queue, because otherwise their transaction would never end.
+after the other. The task of this broker appends markers to the partitions that this broker leads, and handles all these
+partitions of a transaction in one pass. Only markers that could not be appended immediately are queued. If a task
+raises an exception, the markers that it took from the queue and that have no result are queued again, because otherwise
+their transaction would never end.
 """
 
 from __future__ import annotations
@@ -38,20 +39,21 @@ ANSWER_SECONDS: Final = 30.0
 """Seconds until a marker without a response is sent again, which does no harm if the marker was written (S39)."""
 FIRST_MARKERS_SECONDS: Final = 0.008
 """Length of the first slice of appending markers, before other work runs: enough for some 200 markers, or for 15
-markers that each roll a segment. Because of this length, nearly every transaction is complete before the next request
-of its producer.
+markers that each roll a segment. The slice is long enough that nearly every transaction is complete before its producer
+sends the next request.
 """
 MARKERS_SECONDS: Final = SLICE_SECONDS
 """Length of each later slice, so that a transaction with thousands of partitions does not delay other clients."""
 
 Asked = WriteTxnMarkersRequest.WritableTxnMarker
 Key = tuple[int, TopicPartition]
-"""Producer id and partition, which identify a marker in a request, since a producer can end only one transaction in a
-request."""
+"""Producer id and partition. They identify a marker in a request, because one request ends at most one transaction of a
+producer.
+"""
 
 
 class MarkerSender:
-    """Gets the markers of all transactions written that this broker coordinates."""
+    """Has the markers of all transactions written that this broker coordinates."""
 
     def __init__(
         self,
@@ -71,17 +73,21 @@ class MarkerSender:
         self._deadlines = host.deadlines
         self._queue = MarkerQueue(metadata)
         self._walks: deque[tuple[Decision, list[TopicPartition]]] = deque()
-        """New decisions, each with the partitions of the transaction that this broker leads."""
+        """New commit and abort decisions, each with those partitions of the transaction that this broker leads."""
         self._decisions: WeakSet[Decision] = WeakSet()
         """The decisions whose markers are queued or in flight."""
         self._at_work: set[int | None] = set()
-        """The ids of brokers with a running task; None for the task that checks unknown partitions."""
+        """The ids of the brokers to which a sender task is running. The element None stands for the task that checks
+        unknown partitions.
+        """
         self._woken_at = float("inf")
 
     def write(self, decision: Decision) -> None:
         """Write the markers of `decision`, starting in the next iteration of the event loop. The response to EndTxn is
         sent in this iteration (S38), and the transaction is usually complete before the next request of the same
-        producer is read. The response to a first EndTxn, which was decoded in slices, is sent in the next iteration."""
+        producer is read. Exception: a connection's first EndTxn is decoded in slices, so its response is sent in the
+        next iteration.
+        """
         led = self._queue.add(decision, self._node_id)
         if led:
             self._walks.append((decision, led))
@@ -90,7 +96,7 @@ class MarkerSender:
 
     @property
     def outstanding(self) -> int:
-        """Number of markers of decided transactions that are not known to be written."""
+        """Number of markers of committed or aborted transactions that are not confirmed as written."""
         return sum(decision.outstanding for decision in self._decisions if decision.is_live)
 
     def on_image(self) -> None:
@@ -134,7 +140,7 @@ class MarkerSender:
                     await self._append(markers, pauses)
                 else:
                     await self._send(broker_id, markers)
-        self._at_work.discard(broker_id)  # done last, since after an error `supervise` runs this task again
+        self._at_work.discard(broker_id)  # this line is last, because after an error `supervise` runs the task again
         self._go_on()
 
     @contextmanager
@@ -233,7 +239,8 @@ class MarkerSender:
             decision.on_answer(decision, outcome)
 
     async def _look_into_unknown(self) -> None:
-        """Check whether partitions exist that this broker or their leader does not know. Only partitions that do not
+        """Some partitions are unknown to this broker or to their leader: check whether these partitions exist. Only
+        partitions that do not
         exist need no marker."""
         while markers := deque(self._queue.take_unknown()):
             with self._giving_back(markers):

@@ -1,15 +1,15 @@
 """Appends the marker of a transaction to a partition that this broker leads (S39), for the coordinator of this broker
 and for WriteTxnMarkers requests of other coordinators.
 
-A response after which the coordinator forgets the partition is sent only when the marker, or the later epoch that makes
-the marker unnecessary, has been replicated to all in-sync replicas. Without this wait the end of a transaction could be
+After a successful response the coordinator no longer sends the marker. So the response waits until all in-sync replicas
+have the marker, or the later epoch that makes the marker unnecessary. Without this wait the end of a transaction could
+be
 lost together with a leader.
 
 A log refuses markers with a coordinator epoch older than that of the last marker (S40). Therefore a marker with an
-epoch that no coordinator has had would block all correct markers permanently. A marker with an epoch that no
-coordinator has had is refused, because this broker compares its epoch with the leader epochs of `__transaction_state`
-in the cluster image. If the cluster image does not contain a new coordinator yet, the coordinator sends its markers
-again.
+epoch that no coordinator has had would block all correct markers permanently. To refuse such a marker, this broker
+compares the marker's epoch with the leader epochs of `__transaction_state` in the cluster image. A new coordinator may
+be missing from this broker's cluster image at first; its markers are then refused, and it sends them again.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class MarkerAppender:
             if error.code is not ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 logger.warning("marker not written", extra={"partition": "-".join(map(str, where)), "reason": error})
             return error.code
-        except Exception:  # other partitions must still get their markers; the sender retries this marker
+        except Exception:  # an error here must not stop the markers of other partitions; the sender retries this marker
             logger.exception("marker not written", extra={"partition": "-".join(map(str, where))})
             return ErrorCode.UNKNOWN_SERVER_ERROR
         if where.topic == CONSUMER_OFFSETS:
@@ -98,8 +98,9 @@ class MarkerAppender:
 
     def _check_is_from_a_coordinator(self, marker: Marker, partition: Partition) -> None:
         """Raises KafkaError UNKNOWN_LEADER_EPOCH, which the sender retries, if no coordinator in this broker's cluster
-        image has the marker's epoch. An epoch that the log already has is accepted, since it does no new harm; a tool
-        that ends a hanging transaction sends such an epoch."""
+        image has the marker's epoch. An epoch that the log already has is accepted, because this marker then changes
+        nothing about later markers. Tools that end a hanging transaction send such an epoch.
+        """
         self._image = self._metadata.image
         topic = self._image.topic(TRANSACTION_STATE)
         if topic is not self._log_of_transactions:
@@ -117,7 +118,7 @@ class MarkerAppender:
 
 
 def _unless_lost(code: ErrorCode) -> ErrorCode:
-    """Return INVALID_PRODUCER_EPOCH if `code` is NONE, that is, if the later epoch in the log is on all in-sync
-    replicas; otherwise `code`.
+    """Return INVALID_PRODUCER_EPOCH if `code` is NONE, which means that all in-sync replicas have the log's later
+    producer epoch. Otherwise return `code`.
     """
     return ErrorCode.INVALID_PRODUCER_EPOCH if code is ErrorCode.NONE else code

@@ -7,9 +7,8 @@ previous metadata. So a failed append changes nothing in memory, and a retried t
 While a transaction is open there are two pairs of producer id and epoch (KIP-939, S120):
 
 - `producer` is the pair in the transaction's records; the markers have the same producer id with the next epoch.
-- `client` is the owner's pair: only this pair may end the transaction. Both pairs of producer id and epoch (`producer`,
-  `client`) are equal until a new owner takes over the open transaction (`taken_over`); after that the pair in the
-  records is fenced.
+- `client` is the owner's pair: only this pair may end the transaction. `producer` and `client` are equal until a new
+  owner takes over the open transaction (`taken_over`); after that, `producer` is fenced.
 """
 
 from __future__ import annotations
@@ -69,9 +68,8 @@ class TransactionMetadata(NamedTuple):
       transactional id with FENCING_EPOCH and without a next producer id has no owner until InitProducerId assigns a new
       producer id.
     - `next_producer_epoch` is set only together with `next_producer_id`, in Ongoing and PrepareCommit or PrepareAbort,
-      if a new owner has taken the transaction over. `next_producer_epoch` is larger than `producer_epoch`, or belongs
-      to another producer
-      id.
+      if a new owner has taken the transaction over. `next_producer_epoch` is larger than `producer_epoch`, unless
+      `next_producer_id` is another producer id.
     """
 
     transactional_id: str
@@ -91,11 +89,13 @@ class TransactionMetadata(NamedTuple):
     request whose response was lost (KIP-360). The field exists only in memory, because Kafka's log format has no such
     field."""
     next_producer_epoch: int = NO_EPOCH
-    """The epoch of the owner of a transaction that was taken over, whose producer id is `next_producer_id`; NO_EPOCH if
-    the transaction was not taken over."""
+    """The producer epoch of the owner that has taken over the open transaction; the owner's producer id is
+    `next_producer_id`. NO_EPOCH if the transaction was not taken over.
+    """
     next_timeout_ms: int = NO_TIMEOUT_MS
-    """The timeout in ms that the new owner of a taken-over transaction requested; a shorter timeout than `timeout_ms`
-    applies to the owner's next transactions. The field exists only in memory, because Kafka's log format has no such
+    """The timeout in ms that the new owner of a taken-over transaction requested. If it is shorter than `timeout_ms`,
+    it applies only from the owner's next transaction on. The field exists only in memory, because Kafka's log format
+    has no such
     field. If the coordinator moves during the transaction, the owner keeps the longer timeout until its next
     InitProducerId."""
 
@@ -111,15 +111,16 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def is_taken_over(self) -> bool:
-        """Whether a later producer than the writer of the transaction's records is the owner, and may only end the
-        transaction."""
+        """Whether a new owner has taken over the transaction. This owner did not write the transaction's records, and
+        may only commit or abort the transaction.
+        """
         return self.next_producer_epoch != NO_EPOCH
 
     @property
     def client(self) -> ProducerIdAndEpoch:
         """The owner's producer id and epoch. Only the owner may end the transaction, or begin a transaction if none is
         open."""
-        if self.next_producer_epoch != NO_EPOCH:  # the test of `is_taken_over`, without a call
+        if self.next_producer_epoch != NO_EPOCH:  # same condition as `is_taken_over`, inlined for speed
             return ProducerIdAndEpoch(self.next_producer_id, self.next_producer_epoch)
         return ProducerIdAndEpoch(self.producer_id, self.producer_epoch)
 
@@ -138,7 +139,9 @@ class TransactionMetadata(NamedTuple):
 
     @property
     def producer_when_complete(self) -> ProducerIdAndEpoch:
-        """The producer id and epoch that the owner of a prepared transaction uses for the next transaction."""
+        """The producer id and epoch for the owner's next transaction, when the present transaction is in PrepareCommit
+        or PrepareAbort.
+        """
         if self.is_taken_over:
             return self.client
         if self.next_producer_id != NO_PRODUCER_ID:
@@ -160,8 +163,9 @@ class TransactionMetadata(NamedTuple):
     def reinitialised(
         self, timeout_ms: int, now_ms: int, spare_producer_id: int | None, *, last_epoch: int = NO_EPOCH
     ) -> TransactionMetadata:
-        """Give the transactional id to the next producer (S34): a new owner, or the present owner, which sends
-        `last_epoch`. Raises NeedsProducerId."""
+        """Give the owner of the transactional id its next producer id and epoch (S34). The owner is a new producer, or
+        the present producer, which sends `last_epoch`. Raises NeedsProducerId.
+        """
         producer = next_producer(self.producer, spare_producer_id)
         return self._to(
             TransactionState.EMPTY,
@@ -221,7 +225,7 @@ class TransactionMetadata(NamedTuple):
             changes = {**self._raised(spare_producer_id), "last_epoch": self.client.epoch}
         elif not self.is_taken_over:
             changes = {"next_producer_id": NO_PRODUCER_ID}
-        if self.state is not TransactionState.ONGOING:  # an abort without an open transaction has a start time, too
+        if self.state is not TransactionState.ONGOING:  # set also for an abort without an open transaction
             changes["start_timestamp"] = now_ms
         return self._to(
             TransactionState.PREPARE_COMMIT if commits else TransactionState.PREPARE_ABORT,
@@ -241,8 +245,8 @@ class TransactionMetadata(NamedTuple):
         id and epoch.
 
         For a taken-over transaction two epochs are raised: the epoch of the markers is one above the epoch of the
-        records, and the owner's next epoch is one above the epoch of the request that ends the transaction. With only
-        one raise, a late copy of the EndTxn request could end the owner's next transaction.
+        records, and the owner's next epoch is one above the epoch of the request that ends the transaction. If only the
+        markers' epoch were raised, a late copy of the EndTxn request could end the owner's next transaction.
         """
         after = next_producer(self.client, spare_producer_id)
         if not self.is_taken_over and after.producer_id == self.producer_id:
@@ -253,8 +257,8 @@ class TransactionMetadata(NamedTuple):
             "next_producer_epoch": after.epoch if self.is_taken_over else NO_EPOCH,
         }
         if self.producer_epoch == FENCING_EPOCH:
-            # A transaction can be open with the highest producer epoch only if Kafka logged it. The markers of this
-            # transaction cannot have a higher epoch, which partitions require under transactions V2.
+            # A transaction can be open with the highest producer epoch only if Kafka logged it. Under transactions V2,
+            # markers must have a higher epoch than the records, which is impossible for this transaction.
             changes["client_transaction_version"] = TRANSACTIONS_V1
         return changes
 

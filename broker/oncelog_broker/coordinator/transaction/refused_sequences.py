@@ -1,12 +1,14 @@
 """Remembers the lowest sequence that verification has refused, so that later batches do not overtake it (KAFKA-14561).
 
-Example: a producer sends batch 0 and batch 1, and the coordinator is unreachable when batch 0 is verified, but
-reachable for batch 1. A partition accepts any first sequence of an unknown producer. So the partition would append
-batch 1 and then refuse batch 0 when batch 0 is sent again, and the transaction would have to abort. Therefore later
+Example: a producer sends batch 0 and batch 1. The coordinator is unreachable when batch 0 is verified, and reachable
+when batch 1 is verified. A partition accepts any first sequence of an unknown producer. So the partition would append
+batch 1. When the producer sends batch 0 again, the partition would refuse it, and the transaction would have to abort.
+Therefore later
 batches are refused, too, until batch 0 is appended.
 
 The rule applies only to producers whose last batch is not in the log's producer state. For all other producers the log
-knows the next sequence, and a refused late copy of an old batch must not delay new batches. The rule applies to
+already checks the next sequence. Applied to them, the rule would let a late copy of an old batch delay new batches. The
+rule applies to
 transactions V1 only: under V2 the log checks that the first batch has sequence 0. Pure.
 """
 
@@ -20,8 +22,9 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.producer_id import ProducerIdAndEpoch
 
 MAX_REFUSED: Final = 10_000
-"""Maximum number of entries, which take two megabytes; the oldest entries are dropped first. A dropped entry can only
-cause a transaction to abort."""
+"""Maximum number of entries, which take two megabytes; the oldest entries are dropped first. The only effect of a
+dropped entry is that a transaction may have to abort.
+"""
 
 
 class RefusedSequences:
@@ -53,7 +56,7 @@ class RefusedSequences:
     def after_verification(
         self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int, refused: KafkaError | None
     ) -> KafkaError | None:
-        """Returns `refused` (the error of the verification) unless `refused` is None. If `refused` is None, returns an
+        """Returns the verification error `refused` if there is one. If `refused` is None, returns an
         error if another batch must be sent first, otherwise None.
         """
         if refused is not None:

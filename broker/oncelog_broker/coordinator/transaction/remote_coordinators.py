@@ -2,8 +2,8 @@
 (KIP-890).
 
 At most one AddPartitionsToTxn request is in flight to each broker. Later verification questions are sent with the next
-request, and callers that ask about the same producer share one question. A caller never shares a question that has
-already been sent, because a marker may have been written since, so that the answer is outdated (E3).
+request, and callers that ask about the same producer share one question. A caller never shares a question that was sent
+before the call: a marker may have been written since, so the answer could be outdated (E3).
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ Codes = Mapping[TopicPartition, ErrorCode]
 
 
 class Subject(NamedTuple):
-    """The key of a verification question; callers with equal keys share one question."""
+    """The key of a question to a coordinator about the partitions of a transaction; callers with equal keys share one
+    question.
+    """
 
     transactional_id: str
     producer: ProducerIdAndEpoch
@@ -47,8 +49,9 @@ class Subject(NamedTuple):
 
 
 class Question:
-    """A question to a coordinator: one transaction in a request, with the partitions and the future of each waiting
-    caller."""
+    """A question to a coordinator about one transaction. It has the partitions and the future of each waiting caller,
+    and becomes one entry of a request.
+    """
 
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
@@ -67,7 +70,8 @@ class Question:
         return answer
 
     def answer(self, codes: Codes) -> None:
-        """Complete the future of each caller with one error among the caller's partitions, or with NONE. A partition
+        """Complete the future of each caller: with NONE if all of the caller's partitions have NONE, otherwise with one
+        of their errors. A partition
         without a code counts as COORDINATOR_NOT_AVAILABLE."""
         for partitions, answer in self._askers:
             if not answer.done():
@@ -77,7 +81,8 @@ class Question:
 def _first_error(partitions: Collection[TopicPartition], codes: Codes) -> ErrorCode:
     found = {codes.get(partition, ErrorCode.COORDINATOR_NOT_AVAILABLE) for partition in partitions}
     found.discard(ErrorCode.NONE)
-    # This code only means that another partition of the request has failed, perhaps a partition of another caller.
+    # OPERATION_NOT_ATTEMPTED only means that another partition of the request has failed, perhaps a partition of
+    # another caller.
     if ErrorCode.OPERATION_NOT_ATTEMPTED in found:
         found.discard(ErrorCode.OPERATION_NOT_ATTEMPTED)
         found = found or {ErrorCode.COORDINATOR_NOT_AVAILABLE}

@@ -7,11 +7,12 @@ partition, the coordinator is asked whether the partition is in the transaction;
 coordinator adds the partition (T7).
 
 The coordinator may be another broker, and its answer may be late. Before the coordinator is asked, the append gets a
-guard, an object that any later marker invalidates (`replication/verification_guards.py`). A marker that is written
+guard object, which every marker written after that invalidates (`replication/verification_guards.py`). A marker that is
+written
 between the question and the append invalidates this guard, and the append fails (E3).
 
-If the cluster image of this broker is outdated, the asked broker may be a former coordinator, which may report a
-transaction as open that the new coordinator has ended. If the marker of the new coordinator is in the log, the log has
+If this broker's cluster image is outdated, this broker may ask a former coordinator. That coordinator may report a
+transaction as open although the new coordinator has ended it. In this case the new coordinator's marker in the log has
 a later coordinator epoch than the cluster image, and the append is refused.
 """
 
@@ -73,8 +74,9 @@ def check_each_in_transaction(
     deadlines: Deadlines,
 ) -> Answer[Mapping[Partition, KafkaError | None]]:
     """Check for each partition whether it is in the open transaction of `producer`; returns partition -> error or None.
-    The caller must know that `producer` has no open transaction in any of `partitions` yet. The result is empty if
-    another broker is the coordinator, because `remote_coordinators` combines the questions to other brokers anyway.
+    The caller must know that `producer` has no open transaction in any of `partitions` yet. If another broker is the
+    coordinator, nothing is checked and the result is empty, because `remote_coordinators` combines questions to other
+    brokers into one request anyway.
     """
     if not coordinator.verifies:
         return dict.fromkeys(partitions)

@@ -49,8 +49,8 @@ def _assign(
     rooms: dict[str, int] = {}
     done = 0
     for member in members:
-        # `quota` or `quota + 1` partitions are the fair share of each member; `extras` members get the larger number. A
-        # member that had more than `quota` partitions keeps `quota + 1` while `extras` lasts.
+        # The fair share of a member is `quota` or `quota + 1` partitions; `extras` members get `quota + 1`. Members
+        # that had more than `quota` partitions keep `quota + 1` partitions, until `extras` members have done so.
         had = [(topic_id, number) for topic_id, numbers in member.target.items() for number in sorted(numbers)]
         kept = [partition for partition in had if holders.get(partition, sharing) < sharing]
         room = quota + (extras > 0 and len(kept) > quota)
@@ -65,7 +65,7 @@ def _assign(
     for member in members:
         if not extras:
             break
-        # Members with more than `quota` partitions have their additional partition already.
+        # Members with more than `quota` partitions already have the one additional partition that a member may get.
         if _count(assigned[member.member_id], partitions) <= quota:
             rooms[member.member_id] += 1
             extras -= 1
@@ -84,9 +84,9 @@ def _fill(
     sharing: int,
     assigned: Mapping[str, dict[bytes, set[int]]],
 ) -> Steps[None]:
-    """Assign the remaining assignments of partitions to members with fewer partitions than their share. The partitions
-    with the fewest members come first. A member that already has all partitions with fewer members than required gets
-    nothing more.
+    """Assign partitions that still need members to members with fewer partitions than their share. The partitions
+    with the fewest members come first. A member gets no more partitions if it already has every partition that still
+    needs members.
     """
     done = 0
     unfilled = [member.member_id for member in members if rooms[member.member_id] > 0]

@@ -4,14 +4,16 @@ Source: Kafka 4.3's StickyTaskAssignor. Kafka's result depends on the order of h
 does not.
 
 1. Each active task gets one member, and each member at most ceil(tasks / members) active tasks. A task stays at its
-   previous member if the limits allow it. A task that cannot stay goes to a member with a standby task, which has the
-   state already, or to the member with the fewest tasks.
-2. Each task of a stateful subtopology gets standby tasks, at the previous active member, at members with a standby
-   task, or at the members with the fewest tasks. Members of one process share a state directory, so a process never
+   previous member if the limits allow it. A task that cannot stay goes to a member that has the task as a standby task
+   and therefore its state, or to the member with the fewest tasks.
+2. Each task of a stateful subtopology gets standby tasks. They go to the member that previously ran the task, to
+   members that had it as a standby task, or to the members with the fewest tasks. Members of one process share a state
+   directory, so a process never
    gets the same task twice. If there are too few processes, a task gets fewer standby tasks.
 
-The numbers of tasks that members may get fall as members reach them, so that the numbers of active tasks differ by at
-most one. Kafka 4.3 assigns no warm-up tasks. Pure. The assignor returns an assignment for every input.
+When enough members have reached the maximum number of active tasks, the maximum falls by one, so that the members'
+numbers of active tasks differ by at most one. Kafka 4.3 assigns no warm-up tasks. Pure. The assignor returns an
+assignment for every input.
 """
 
 from __future__ import annotations
@@ -119,7 +121,7 @@ class _State:
         self._total_quota = _Quota(active + standby, len(group.members))
 
     def _set_ranks(self) -> None:
-        """Rank members so that each process gets one of several equal tasks before any process gets two."""
+        """Rank the members so that every process gets a first task before any process gets a second task."""
         seen: dict[str, int] = {}
         rounds = []
         for member in self._group.members:
@@ -252,7 +254,9 @@ class _State:
                 yield name, number
 
     def _queue(self) -> list[_Entry]:
-        """Return a heap of all members, ordered by number of tasks. Ranks differ, so holders are never compared."""
+        """Return a heap of all members, ordered by number of tasks. No two members have the same rank, so the heap
+        never compares the member objects.
+        """
         queue = [(holder.count, holder.rank, holder) for holder in self._holders.values()]
         heapq.heapify(queue)
         return queue

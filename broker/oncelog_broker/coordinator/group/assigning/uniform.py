@@ -40,8 +40,8 @@ def _assign_homogeneous(spec: GroupSpec) -> Steps[Targets]:
         left = room - held
         takes_one_more = more > 0
         if left and takes_one_more and len(members) - number > more:
-            # Leave the additional partition to a later member, which may have this partition already. The last members
-            # must take the additional partitions that earlier members have left.
+            # Leave the additional partition to a later member, which may have had this partition before. The last
+            # members must take the additional partitions that earlier members have not taken.
             left -= 1
             takes_one_more = False
         more -= takes_one_more
@@ -84,9 +84,10 @@ def _keep(
     member: Subscriber, spec: GroupSpec, room: int, seen: dict[bytes, set[int]]
 ) -> tuple[dict[bytes, set[int]], list[TopicPartition]]:
     """Split the previous partitions of a member into at most `room` partitions that the member keeps, and the
-    partitions that the member gives up. `seen`: partitions of the members that were handled before. Two members may
-    have the same partition in their previous targets, if only part of an assignment was logged when the broker
-    stopped."""
+    partitions that the member gives up. `seen`: partitions of the members that were handled before. If the broker
+    stopped when only part of an assignment was logged, two members may have the same partition in their previous
+    targets.
+    """
     kept: dict[bytes, set[int]] = {}
     given_up: list[TopicPartition] = []
     for topic_id in sorted(member.target.keys() & spec.partitions.keys()):

@@ -3,7 +3,8 @@ assignments step by step with their heartbeats. Pure.
 
 `member` and `consumer_group` are the state, which only replayed records change; `step` is the context of one operation.
 A heartbeat goes through `heartbeat` (request and response), `epochs` (which epochs are valid), `change` (the changes of
-a step, in order), `regexes` (topics by regular expression), `target` (when and how the target assignment is computed)
+a step, in order), `regexes` (subscriptions by regular expression), `target` (when and how the target assignment is
+computed)
 and `reconcile` (how a member moves to its target). The module `leaving` removes members.
 
 A group of the consumer protocol may have members of the classic protocol, whose requests `classic_members` handles.

@@ -69,7 +69,9 @@ class MemberChange:
         step.effects.changes.append(lambda: mark_checked(step.logged_group(), step.topics))
 
     def reconcile(self, epoch: int, target: Target, owned: Owned | None, *, subscription_changed: bool) -> None:
-        """Move the member one step towards its target assignment; `epoch` is the epoch of the target."""
+        """Move the member one step towards its target assignment; `epoch` is the assignment epoch, for which the target
+        was computed.
+        """
         step, group, before = self.step, self.step.group, self.member
         if not subscription_changed and before.is_reconciled_to(epoch):
             return
@@ -81,7 +83,7 @@ class MemberChange:
 
 
 def mark_checked(group: ConsumerGroup | None, topics: TopicView) -> None:
-    """Remember in memory that the group's metadata hash is the hash of `topics`."""
+    """Note, only in memory, that the group's metadata hash was computed from the topics in `topics`."""
     if group is not None:
         group.checked_topics = topics
 

@@ -1,7 +1,8 @@
 """Handles JoinGroup, SyncGroup, Heartbeat and LeaveGroup of classic members in a group of the consumer protocol. Pure.
 
-The generation of a classic member is its member epoch. JoinGroup lets the member give up or get partitions once,
-towards its target assignment, and gets its response immediately. SyncGroup returns the member's assignment. Heartbeat
+The generation of a classic member is its member epoch. At a JoinGroup the member gives up or gets partitions once,
+which moves the member towards its target assignment. The response to the JoinGroup is sent immediately. SyncGroup
+returns the member's assignment. Heartbeat
 returns REBALANCE_IN_PROGRESS if another JoinGroup is necessary.
 """
 
@@ -103,7 +104,8 @@ def _member_id_required(asked: Join, member_id: str) -> JoinGroupResponse:
 def _member(
     step: ConsumerStep, member_id: str, instance_id: str | None, *, is_new: bool
 ) -> tuple[ConsumerMember, str | None, ConsumerMember | None]:
-    """The member before this request, the id of the static member that the member replaces, and that static member. The
+    """The member as it was before this request, the id of the static member that it replaces, and the replaced static
+    member. The
     second and third value are None if no static member is replaced.
     """
     group = step.group
@@ -127,7 +129,7 @@ def _said(member: ConsumerMember, asked: Join, subscription: ConsumerProtocolSub
         client_id=asked.client.client_id,
         client_host=asked.client.host,
         topics=frozenset(subscription.topics),
-        regex="",  # classic members match their patterns themselves
+        regex="",  # classic clients match their topic patterns themselves, so the broker stores no regular expression
         classic=ClassicProtocols(request.session_timeout_ms, tuple(asked.protocols)),
     )
 
@@ -200,8 +202,8 @@ def heartbeat(step: ConsumerStep, request: HeartbeatRequest, waiter: Waiter) -> 
     """Handle a Heartbeat; the response is REBALANCE_IN_PROGRESS if the member must join again. Raises KafkaError
     UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION.
 
-    Unlike Kafka, a Heartbeat also computes a new target assignment if necessary, because all members may be classic
-    members.
+    Unlike Kafka, this function also computes a new target assignment if necessary, because a group with only classic
+    members gets no other heartbeats.
     """
     group = step.group
     member = _known(step, request.member_id, request.group_instance_id, request.generation_id)
@@ -218,8 +220,9 @@ def heartbeat(step: ConsumerStep, request: HeartbeatRequest, waiter: Waiter) -> 
 
 
 def _ask_to_join(step: ConsumerStep, member: ConsumerMember) -> None:
-    """Remember that the member got REBALANCE_IN_PROGRESS. Starting with the first such response the member must join
-    within its rebalance timeout."""
+    """Remember that the member got REBALANCE_IN_PROGRESS. The first REBALANCE_IN_PROGRESS response starts the member's
+    rebalance timeout, within which the member must join again.
+    """
     if member.member_id not in step.group.asked_to_join:
         step.effects.changes.append(lambda: _note_asked(step, member.member_id, is_asked=True))
         step.start_timer(TimerKind.JOIN, member.member_id, member.rebalance_timeout_ms)

@@ -5,9 +5,9 @@ epoch* is the group epoch for which the target assignment was computed. The *mem
 which the member was reconciled.
 
 The fields contain the logged state, which only `replay` changes. The property `state` is derived from the fields.
-Invariants: each static member is in `static_members`. `owners` maps each partition that a member has or must give up to
-this member. `held_bytes` is the sum over the members, and is counted in `held` (the broker's total for all groups)
-until `let_go` is called.
+Invariants: each static member is in `static_members`. `owners` maps a partition to the member that has this partition
+or must still give it up. `held_bytes` is the metadata bytes of all members. `held`, the broker's total for all groups,
+includes these bytes until `let_go` is called.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class ConsumerGroup:
         return None if member_id is None else self.members[member_id]
 
     def is_free(self, topic_id: bytes, partition: int) -> bool:
-        """Whether no member has the partition or must still give it up."""
+        """Whether the partition has no owner: no member has it, and no member still has to give it up."""
         owners = self.owners.get(topic_id)
         return owners is None or partition not in owners
 
@@ -166,8 +166,8 @@ class ConsumerGroup:
     def topics_with(
         self, members: Mapping[str, ConsumerMember], regexes: Mapping[str, ResolvedRegex] | None = None
     ) -> frozenset[str]:
-        """The names of the topics that the given members read, with the given matches of regular expressions. With
-        `regexes` None the group's own matches are used.
+        """The names of the topics that the given members read. `regexes` has the topics that each regular expression
+        matches. If `regexes` is None, the topics in the group's own field `regexes` are used.
         """
         named = {member.topics for member in members.values()}
         used = {member.regex for member in members.values()}
@@ -304,8 +304,8 @@ class ConsumerGroup:
     def _forget_said(self, member: ConsumerMember | None) -> None:
         if member is None:
             return
-        # The instance id is removed only if it still belongs to this member, because another member may have the
-        # instance id by now.
+        # The instance id is removed only if it still belongs to this member, because another member may have taken over
+        # the instance id.
         if member.instance_id is not None and self.static_members.get(member.instance_id) == member.member_id:
             del self.static_members[member.instance_id]
         if member.regex:
@@ -326,8 +326,9 @@ class ConsumerGroup:
                 owners[partition] = member_id
 
     def _disown(self, member: ConsumerMember) -> None:
-        """Remove a member's partitions from `owners`, except partitions that have a newer owner: the record of the new
-        owner may have been replayed before the record of this member."""
+        """Remove from `owners` the partitions that still belong to this member. A partition may already belong to its
+        new owner, if the new owner's record was replayed before this member's record.
+        """
         for partitions in (member.assigned, member.pending_revocation):
             for topic_id, epochs in partitions.items():
                 owners = self.owners.get(topic_id)

@@ -40,7 +40,8 @@ def known_static_member(group: ConsumerGroup, member_id: str, instance_id: str) 
 
 def check_heartbeat_epoch(member: ConsumerMember, epoch: int, owned: Owned | None) -> None:
     """Check the epoch of a heartbeat. The member's epoch is valid. The previous epoch is also valid if the heartbeat
-    lists only partitions that the member has, because then the response with the new epoch was lost. Raises KafkaError
+    lists only partitions that the member has: the member may not have received the response with its new epoch. Raises
+    KafkaError
     FENCED_MEMBER_EPOCH."""
     if epoch in (JOINING_EPOCH, member.epoch):
         return
@@ -58,8 +59,8 @@ def check_commit(
     group: ConsumerGroup, member_id: str, epoch: int, topics: TopicView, *, version: int | None
 ) -> CheckPartition | None:
     """Check that a member may commit offsets in this epoch. Returns None if all partitions may be committed, otherwise
-    a check for each partition. An older epoch is valid for partitions that were assigned in this epoch or before and
-    that the member still has or must give up.
+    a check for each partition. An older epoch is valid for a partition that was assigned to the member in that epoch or
+    earlier, as long as the member has not given up the partition.
 
     `version`: version of the OffsetCommit request; None for TxnOffsetCommit. Raises KafkaError UNKNOWN_MEMBER_ID,
     UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH; ILLEGAL_GENERATION for classic members.

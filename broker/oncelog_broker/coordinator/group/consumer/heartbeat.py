@@ -1,9 +1,10 @@
-"""Handles ConsumerGroupHeartbeat, with which a member joins, stays, and moves to its target. This module has no I/O;
+"""Handles ConsumerGroupHeartbeat, with which a member joins the group, stays in the group, and moves to its target
+assignment. This module has no I/O;
 only replayed records change durable state.
 
-Source: Kafka 4.3's GroupMetadataManager.consumerGroupHeartbeat. Unlike Kafka, the response requests the next heartbeat
-soon while an assignment is being computed or while other members still have partitions of the member's target. So a
-rebalance takes less time than one heartbeat interval per step.
+Source: Kafka 4.3's GroupMetadataManager.consumerGroupHeartbeat. Unlike in Kafka, the response asks for an early next
+heartbeat in two cases: an assignment is being computed, or other members still have partitions of the member's target.
+Because of these early heartbeats, each step of a rebalance takes less than one heartbeat interval.
 """
 
 from __future__ import annotations
@@ -64,7 +65,8 @@ class Heartbeat(NamedTuple):
 
     @property
     def is_full(self) -> bool:
-        """Whether the request has all fields, as a client's first request after an error has. A request with all fields
+        """Whether the request has all fields; a client sends all fields in its first request and after an error. A
+        request with all fields
         gets a response with all fields.
         """
         request = self.request
@@ -109,8 +111,9 @@ def _invalid(message: str) -> KafkaError:
 
 
 def is_unchanged(step: ConsumerStep, asked: Heartbeat) -> ConsumerMember | None:
-    """The member, if it has reached its target, reports no change, and the group has no other work to do; otherwise
-    None. Nearly every heartbeat changes nothing, so this check saves most of the work.
+    """The sending member if this heartbeat requires no work: the member has reached its target and reports no change,
+    and the group needs no new assignment. Otherwise None. Nearly every heartbeat changes nothing, so this check saves
+    most of the work.
     """
     request, group = asked.request, step.group
     member = group.members.get(request.member_id)
@@ -171,7 +174,8 @@ def heartbeat(step: ConsumerStep, asked: Heartbeat) -> None:
 
 
 def _static_joins(step: ConsumerStep, member_id: str, instance_id: str) -> tuple[ConsumerMember, str | None]:
-    """The sending member, and the id of the static member that it replaces; the id is None if no member is replaced.
+    """The sending member, and the id of the static member that the sender replaces (None if the sender replaces no
+    member).
     Raises KafkaError UNRELEASED_INSTANCE_ID."""
     old = step.group.static_member(instance_id)
     if old is None:

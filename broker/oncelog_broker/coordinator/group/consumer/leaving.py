@@ -24,7 +24,7 @@ def leave(step: ConsumerStep, request: ConsumerGroupHeartbeatRequest) -> None:
     if request.member_epoch == STATIC_LEAVING_EPOCH:
         away = member._replace(
             epoch=STATIC_LEAVING_EPOCH,
-            state=MemberState.STABLE,  # no partition must be given up; only the session timeout removes the member
+            state=MemberState.STABLE,  # the member keeps its partitions, so only its session timeout may remove it
             assigned=at_epoch(as_target(member.assigned), 0),
             pending_revocation=NO_PARTITIONS,
         )
@@ -52,8 +52,8 @@ def fence(step: ConsumerStep, gone: Collection[ConsumerMember]) -> None:
     epoch = group.epoch + 1
     effects.append(group.epoch_record(epoch, step.topics.hash_of(group.topics_with(left))))
     if not left:
-        # Without this record an empty group would stay in the state ASSIGNING permanently, because no member is left to
-        # cause an assignment (KAFKA-20442).
+        # Log an assignment epoch for the empty group, because otherwise it would stay in the state ASSIGNING: no member
+        # is left whose heartbeat computes an assignment (KAFKA-20442).
         effects.append(group.target_epoch_record(epoch, 0))
 
 

@@ -55,8 +55,8 @@ class ClassicProtocols(NamedTuple):
 
 class ConsumerMember(NamedTuple):
     """A member of a group. `topics` and `regex` are the subscription; a `regex` of "" means no regular expression.
-    `assigned` are the partitions that the member has, `pending_revocation` the partitions that the member must give up
-    and still has. Each partition has the epoch in which it was assigned.
+    `assigned` are the partitions that the member may read. `pending_revocation` are the partitions that the member must
+    give up and has not given up yet. Each partition has the epoch in which it was assigned.
 
     `previous_epoch`: the epoch before the present epoch; a member whose last response was lost may still send the
     previous epoch.
@@ -76,7 +76,7 @@ class ConsumerMember(NamedTuple):
     regex: str = ""
     assignor: str | None = None
     classic: ClassicProtocols | None = None
-    """None for a member of the consumer protocol."""
+    """Fields that only a member of the classic protocol has; None if the member uses the consumer protocol."""
     assigned: Current = NO_PARTITIONS
     pending_revocation: Current = NO_PARTITIONS
 

@@ -1,7 +1,8 @@
 """Moves a member from its current assignment to its target assignment, one step per heartbeat. Pure.
 
-A member first gives up the partitions that are not in its target, then gets the free partitions of its target. A
-partition becomes free when the heartbeat of its former owner no longer lists it, not when the target changes. Therefore
+A member first gives up the partitions that are not in its target, then gets the free partitions of its target. A change
+of the target alone does not free a partition: the partition becomes free when its former owner sends a heartbeat that
+no longer lists it. Therefore
 two members never read the same partition, even if heartbeats are late or lost.
 
     state       action at a heartbeat
@@ -14,8 +15,8 @@ two members never read the same partition, even if heartbeats are late or lost.
     UNKNOWN     `_next`, if the heartbeat lists no partitions. A member that lists partitions in the state UNKNOWN is
     fenced.
 
-Source: Kafka's CurrentAssignmentBuilder, with KAFKA-19974 (the end of the state UNREVOKED alone does not raise the
-epoch).
+Source: Kafka's CurrentAssignmentBuilder, with the change of KAFKA-19974: a member that leaves the state UNREVOKED does
+not get a higher epoch for this reason alone.
 """
 
 from __future__ import annotations
@@ -73,7 +74,9 @@ def _owns(owned: Owned | None, partitions: Current) -> bool:
 
 
 def _drop_unread(member: ConsumerMember, aim: Aim) -> ConsumerMember:
-    """Move the partitions of topics that the member no longer reads to `pending_revocation`; the epoch stays."""
+    """Move the partitions of topics that the member no longer reads to `pending_revocation`; the member's epoch does
+    not change.
+    """
     unread = member.assigned.keys() - aim.topics
     if not unread:
         return member
@@ -87,7 +90,8 @@ def _drop_unread(member: ConsumerMember, aim: Aim) -> ConsumerMember:
 
 
 def _next(member: ConsumerMember, epoch: int, aim: Aim) -> ConsumerMember:
-    """The member after it has given up or received partitions once more towards its target. `epoch`: the epoch of the
+    """The member after its next step towards the target: the member gives up partitions or gets free partitions.
+    `epoch`: the epoch of the
     member while it has partitions to give up."""
     assigned: dict[bytes, dict[int, int]] = {}
     revoked: dict[bytes, dict[int, int]] = {}
@@ -103,8 +107,8 @@ def _next(member: ConsumerMember, epoch: int, aim: Aim) -> ConsumerMember:
             revoked[topic_id] = {partition: since for partition, since in had.items() if partition not in wanted}
         own = member.pending_revocation.get(topic_id, EMPTY)
         for partition in sorted(wanted - kept.keys()):
-            # The member may keep a partition that it was about to give up, because no other member can have this
-            # partition.
+            # The member may keep a partition that it was about to give up, because no other member can have received
+            # this partition yet.
             if partition in own or aim.is_free(topic_id, partition):
                 given.setdefault(topic_id, []).append(partition)
             else:

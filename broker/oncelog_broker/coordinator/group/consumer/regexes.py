@@ -2,9 +2,10 @@
 changes the group afterwards. Pure.
 
 A pattern has the syntax of RE2 and must match a topic name completely. RE2 takes time proportional to the pattern and
-the name, and there may be many names, so RE2 runs in a thread, with some names per job (`coordinator.patterns`). All
-patterns (regular expressions) of a group are matched together, for all members. The result of a match has only topics
-that the member whose heartbeat started the job may describe.
+the name, and there may be many names, so RE2 runs in a thread, and each job matches a limited number of names
+(`coordinator.patterns`). All
+patterns (regular expressions) of a group are matched together, for all members. A heartbeat starts the matching. The
+result has only topics that the sender of this heartbeat is authorized to describe.
 """
 
 from __future__ import annotations
@@ -25,7 +26,9 @@ from oncelog_protocol.coordinator_records.consumer_groups import ConsumerGroupRe
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MIN_REFRESH_MS: Final = 10_000
-"""Minimum milliseconds between two matchings that are caused by new topics. A new pattern is matched immediately."""
+"""When new topics appear, the patterns are matched again at most once per this number of milliseconds. A new pattern is
+matched immediately.
+"""
 REGEX_JOB: Final = "regexes"
 MayDescribe = Callable[[str], bool]
 """Function of a topic name that returns whether the member's principal may describe the topic."""
@@ -48,7 +51,8 @@ class Resolved(NamedTuple):
 
 
 def change_regex(change: MemberChange, may_describe: MayDescribe, wrong: str | None) -> RegexChange:
-    """Handle the regular expression that the member has after the change, and start a job if patterns must be matched.
+    """Handle the regular expression that the member uses after its heartbeat, and start a job if patterns must be
+    matched with topic names.
     `wrong` is the error message of the pattern, if the pattern was checked. Raises KafkaError
     INVALID_REGULAR_EXPRESSION."""
     step, group = change.step, change.step.group
@@ -105,10 +109,12 @@ def _resolve(step: ConsumerStep, may_describe: MayDescribe) -> Steps[Resolved | 
 
 
 def take_resolved(step: ConsumerStep, resolved: Resolved) -> None:
-    """Log the topics of the patterns that are still used. If these topics have changed, raise the group epoch, so that
+    """Log the topics that a job found for each pattern, if a member still uses the pattern. If these topics have
+    changed, raise the group epoch, so that
     the group is assigned again.
 
-    Hundreds of patterns may match thousands of topics each, which is too much for one batch. The group epoch is logged
+    The records may be divided into several batches, because hundreds of patterns may match thousands of topics each.
+    The group epoch is logged
     first, so that the group is assigned again even if only some of the other records can be logged.
     """
     group, effects = step.group, step.effects

@@ -15,7 +15,8 @@ from oncelog_broker.coordinator.group.topic_view import TopicView
 
 class ConsumerStep(NamedTuple):
     """The context of one step (call of the state machine): the group, its settings, and the effects so far. `group` is
-    the logged group, or the group as it will be after the first records of the step are replayed.
+    the group in its logged state. If the step creates or converts the group, `group` is the state after the records of
+    the conversion are replayed.
 
     `groups` are all groups of the state machine, by group id. `settings` are the settings of this group, `topics` the
     topics of the cluster; `new_id()` creates a member id.
@@ -31,7 +32,9 @@ class ConsumerStep(NamedTuple):
     new_id: Callable[[], str]
 
     def start_session(self, member: ConsumerMember) -> None:
-        """Start the session timer of a member, with the session timeout of the group, or of a classic member."""
+        """Start the session timer of a member. A classic member has its own session timeout; all other members have the
+        session timeout of the group.
+        """
         timeout = self.settings.session_timeout_ms if member.classic is None else member.classic.session_timeout_ms
         self.start_timer(TimerKind.SESSION, member.member_id, timeout)
 

@@ -3,9 +3,8 @@ heartbeat is handled, for a large group as a background job. Pure.
 
 A new target is computed when the group epoch is above the assignment epoch, at most once in
 `consumer.assignment.interval.ms` (KIP-1263). A job (background computation) uses the group as it was when the job
-began. The result of the job is used although the group may have changed since: a member that left is skipped, a new
-member waits for the next assignment, and a member does not get partitions of a topic that it no longer reads
-(`reconcile`).
+began. The result of the job is used even if the group has changed since: a member that has left is skipped, and a new
+member waits for the next assignment. `reconcile` gives a member no partitions of a topic that it no longer reads.
 """
 
 from __future__ import annotations
@@ -57,8 +56,9 @@ class _Snapshot(NamedTuple):
 
 
 def wait_ms(step: ConsumerStep) -> int:
-    """Milliseconds until a new target may be computed; 0 if it may be computed now, also after the clock was set
-    back."""
+    """Milliseconds until a new target may be computed; 0 if it may be computed now. The result is also 0 after the
+    clock was set back.
+    """
     since = step.now_ms - step.group.assigned_at_ms
     interval = step.settings.assignment_interval_ms
     return interval - since if 0 <= since < interval else 0
@@ -129,8 +129,8 @@ def _targets(snapshot: _Snapshot) -> Steps[Targets]:
             yield None
     partitions = {topic_id: snapshot.topics.partitions_of(topic_id) for read in ids.values() for topic_id in read}
     yield None
-    # If subscriptions use both names and regular expressions, members may read the same topics, but the group counts as
-    # heterogeneous, as in Kafka.
+    # A group whose members subscribe partly by names and partly by regular expressions counts as heterogeneous, as in
+    # Kafka, even if all members read the same topics.
     is_homogeneous = len(ids) == 1 and (not any(regex for _, regex in ids) or not any(topics for topics, _ in ids))
     spec = GroupSpec(subscribers, partitions, is_homogeneous)
     return (yield from ASSIGNORS[snapshot.assignor](spec))
@@ -166,8 +166,8 @@ def take_assigned(group: ConsumerGroup, assigned: Assigned, now_ms: int) -> Effe
     if assigned.group is not group or assigned.epoch <= group.assignment_epoch:
         return effects
     # The record of the assignment epoch is logged last. If the record of the assignment epoch is missing, the
-    # assignment is computed again; a partly logged target does no harm, because the owners of partitions do not depend
-    # on targets.
+    # assignment is computed again; a target of which only some records were logged does no harm, because a partition's
+    # owner does not depend on targets.
     effects.may_be_divided = True
     for instance_id, record in assigned.changed:
         if record.member_id in group.members:

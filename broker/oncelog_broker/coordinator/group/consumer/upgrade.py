@@ -31,9 +31,10 @@ from oncelog_protocol.errors import ErrorCode, KafkaError, MalformedMessage
 logger = logging.getLogger(__name__)
 
 STATELESS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
-"""Client-side assignors whose user data may be dropped: sticky assignors store only information that the broker has.
-librdkafka returns the user data of a subscription in the assignment, which Kafka's broker mistakes for state of a
-custom assignor."""
+"""Client-side assignors whose user data the conversion may drop. Sticky assignors store only information that the
+broker has anyway. librdkafka copies the user data of a subscription into the assignment, and Kafka's broker takes this
+copy for the state of a custom assignor.
+"""
 
 
 def upgrade(classic: ClassicGroup, config: GroupConfig, topics: TopicView, effects: Effects) -> ConsumerGroup:

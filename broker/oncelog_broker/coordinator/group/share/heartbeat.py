@@ -1,8 +1,9 @@
-"""Handles ShareGroupHeartbeat, with which a member joins a share group, stays, and leaves. This module has no I/O; only
+"""Handles ShareGroupHeartbeat, with which a member joins a share group, stays in the group, and leaves. This module has
+no I/O; only
 replayed records change durable state.
 
-Source: Kafka 4.3's GroupMetadataManager.shareGroupHeartbeat. Unlike Kafka, the response requests the next heartbeat
-soon while share partitions are being initialized, since a new member cannot read before that.
+Source: Kafka 4.3's GroupMetadataManager.shareGroupHeartbeat. Unlike in Kafka, the response asks for an early next
+heartbeat while share partitions are being initialized, because a new member cannot read until they are initialized.
 """
 
 from __future__ import annotations
@@ -122,8 +123,9 @@ def heartbeat(step: ShareStep, asked: ShareHeartbeat) -> None:
 
 
 def _is_unchanged(step: ShareStep, asked: ShareHeartbeat) -> ShareMember | None:
-    """The member, if it has reached its target, reports no change, and the group has no other work to do; otherwise
-    None. Nearly every heartbeat changes nothing, so this check saves most of the work.
+    """The sending member if this heartbeat requires no work: the member has reached its target and reports no change,
+    and the group needs no new assignment. Otherwise None. Nearly every heartbeat changes nothing, so this check saves
+    most of the work.
     """
     request, group = asked.request, step.group
     member = group.members.get(request.member_id)
@@ -187,8 +189,9 @@ def _check_bytes(step: ShareStep, before: ShareMember | None, member: ShareMembe
 
 
 def _lacks_assignment(step: ShareStep, members: Collection[str], names: frozenset[str]) -> bool:
-    """Whether the assignments differ from the initialized share partitions of subscribed topics: an initialized share
-    partition is not assigned yet, or an assigned share partition no longer has state."""
+    """Whether the target assignment is out of date: an initialized share partition of a subscribed topic is not
+    assigned yet, or an assigned share partition no longer has state.
+    """
     group = step.group
     if group.assignment_epoch < group.epoch or not members:
         return False
@@ -239,8 +242,8 @@ def _initialize_states(step: ShareStep, names: frozenset[str], group_epoch: int)
     """Initialize the share partitions of subscribed topics that have no state. Returns whether any share partitions are
     being initialized.
 
-    A partition that was added to a topic starts at its first record, because with `latest` the records until now would
-    be lost (KAFKA-20742).
+    A partition that was added to a topic starts at its first record. With `latest` the group would miss the records
+    that were produced before the initialization (KAFKA-20742).
     """
     group, topics = step.group, step.topics
     state = group.state_partitions

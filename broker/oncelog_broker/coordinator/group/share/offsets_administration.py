@@ -3,7 +3,7 @@ state. Pure.
 
 The share coordinators store the state of share partitions. So each change has two steps: the group logs the intended
 change, and logs the completion after the share coordinators have made the change. If a coordinator fails between the
-two steps, the administrator sends the request again.
+two steps, the administrator must send the request again to complete the change.
 """
 
 from __future__ import annotations
@@ -38,7 +38,8 @@ def alter(step: ShareStep, starts: Starts) -> tuple[Effects, int]:
 
 
 def delete(step: ShareStep, topic_ids: frozenset[bytes] | None) -> tuple[Effects, Target]:
-    """Log that the state of these topics, or with None of all topics, is being deleted. Returns the effects and the
+    """Log that the share-partition state of these topics is being deleted; None means all topics of the group. Returns
+    the effects and the
     share partitions to delete. For a topic whose deletion had begun earlier, the result contains all partitions of the
     topic. Raises KafkaError NON_EMPTY_GROUP."""
     group, effects = step.group, step.effects

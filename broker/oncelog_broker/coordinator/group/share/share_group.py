@@ -5,8 +5,8 @@ which the assignment depends. The assignment epoch is the group epoch for which 
 epoch is the assignment epoch to which the member was reconciled. A member gets its target immediately: partitions are
 shared, so a member need not wait for other members.
 
-The fields contain the logged state, which only `replay` changes. Invariant: `held_bytes` is the sum over the members,
-and is counted in `held` (the broker's total for all groups) until `let_go` is called.
+The fields contain the logged state, which only `replay` changes. Invariant: `held_bytes` is the metadata bytes of all
+members. `held`, the broker's total for all groups, includes these bytes until `let_go` is called.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ class ShareGroup:
             self.assigned_at_ms = 0 if value is None else value.assignment_timestamp
         else:
             self.state_partitions = StatePartitions.of(record.value)
-            self.checked_topics = None  # the next heartbeat checks which share partitions can be assigned
+            self.checked_topics = None  # so that the next heartbeat checks which share partitions can be assigned
 
     def let_go(self) -> None:
         """Subtract the metadata of all members from `held` (the broker's total for all groups), because the group is

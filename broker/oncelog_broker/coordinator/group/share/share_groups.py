@@ -114,7 +114,8 @@ class ShareGroups:
 
     def on_initialized(self, group_id: str, done: Target, failed: Target) -> Effects:
         """Log which share partitions the share coordinators have initialized (`done`) or failed to initialize
-        (`failed`). Share partitions that are no longer marked as initializing are ignored."""
+        (`failed`). A share partition that the group no longer marks as initializing is ignored.
+        """
         effects = Effects()
         group = self._groups.get(group_id)
         if not isinstance(group, ShareGroup):
@@ -152,7 +153,8 @@ class ShareGroups:
         return offsets_administration.alter(self._step(find_share_group(group, group_id), Effects()), starts)
 
     def delete_states(self, group_id: str, topic_ids: frozenset[bytes] | None) -> tuple[Effects, Target]:
-        """Log that the state of these topics, or with None of all topics, is being deleted. Returns the effects and the
+        """Log that the share-partition state of these topics is being deleted; None means all topics of the group.
+        Returns the effects and the
         share partitions to delete. Raises KafkaError GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP."""
         group = find_share_group(self._groups.get(group_id), group_id)
         return offsets_administration.delete(self._step(group, Effects()), topic_ids)
@@ -191,7 +193,7 @@ class ShareGroups:
 
 
 def find_share_group(group: object, group_id: str) -> ShareGroup:
-    """`group` itself, if it is a share group. Raises KafkaError GROUP_ID_NOT_FOUND."""
+    """Return `group` if it is a share group. Raises KafkaError GROUP_ID_NOT_FOUND."""
     if not isinstance(group, ShareGroup):
         what = "not found" if group is None else "is not a share group"
         raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.")

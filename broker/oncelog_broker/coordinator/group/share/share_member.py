@@ -15,7 +15,7 @@ from oncelog_protocol.coordinator_records.share_groups import (
 JOINING_EPOCH: Final = 0
 LEAVING_EPOCH: Final = -1
 STABLE: Final = 0
-"""The name of the only state that a share group member has, because a member gets its target immediately."""
+"""The member state in responses. A share group member has only this state, because it gets its target immediately."""
 
 CurrentTopic = ShareGroupCurrentMemberAssignmentValue.TopicPartitions
 

@@ -39,8 +39,9 @@ class ShareAssigned(NamedTuple):
 
 
 def wait_ms(step: ShareStep) -> int:
-    """Milliseconds until a new target may be computed; 0 if it may be computed now. The result is 0 while no partition
-    is assigned, and after the clock was set back."""
+    """Milliseconds until a new target may be computed; 0 if it may be computed now. The result is also 0 while no
+    partition is assigned, or if the clock was set back.
+    """
     if not any(step.group.targets.values()):
         return 0
     since = step.now_ms - step.group.assigned_at_ms

@@ -2,8 +2,8 @@
 is immutable. Pure.
 
 Only share partitions with initialized state are assigned. The group asks the share coordinators to initialize the share
-partitions of subscribed topics. Until the share coordinators have done so, the share partitions are logged as
-initializing. If a coordinator fails meanwhile, these share partitions are initialized again, which does no harm.
+partitions of subscribed topics. The group logs these share partitions as initializing until the share coordinators have
+initialized them. If a coordinator fails meanwhile, these share partitions are initialized again, which does no harm.
 """
 
 from __future__ import annotations

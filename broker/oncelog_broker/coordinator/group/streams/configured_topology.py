@@ -1,12 +1,13 @@
 """Compares a topology with the existing topics. The result has the number of tasks of each subtopology, the missing
 internal topics, and the reason why tasks cannot be assigned. Pure.
 
-Source: Kafka 4.3's InternalTopicManager. In Kafka, all repartition topics with a fixed number of partitions must have
-the same number; here, only the repartition topics of one co-partition group.
+Source: Kafka 4.3's InternalTopicManager. In Kafka, all repartition topics for which the application fixes a number of
+partitions must have the same number. In this broker, this rule applies only within one co-partition group.
 
-The application may fix the number of partitions of a repartition topic. A number that the application does not fix
-follows the topics with which the repartition topic is co-partitioned. Without such topics, the number is the maximum
-over the source topics of all subtopologies that write to the repartition topic. A changelog topic has one partition for
+The application may fix the number of partitions of a repartition topic. If the application does not fix the number, a
+repartition topic gets as many partitions as the topics with which it is co-partitioned. If it is co-partitioned with no
+topic, it gets the largest number of partitions among the source topics of all subtopologies that write to it. A
+changelog topic has one partition for
 each task of its subtopology.
 """
 
@@ -25,11 +26,11 @@ PartitionsOf = Callable[[str], int | None]
 """Function of a topic name that returns the topic's number of partitions; None if the topic does not exist."""
 DEFAULT_REPLICATION_FACTOR: Final = -1
 MAX_TASKS: Final = 10_000
-"""Maximum number of active tasks of a group: one member can get all these tasks in one heartbeat, which takes
-milliseconds.
+"""Maximum number of active tasks of a group: one member may get all tasks of the group in one heartbeat, and handling
+this heartbeat must take only milliseconds.
 """
 NAMED_IN_STATUS: Final = 3
-"""Maximum number of topics that the detail of a status names."""
+"""Maximum number of topic names in the detail text of a status."""
 
 
 class WantedTopic(NamedTuple):
@@ -138,7 +139,8 @@ def _configured(topology: StreamsTopology, partitions_of: PartitionsOf) -> Confi
 
 
 def _repartition_counts(topology: StreamsTopology, partitions_of: PartitionsOf) -> dict[str, int]:
-    """Return the number of partitions of each repartition topic, before co-partitioning. The caller has checked that
+    """Return the number of partitions of each repartition topic, without regard to co-partitioning, which is applied
+    later. The caller has checked that
     all source topics exist; `check_topology` has checked that each number can be derived."""
     counts = {
         topic.name: topic.partitions
@@ -171,7 +173,9 @@ def _repartition_counts(topology: StreamsTopology, partitions_of: PartitionsOf) 
 
 
 def _flexible(topology: StreamsTopology) -> Mapping[str, bool]:
-    """Map every repartition topic to whether its number of partitions is open."""
+    """Map every repartition topic to True if the application has not fixed its number of partitions, otherwise to
+    False.
+    """
     return {
         topic.name: topic.partitions == 0
         for each in topology.subtopologies.values()
@@ -236,6 +240,6 @@ def _wanted(topic: TopicInfo, partitions: int) -> WantedTopic:
 
 
 def _some(names: list[str]) -> str:
-    """Join the first names of topics, followed by the number of further names."""
+    """Join the first topic names into one text; if there are more names, their number is appended."""
     more = len(names) - NAMED_IN_STATUS
     return ", ".join(names[:NAMED_IN_STATUS]) + (f" and {more} additional topics" if more > 0 else "")

@@ -19,7 +19,7 @@ TopicPartition = EndpointToPartitions.TopicPartition
 
 
 class _Made(NamedTuple):
-    """An endpoint entry of a response, with the values from which the entry was computed."""
+    """A cached endpoint entry for responses, with the values from which it was computed."""
 
     assigned: CurrentTasks
     endpoint: tuple[str, int]

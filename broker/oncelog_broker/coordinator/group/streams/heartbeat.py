@@ -1,8 +1,9 @@
-"""Handles StreamsGroupHeartbeat, with which a member joins a streams group, stays, and leaves. This module has no I/O;
+"""Handles StreamsGroupHeartbeat, with which a member joins a streams group, stays in the group, and leaves. This module
+has no I/O;
 only replayed records change durable state.
 
-A heartbeat that changes something logs, in one batch of records: the member's metadata, the topology that the group's
-first member sent, the group epoch, the target assignment, the member's current assignment.
+A heartbeat that changes the group logs one batch of records, in this order: the member's metadata, the topology that
+the group's first member sent, the group epoch, the target assignment, the member's current assignment.
 
 Source: Kafka 4.3's GroupMetadataManager.streamsGroupHeartbeat. Unlike Kafka's broker, this broker asks for the next
 heartbeat soon while a member waits for an assignment, for tasks of other members, or for internal topics.
@@ -32,8 +33,8 @@ from oncelog_protocol.messages.streams_group_heartbeat import StreamsGroupHeartb
 def heartbeat(step: StreamsStep, asked: StreamsHeartbeat) -> None:
     """Handle a heartbeat of a member that joins or stays.
 
-    Raises KafkaError GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST (another topology,
-    a task that does not exist), MESSAGE_TOO_LARGE, COORDINATOR_NOT_AVAILABLE.
+    Raises KafkaError GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST (the topology
+    differs from the group's topology, or a claimed task does not exist), MESSAGE_TOO_LARGE, COORDINATOR_NOT_AVAILABLE.
     """
     group, request = step.group, asked.request
     same = _is_unchanged(step, asked)
@@ -131,8 +132,9 @@ def _known_or_new(step: StreamsStep, asked: StreamsHeartbeat) -> StreamsMember:
 
 
 def _check_epoch(member: StreamsMember, asked: StreamsHeartbeat) -> None:
-    """Check the epoch of a heartbeat: valid are the member's epoch, and the previous epoch if the member claims only
-    assigned tasks, since then the response with the new epoch was lost. Raises KafkaError FENCED_MEMBER_EPOCH.
+    """Check the epoch of a heartbeat. The member's epoch is valid. The previous epoch is also valid if the member
+    claims only tasks that it has: the member may not have received the response with its new epoch. Raises KafkaError
+    FENCED_MEMBER_EPOCH.
     """
     epoch = asked.request.member_epoch
     if epoch in (JOINING_EPOCH, member.epoch):
@@ -245,8 +247,8 @@ def _raise_group_epoch(
     *,
     is_needed: bool,
 ) -> int:
-    """Raise the group epoch if the member, the topics, whether all topics exist, or the settings of assignments have
-    changed. Returns the new or unchanged group epoch.
+    """Raise the group epoch if an input of the assignment has changed: the member, the metadata of topics, whether all
+    topics exist, or the assignment settings. Returns the new or unchanged group epoch.
     """
     group, configs = step.group, step.assignment_configs
     validated = topology.epoch if configured.is_ready else NO_TOPOLOGY_VALIDATED

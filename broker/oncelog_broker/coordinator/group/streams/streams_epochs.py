@@ -13,8 +13,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 def check_commit(group: StreamsGroup, member_id: str, epoch: int, *, version: int | None) -> CheckPartition | None:
     """Check that a member may commit offsets in this epoch. Returns None if the epoch is valid for all partitions,
-    otherwise a function that checks one partition. An older epoch is valid for the partitions of active tasks that the
-    member received in that epoch or earlier, and that are still assigned or pending revocation (KIP-1251).
+    otherwise a function that checks one partition. An older epoch is valid for the partitions of an active task that
+    the member received in that epoch or earlier and has not given up (KIP-1251).
 
     `version` is the version of OffsetCommit, or None for TxnOffsetCommit. Raises KafkaError UNKNOWN_MEMBER_ID,
     UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH.
@@ -60,8 +60,9 @@ def _known(group: StreamsGroup, member_id: str) -> StreamsMember:
 
 
 def _given_in(member: StreamsMember, subtopology: str, partition: int) -> int | None:
-    """Return the epoch in which the member received an active task that is assigned or pending revocation; None for
-    other tasks."""
+    """Return the epoch in which the member received the active task; None if the member does not have the task as an
+    active task.
+    """
     for tasks in (member.assigned, member.pending_revocation):
         since = tasks.active.get(subtopology, {}).get(partition)
         if since is not None:

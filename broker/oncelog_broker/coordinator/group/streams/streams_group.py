@@ -4,11 +4,11 @@ The epochs are the same as in the consumer protocol (`consumer_group`). The grou
 which the assignment depends. The assignment epoch is the group epoch for which the target was computed. The member
 epoch is the assignment epoch to which the member was reconciled.
 
-Invariants: only `replay` changes the logged state; Invariants:
+Only `replay` changes the logged state. Invariants:
 - `active_owners` maps each active task that is assigned or pending revocation to the member that has the task.
 - `copies` maps each standby or warm-up task that is assigned or pending revocation to the members that have the task.
-- `held_bytes` is the sum over topology and members, and is counted in `held` (the broker's total for all groups) until
-`let_go` is called.
+- `held_bytes` is the memory of the topology and all members. `held`, the broker's total for all groups, includes these
+bytes until `let_go` is called.
 """
 
 from __future__ import annotations
@@ -65,8 +65,9 @@ class StreamsGroupState(Enum):
 
 class StreamsGroup:
     """A streams group. Some fields are not logged, so a new coordinator starts without them. `checked_topics` is the
-    state of the cluster's topics with which the group last compared its metadata hash, and `configured` is its topology
-    with these topics; both are None after loading. `shutdown_requested_by` is the member that asked all members to
+    view of the cluster's topics with which the group last compared its metadata hash. `configured` is the group's
+    topology matched with this view. Both fields (`checked_topics`, `configured`) are None after loading.
+    `shutdown_requested_by` is the member that asked all members to
     stop. `delayed_until_ms` is the end of the initial rebalance delay (wall time in ms); 0 means no delay.
     `endpoint_epoch` rises when the tasks of a member with an endpoint change."""
 
@@ -144,8 +145,8 @@ class StreamsGroup:
 
     def is_free(self, role: Role, subtopology: str, partition: int, member: StreamsMember) -> bool:
         """Whether the member may get the task in this role (active, standby or warm-up). An active task must not have
-        another owner. No member of the same process may have the task, in any role. Tasks that the member itself must
-        give up count as free.
+        another owner. No member of the same process may have the task, in any role. A task that this member must give
+        up itself counts as free for this member.
         """
         task = (subtopology, partition)
         gives_up = member.pending_revocation
@@ -207,8 +208,8 @@ class StreamsGroup:
         return records
 
     def replay(self, record: StreamsGroupRecord) -> None:
-        """Apply a logged record, other than the tombstone of the group itself. Records of one group may be replayed in
-        any order: compaction and loading leave out records that later ones replace.
+        """Apply a logged record, other than the tombstone of the group itself. The records of one group may be replayed
+        in any order, because compaction and loading leave out records that later records replace.
         """
         if isinstance(record, StreamsCurrentRecord):
             member = self.members.get(record.member_id) or StreamsMember(record.member_id)
@@ -273,8 +274,9 @@ class StreamsGroup:
             self.shutdown_requested_by = None
 
     def _disown(self, member: StreamsMember) -> None:
-        """Remove the member from the owners of the tasks that it had. An active task that has another owner keeps this
-        owner: the record of the new owner may have been replayed first.
+        """Remove the member from the owners of the tasks that it had. An active task that already belongs to another
+        member stays with that member, because the new owner's record may have been replayed before this member's
+        record.
         """
         for tasks in (member.assigned, member.pending_revocation):
             self._disown_tasks(member.member_id, tasks)

@@ -1,7 +1,7 @@
 """The streams groups of one group state machine, with the functions that the state machine calls. Pure.
 
-A group id belongs to only one protocol, so the groups of all protocols are in one dict, `groups`, which this class
-changes for streams groups alone.
+A group id belongs to only one protocol, so the groups of all protocols are in one dict, `groups`. This class adds and
+removes only streams groups in this dict.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ MAX_ENDPOINT_EPOCH_START: Final = 2**30
 
 
 class StreamsGroups:
-    """`remove(group_id)` removes a group of any protocol. The other parameters are settings, clock, the broker's memory
-    count, and the present topics, as `GroupMachine` gets them.
+    """`remove(group_id)` removes a group of any protocol. The other parameters (settings, clock, the broker's memory
+    count, present topics) are the same as the parameters of `GroupMachine`.
     """
 
     def __init__(
@@ -77,8 +77,9 @@ class StreamsGroups:
             group.replay(record)
 
     def on_loaded(self, group: StreamsGroup, effects: Effects) -> None:
-        """Start the timers of a group that was loaded from the log. Endpoint epochs are not logged: the group gets an
-        epoch that differs from the epochs that members have received from the previous coordinator."""
+        """Start the timers of a group that was loaded from the log. Endpoint epochs are not logged. The group starts
+        with a random endpoint epoch, which differs from the epochs that the previous coordinator sent to members.
+        """
         group.endpoint_epoch = self._now_ms() // 1000 % MAX_ENDPOINT_EPOCH_START
         self._step(group, effects).start_timers()
 
@@ -106,8 +107,8 @@ class StreamsGroups:
     # --- members
 
     def heartbeat(self, asked: StreamsHeartbeat) -> Effects:
-        """Handle a StreamsGroupHeartbeat. A classic group without members is replaced by a streams group, and the
-        committed offsets stay. Raises KafkaError GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
+        """Handle a StreamsGroupHeartbeat. A classic group without members is replaced by a streams group, which keeps
+        the committed offsets. Raises KafkaError GROUP_ID_NOT_FOUND, GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID,
         FENCED_MEMBER_EPOCH, INVALID_REQUEST, MESSAGE_TOO_LARGE, COORDINATOR_NOT_AVAILABLE.
         """
         group_id, effects = asked.request.group_id, Effects()

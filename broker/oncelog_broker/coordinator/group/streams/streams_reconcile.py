@@ -2,9 +2,9 @@
 
 Source: Kafka 4.3's streams CurrentAssignmentBuilder. A member, as in consumer groups, first gives up tasks, and then
 gets new tasks. An active task must not have another owner. Members of one process share a state directory, so no two
-members of one process may have the same task in any role. In Kafka, a member that has given up its tasks moves to the
-epoch after its own epoch, in which another member may have had the same tasks; here the member moves to the epoch of
-its target.
+members of one process may have the same task in any role. A member that has given up its tasks moves to the epoch of
+its target. In Kafka it moves only to its own epoch plus 1, although another member may have had the same tasks in that
+epoch.
 """
 
 from __future__ import annotations
@@ -42,8 +42,9 @@ class StreamsAim(NamedTuple):
 
 
 def reconcile(member: StreamsMember, aim: StreamsAim) -> StreamsMember:
-    """Return the member after it has given up or received tasks once more towards its target. Raises KafkaError
-    FENCED_MEMBER_EPOCH for a member in a state of a later release that may still own tasks."""
+    """Return the member after its next step towards the target: the member gives up tasks or gets free tasks. Raises
+    KafkaError FENCED_MEMBER_EPOCH if the member may still own tasks and is in a state that only a later release knows.
+    """
     if member.state is StreamsMemberState.STABLE and member.epoch == aim.epoch:
         return member
     if member.state is StreamsMemberState.UNREVOKED and owns_any(aim.owned, member.pending_revocation):
@@ -59,7 +60,8 @@ def reconcile(member: StreamsMember, aim: StreamsAim) -> StreamsMember:
 
 
 class _Difference(NamedTuple):
-    """The tasks of one role that a member keeps, must give up, and gets now. `is_unreleased`: other members still have
+    """A member's tasks in one role (active, standby or warm-up): the tasks that it keeps, must give up, and gets now.
+    `is_unreleased`: other members still have
     some tasks of the target."""
 
     kept: Tasks

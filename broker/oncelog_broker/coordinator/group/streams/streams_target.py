@@ -51,8 +51,8 @@ class Assignment(NamedTuple):
 
 
 def wait_ms(step: StreamsStep) -> int:
-    """Return the time in ms until the group may be assigned again; 0 if the group may be assigned now, also after the
-    clock was set back.
+    """Return the time in ms until the group may be assigned again; 0 if the group may be assigned now. The result is
+    also 0 after the clock was set back.
     """
     since = step.now_ms - step.group.assigned_at_ms
     interval = step.settings.assignment_interval_ms
@@ -88,8 +88,9 @@ def maybe_assign(
 
 
 def on_initial_delay_over(step: StreamsStep) -> None:
-    """Assign the tasks of a group whose initial rebalance delay is over. If topics are missing, or have changed since
-    the last heartbeat, the next heartbeat assigns the tasks."""
+    """Assign the tasks of a group whose initial rebalance delay is over. If topics are missing or have changed since
+    the last heartbeat, do nothing, because the next heartbeat will assign the tasks.
+    """
     group, configured = step.group, step.group.configured
     step.effects.changes.append(lambda: _end_initial_delay(step.logged_group()))
     if group.members and configured is not None and configured.is_ready and group.checked_topics is step.topics:

@@ -38,8 +38,8 @@ class StreamsTopology(NamedTuple):
 
     @classmethod
     def of(cls, value: StreamsGroupTopologyValue) -> StreamsTopology:
-        """Return the topology that a record contains. The order of subtopologies, and within co-partition groups, is
-        ignored.
+        """Return the topology that a record contains. Two topologies are equal even if their subtopologies, or the
+        topics of a co-partition group, are in different orders.
         """
         subtopologies = {each.subtopology_id: _ordered(each) for each in value.subtopologies}
         ordered = {subtopology_id: subtopologies[subtopology_id] for subtopology_id in sorted(subtopologies)}
@@ -120,7 +120,8 @@ def _topic(topic: RequestedTopic) -> TopicInfo:
 
 def check_topology(topology: Requested) -> None:
     """Check a requested topology. Raises KafkaError INVALID_REQUEST for features that Kafka 4.3 does not support
-    either, STREAMS_INVALID_TOPOLOGY for a topology that is too large or that no topics can satisfy."""
+    either. Raises STREAMS_INVALID_TOPOLOGY for a topology that is too large, or for which no suitable topics can exist.
+    """
     if topology.epoch < 0:
         raise _invalid(f"The epoch of the topology is {topology.epoch}, but must not be negative.")
     entries, ids, read = 0, set[str](), set[str]()
