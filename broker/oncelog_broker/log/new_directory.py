@@ -92,14 +92,14 @@ class NewDirectory:
         self.failure: OSError | None = None
         """The error of the last attempt to sync the directory; None if that attempt succeeded."""
         self._guard = Lock()
-        """A lock that allows only one sync at a time: the kernel reports a lost write once, so that only one of two
+        """A lock that allows only one sync at a time: the kernel reports a lost write only once, so only one of two
         concurrent syncs would see the error.
         """
 
     @classmethod
     def found(cls, disk: Disk, path: str, files: Iterable[str], names: NameSyncs | None = None) -> NewDirectory:
-        """Return an object for a directory, with its first files, that an earlier process may have created just before
-        it was killed.
+        """Return an object for an existing directory with first files. The directory may be unsynced, because an
+        earlier process may have created it just before it was killed.
         """
         directory = cls(disk, path, dict.fromkeys(files, b""), names)
         directory.is_begun = True
@@ -113,7 +113,7 @@ class NewDirectory:
 
     @property
     def is_lost(self) -> bool:
-        """Whether an fsync of the directory failed; such a sync is not retried."""
+        """Whether an fsync of the directory failed; a failed fsync is not retried."""
         return self.failure is not None and not is_descriptor_limit(self.failure)
 
     def sync(self) -> None:
@@ -137,7 +137,7 @@ class NewDirectory:
                 self.failure = None
 
     def _sync_content(self) -> None:
-        with suppress(FileNotFoundError):  # the directory was deleted: nothing in it must be durable
+        with suppress(FileNotFoundError):  # the directory was deleted, so it needs no sync
             for name in self._files:
                 file = self._disk.open_briefly(os.path.join(self.path, name))
                 try:
@@ -153,7 +153,8 @@ class NewDirectory:
             logger.error("%s: could not be synced: %s", self.path, error)
 
     def note_name_synced(self) -> None:
-        """Mark the directory as synced, after `names` was synced and while its guard is still held. A directory that
+        """Mark the directory as synced. The caller has synced `names`, and still holds the lock `guard` of `names`. A
+        directory that
         was created before a failed fsync of `names` is marked as failed instead. The error is then in the field
         `failure`.
         """

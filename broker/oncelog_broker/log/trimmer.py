@@ -33,14 +33,15 @@ class LogTrimmer:
         self._state = state
         self.before_truncation: Callable[[LogState], None] | None = None
         """Callback: called after `recovery_point` or `cleaner_checkpoint` was lowered, before any byte is cut. The
-        callback lowers these offsets in the checkpoint files: after a crash, a log that ends below its checkpointed
-        recovery point counts as damaged, and records below the cleaner checkpoint count as compacted. The callback may
+        callback must lower these offsets in the checkpoint files. Otherwise, after a crash, a log that ends below its
+        checkpointed recovery point counts as damaged, and records below the cleaner checkpoint count as compacted. The
+        callback may
         raise OSError.
         """
         self.after_truncation: Callable[[LogState], None] | None = None
-        """Callback: called after the log start was lowered below a log start that may be checkpointed, before anything
-        is appended. The callback lowers the log start in the checkpoint file: after a crash, a log that ends before its
-        checkpointed start is emptied. The callback may raise OSError.
+        """Callback: called after a truncation lowered the log start, before the next append. The callback must lower
+        the log start in the checkpoint file, because after a crash, a log that ends below its checkpointed log start
+        loses all its records. The callback may raise OSError.
         """
 
     # --- rolling ---------------------------------------------------------------------------------------------------

@@ -65,8 +65,8 @@ NAMES_IN_A_LINE = 10
 def lock_directories(
     data_dirs: Sequence[str | os.PathLike[str]], *, node_id: int, cluster_id: str | None, disk: Disk
 ) -> list[DataDirectory]:
-    """Lock the data directories, and check that each belongs to this broker, or to no broker yet. No file in an
-    existing directory is changed, apart from the lock.
+    """Lock the data directories, and check that each belongs to this broker, or to no broker yet. Apart from the lock,
+    existing directories are not changed.
 
     Raises LockHeld, MetaPropertiesError, NoteError, OSError; no directory then stays locked.
     """
