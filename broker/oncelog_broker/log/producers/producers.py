@@ -283,8 +283,8 @@ class LogProducers:
                 if aborted is not None:
                     yield aborted
         except CorruptBatch as error:
-            # Log the error and continue with the next segment: the rest of this segment cannot be replayed, and a
-            # reader of the damaged batch gets the same error.
+            # Only log the error: the rest of this segment cannot be replayed, and a reader of the damaged batch gets
+            # the same error.
             logger.warning(
                 "%s: the producer state of this and later batches cannot be restored: %s", segment.path, error
             )
