@@ -6,14 +6,14 @@ truncation), and `flusher` syncs. These four modules share `log_content` (segmen
 `log_state` (offline flag, log start, recovery point). `validation` checks a batch before the append, and
 `record_validation` checks the records of the batch (`unpacking` decompresses them). `internal_batches` joins several
 batches into one append, `leader_epochs` remembers where each leader epoch began, and `header_fields` names the fields
-of a batch header. `pending_flush` is an fsync in three steps, and `new_directory` is the directory of a new log until
-that directory is synced. `checkpoints` reads and writes Kafka's small text files, and `config` has the settings that
+of a batch header. `pending_flush` splits an fsync into three steps. `new_directory` represents a new log's directory
+that is not synced yet. `checkpoints` reads and writes Kafka's small text files, and `config` has the settings that
 storage needs.
 
 Two subpackages are below the interface: `segments` (files, indexes, roll, retention, recovery) and `producers`
 (duplicate detection, open and aborted transactions). The other two subpackages use the interface: `compaction`, and
 `directories` with all the logs of a broker.
 
-All functions are synchronous and must run in the thread of the event loop; the docstring of a function says if another
-thread may run it (`PendingFlush.sync`).
+All functions are synchronous and must run in the thread of the event loop. Exceptions, such as `PendingFlush.sync`, say
+in their docstring that another thread may run them.
 """

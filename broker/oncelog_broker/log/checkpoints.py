@@ -5,8 +5,8 @@ completely.
 - The second line has the number of entries.
 - Each further line has an entry: `orders 0 1201` means topic orders, partition 0, offset 1201.
 
-The caller that reads a checkpoint decides what to do about a corrupt file. `LogManager` ignores each of the three
-offset checkpoints, with the consequences that `data_directory.py` names; `recovery` rebuilds the leader epochs from the
+The caller that reads a checkpoint decides what to do about a corrupt file. `LogManager` ignores a corrupt offset
+checkpoint; `data_directory.py` lists the consequences. `recovery` rebuilds a corrupt leader epoch checkpoint from the
 batches. Source: Kafka's CheckpointFile, OffsetCheckpointFile.
 """
 
@@ -72,7 +72,9 @@ def read_offset_checkpoint(disk: Disk, path: str) -> dict[TopicPartition, int]:
 
 
 def write_offset_checkpoint(disk: Disk, path: str, offsets: Mapping[TopicPartition, int]) -> None:
-    """Replace the checkpoint file at `path` with these offsets. Raises OSError; the old file then still exists."""
+    """Replace the checkpoint file at `path` with these offsets. Raises OSError if the write fails; the old file is then
+    unchanged.
+    """
     rows = ((topic, partition, offset) for (topic, partition), offset in sorted(offsets.items()))
     disk.replace_file(path, format_checkpoint(rows))
 

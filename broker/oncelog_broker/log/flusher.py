@@ -50,8 +50,8 @@ class LogFlusher:
         self._flushes = FlushesUnderWay()
         self._last_flush_at = clock.monotonic()
         self._named: Segment | None = None
-        """The active segment at the last sync of the records: its file name is on the disk, and so are the names of all
-        segments before it.
+        """The active segment at the last sync of the records. The file names of this segment and of all older segments
+        are on the disk.
         """
         self.new_directory: NewDirectory | None = None
         """The log's directory, until it is known to be synced; then None. If the code that creates the log has not
@@ -83,7 +83,7 @@ class LogFlusher:
 
     @property
     def start_to_checkpoint(self) -> int | None:
-        """The log start offset that must be checkpointed; None if the names of the segment files show that offset, even
+        """The log start offset that must be checkpointed; None if the names of the segment files prove that offset even
         after a power cut. Any thread may read this property.
         """
         state = self._state
@@ -100,7 +100,8 @@ class LogFlusher:
         return self._flushes.guard
 
     def note_moved(self) -> None:
-        """Note that a synced copy has replaced the log, so that the flushes under way need no file of this log. The
+        """Record that a synced copy has replaced the log. Flushes that are running then no longer need the files of
+        this log. The
         caller must hold `guard`.
         """
         self._flushes.is_moved = True
@@ -132,7 +133,7 @@ class LogFlusher:
         state, local, producers = self._state, self._local, self._producers
         state.check_online()
         if state.is_truncating:
-            return None  # no flush now: a worker thread changes the files, so the log end is unknown
+            return None  # no flush during a truncation: a worker thread changes the files, so the log end is unknown
         end = local.log_end_offset if up_to is None else min(up_to, local.log_end_offset)
         snapshots = producers.pending_snapshots(end)
         is_dirty = self.has_unsynced_names or self._content.epochs.is_unsynced
@@ -224,6 +225,6 @@ class LogFlusher:
         return state.offline_error() if state.offline_reason is not None else state.fail("flush", error)
 
     def note_failed_flush(self) -> None:
-        """Take the log offline if a flush failed whose caller was cancelled."""
+        """Take the log offline if a flush failed after its caller was cancelled."""
         if self._flushes.failure is not None:
             self.flush_failed(self._flushes.failure)

@@ -38,7 +38,7 @@ class LeaderEpochs:
         self._path = path
         self._entries = entries
         self.is_unsynced = False
-        """Whether the file's content, or its name, is not synced yet. The code that syncs content and name sets this
+        """Whether the file's content, or its name, is not synced yet. The caller that syncs both must set this
         attribute to False.
         """
         self.latest_epoch = entries[-1].epoch if entries else UNDEFINED_EPOCH
@@ -60,8 +60,8 @@ class LeaderEpochs:
         return tuple(self._entries)
 
     def assign(self, epoch: int, start_offset: int, *, persist: bool = True) -> None:
-        """Record that `epoch` begins at `start_offset`. Entries that contradict the new one are dropped: an old entry
-        stays only if its epoch and its start offset are both below those of the new entry. If this method raises, the
+        """Record that `epoch` begins at `start_offset`. An old entry is dropped unless its epoch and its start offset
+        are both below those of the new entry. If this method raises, the
         entries are unchanged.
 
         `persist=False` leaves the write to a later `flush`: recovery uses this, because it assigns many epochs.
@@ -88,7 +88,7 @@ class LeaderEpochs:
 
         Returns (-1, -1) if `epoch` is UNDEFINED_EPOCH or newer than all known epochs. For an epoch before the first
         known epoch, returns `epoch` itself and the start offset of the first known epoch; an invalid epoch, such as -2,
-        is treated equally.
+        has the same result.
         """
         if epoch == UNDEFINED_EPOCH:
             return UNDEFINED_EPOCH, UNDEFINED_OFFSET

@@ -1,7 +1,7 @@
 """The content of a log: its segments, leader epochs and producer state, which are opened and truncated together.
 
-This module has no policy and guarantees no offsets: `LogState` and the modules that share it have the policy and the
-guarantees, and also handle the errors. Methods raise OSError; methods that read also raise CorruptBatch.
+This module only changes files. `LogState`, and the modules that use it, decide when files change, protect the recovery
+point and log start, and handle errors. Methods raise OSError; methods that read also raise CorruptBatch.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class LogContent:
         self.epochs = epochs
         self.producers = producers
         self.generation = 0
-        """This number increases with each truncation; facts about the content from an earlier generation are then no
-        longer valid.
+        """Generation of the content: increases with each truncation. Facts about the content that were read in an
+        earlier generation are no longer valid.
         """
         local.on_roll = producers.take_snapshot
 
@@ -94,12 +94,12 @@ class LogContent:
     def _agree(self, known: LastKnown) -> None:
         """Make leader epochs and producer state agree with the segments, immediately after the segments were opened."""
         local, log_start_offset = self.local, known.log_start_offset
-        # Compaction removes records of decided transactions only, so no transaction that began in the compacted part is
-        # open. The marker of such a transaction may have been removed, and an older snapshot, used in place of a
-        # damaged one, may list the transaction as open.
+        # Compaction removes only records of committed or aborted transactions, so no transaction that began in the
+        # compacted part is open. Compaction may have removed the marker of such a transaction, while an older producer
+        # snapshot (used because a newer snapshot is damaged) may list the transaction as open.
         compacted_up_to = min(known.compacted_up_to or 0, local.log_end_offset)
-        # A startup that was killed while it emptied the log, as the code below does, has left a snapshot at the log
-        # start.
+        # If an earlier startup was killed while it emptied the log (with the code below), it has left a producer
+        # snapshot at the log start.
         snapshots_up_to = max(local.log_end_offset, log_start_offset)
         self.producers.load(
             local.segments, snapshots_up_to, decided_up_to=compacted_up_to, high_watermark=known.high_watermark

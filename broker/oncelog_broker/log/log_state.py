@@ -30,7 +30,8 @@ CLOSED: Final = "closed"
 """The `LogState.offline_reason` of a log that was closed without an error."""
 MOVING: Final = "moving to another data directory"
 """The `LogState.offline_reason` of a log that is paused for some milliseconds while its copy in another data directory
-replaces it. Such a log does not count as offline. Its calls raise NOT_LEADER_OR_FOLLOWER, after which clients retry.
+replaces it. Such a log does not count as offline. Calls on a paused log raise NOT_LEADER_OR_FOLLOWER, so that clients
+retry.
 """
 
 
@@ -114,15 +115,15 @@ class LogState:
 
     @property
     def durable_start_offset(self) -> int:
-        """The lowest offset at which the log can begin when it is reopened, even after a power cut: either the log
-        start is checkpointed, or the segments below the log start are deleted and that deletion is synced. This offset
+        """The lowest offset at which the log can begin when it is reopened, even after a power cut. This is the log
+        start if that offset is checkpointed, or if the deletion of all segments below it is synced. This offset
         is never above `log_start_offset`.
         """
         return min(self.log_start_offset, max(self.checkpointed_start, self._synced_first_offset))
 
     def note_synced_names(self, first_offset: int) -> None:
-        """Record that the directory was synced while its first segment began at `first_offset`: earlier segments cannot
-        reappear.
+        """Record that the directory was synced while its first segment began at `first_offset`, so that deleted earlier
+        segments cannot reappear.
         """
         self._synced_first_offset = max(self._synced_first_offset, first_offset)
 
@@ -169,10 +170,11 @@ class LogState:
         return KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"could not {what} {self.name}: {error}")
 
     def append_failed(self, error: Exception, *, end_before: int, end: int) -> KafkaError:
-        """Take the log offline if an append wrote only some of its records: these records can be neither kept nor
-        undone. This is the case if `end`, the present log end offset, differs from `end_before`. If the append wrote
-        none of its records, the log stays online if the system refused the write for lack of space or of file
-        descriptors. Returns the error for the caller to raise."""
+        """Take the log offline if an append wrote only some of its records, because these records can be neither kept
+        nor removed. This is the case if `end`, the present log end offset, differs from `end_before`. If the append
+        wrote none of its records, and failed for lack of space or of file descriptors, the log stays online. Returns
+        the error for the caller to raise.
+        """
         if end != end_before:
             return self.fail("append to", error)
         self.refused_append_at = end

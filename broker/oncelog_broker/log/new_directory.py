@@ -1,17 +1,17 @@
 """The directory of a new log, until the directory is synced.
 
 A log is used as soon as its directory exists, so that the creation of a topic with a thousand partitions does not wait
-for thousands of fsyncs. The directory is synced before any file refers to the log's records: the directory is synced by
-the first flush, and by the first checkpoint that contains an offset of the log, such as the high watermark some seconds
-after the first record. A log that stays empty has no records to lose.
+for thousands of fsyncs. The directory is synced before another file refers to the log's records: by the first flush, or
+before the first checkpoint with an offset of the log. (The first checkpoint is often that of the high watermark, some
+seconds after the first record.) A log that stays empty has no records to lose.
 
 A kill of the process loses no data, but the next process cannot see whether the directory was synced. After a power
 cut, the directory may be missing, or may have incomplete files; no record of that log was synced then. The file with
 the log's topic id is written before the file for records, and file systems keep the order of names in one directory. A
-log with records but without a topic id is therefore from a release that wrote no topic ids, and is kept.
+log with records but without a topic id is therefore kept: it was written by an old release that stored no topic ids.
 
-After a failed fsync the directory counts as lost, as a log does after a failed fsync (E26): a second fsync would prove
-nothing, so the next flush takes the log offline. A missing file descriptor proves nothing about the disk, so a sync
+After a failed fsync, the directory counts as lost, and the next flush takes the log offline (E26), because a second
+fsync would not report the lost data. A missing file descriptor proves nothing about the disk, so a sync
 that failed for lack of a file descriptor is retried. One sync of the data directory makes the names of many logs
 durable. The kernel reports a failure only once, so the failure is stored for each log whose name was not synced before
 (`NameSyncs`).
@@ -46,7 +46,7 @@ class NameSyncs:
         self._disk = disk
         self.path = path
         self.guard = Lock()
-        """This lock is held during an fsync, and until the caller of the fsync has stored the outcome."""
+        """A thread holds this lock from the start of an fsync until it has stored the result of the fsync."""
         self.failures = 0
         """The number of failed fsyncs: a power cut may remove a name that was created before a failed fsync."""
         self.failure: OSError | None = None
@@ -92,14 +92,14 @@ class NewDirectory:
         self.failure: OSError | None = None
         """The error of the last attempt to sync the directory; None if that attempt succeeded."""
         self._guard = Lock()
-        """A lock that allows only one sync at a time: the kernel reports a lost write once, so that only one of two
+        """A lock that allows only one sync at a time: the kernel reports a lost write only once, so only one of two
         concurrent syncs would see the error.
         """
 
     @classmethod
     def found(cls, disk: Disk, path: str, files: Iterable[str], names: NameSyncs | None = None) -> NewDirectory:
-        """Return an object for a directory, with its first files, that an earlier process may have created just before
-        it was killed.
+        """Return an object for an existing directory with first files. The directory may be unsynced, because an
+        earlier process may have created it just before it was killed.
         """
         directory = cls(disk, path, dict.fromkeys(files, b""), names)
         directory.is_begun = True
@@ -113,7 +113,7 @@ class NewDirectory:
 
     @property
     def is_lost(self) -> bool:
-        """Whether an fsync of the directory failed; such a sync is not retried."""
+        """Whether an fsync of the directory failed; a failed fsync is not retried."""
         return self.failure is not None and not is_descriptor_limit(self.failure)
 
     def sync(self) -> None:
@@ -137,7 +137,7 @@ class NewDirectory:
                 self.failure = None
 
     def _sync_content(self) -> None:
-        with suppress(FileNotFoundError):  # the directory was deleted: nothing in it must be durable
+        with suppress(FileNotFoundError):  # the directory was deleted, so it needs no sync
             for name in self._files:
                 file = self._disk.open_briefly(os.path.join(self.path, name))
                 try:
@@ -153,7 +153,8 @@ class NewDirectory:
             logger.error("%s: could not be synced: %s", self.path, error)
 
     def note_name_synced(self) -> None:
-        """Mark the directory as synced, after `names` was synced and while its guard is still held. A directory that
+        """Mark the directory as synced. The caller has synced `names`, and still holds the lock `guard` of `names`. A
+        directory that
         was created before a failed fsync of `names` is marked as failed instead. The error is then in the field
         `failure`.
         """

@@ -112,8 +112,8 @@ class PartitionLog:
         """
         self._clock = clock
         self._untouched: tuple[int, int, int, int] | None = None
-        """The result of `_fingerprint` (offsets and generation of the log) at the time of opening, if the log was
-        opened after a clean shutdown; None for any other log.
+        """The result of `_fingerprint` (offsets and generation of the log) when the log was opened after a clean
+        shutdown; None if the previous shutdown was not clean.
         """
         self.update_config(state.config)
 
@@ -138,9 +138,9 @@ class PartitionLog:
         The last stable offset does not pass a transaction whose marker is at or above the checkpointed
         `high_watermark`.
 
-        A new log gets the directory in `new_directory`, whose writes are not synced yet when this method returns.
-        Raises KAFKA_STORAGE_ERROR if the disk fails, or if synced records are damaged: the message names the file and
-        the reason, and nothing has been changed.
+        A new log uses the directory in `new_directory`; that directory is not synced yet when this method returns.
+        Raises KAFKA_STORAGE_ERROR if the disk fails, or if synced records are damaged. The message names the file and
+        the reason. After this error, no file has been changed.
         """
         path, name = os.fspath(directory), f"{topic}-{partition}"
         known = LastKnown(recovery_point, log_start_offset, clean_shutdown, cleaner_checkpoint, high_watermark)
@@ -156,15 +156,15 @@ class PartitionLog:
             partition=partition,
             directory=path,
             config=config,
-            # Do not use `first` as recovery point: segments that were deleted earlier may reappear after a power cut,
-            # and were perhaps never synced.
+            # Do not use `first` as recovery point: after a power cut, segments below `first` that were deleted may
+            # reappear, and these segments may never have been synced.
             recovery_point=end if clean_shutdown else recovery_point,
             log_start_offset=max(log_start_offset, first),
             cleaner_checkpoint=None if cleaner_checkpoint is None else min(cleaner_checkpoint, end),
         )
         if not clean_shutdown:
-            # Do not use `first` as checkpointed log start either: the segments before it may have been deleted just
-            # before a kill, and may reappear after a power cut.
+            # Do not use `first` as checkpointed log start: older segments may have been deleted just before a kill, and
+            # may reappear after a power cut.
             state.checkpointed_start = log_start_offset
         log = cls(content, state, disk=disk, clock=clock)
         if new_directory is not None and new_directory.is_begun:
@@ -213,7 +213,7 @@ class PartitionLog:
 
     @property
     def is_paused(self) -> bool:
-        """Whether the log waits for its copy in another data directory to replace it."""
+        """Whether the log is paused until its copy in another data directory replaces it."""
         return self.state.offline_reason is MOVING
 
     @property
@@ -240,16 +240,18 @@ class PartitionLog:
 
     def has_open_transaction(self, producer_id: int, producer_epoch: int) -> bool:
         """Whether the producer has an open transaction of exactly this epoch in this log, so that the transaction need
-        not be verified again (KIP-890).
+        not be verified with the coordinator again (KIP-890).
         """
         return self.producer_state.has_open_transaction(producer_id, producer_epoch)
 
     def takes_any_sequence(self, producer_id: int) -> bool:
-        """Whether the producer's next batch may have any sequence, because none of its batches is known (S9, E16)."""
+        """Whether the producer's next batch may have any sequence, because the log has no known batch of that producer
+        (S9, E16).
+        """
         return self.producer_state.takes_any_sequence(producer_id)
 
     def forget_refusal(self) -> None:
-        """Forget that the last append was refused, so that the next append is tried."""
+        """Clear the mark that the last append was refused, so that the next append is tried."""
         self.state.refused_append_at = NOT_REFUSED
 
     # --- lifecycle -------------------------------------------------------------------------------------------------
@@ -263,7 +265,8 @@ class PartitionLog:
         self.producer_state.update_config(config)
 
     def close(self) -> None:
-        """Flush the log, write all indexes, and close the files. An offline log only closes its files. Raises
+        """Flush the log, write all indexes, and close the files. For an offline log, this method only closes the files.
+        Raises
         KAFKA_STORAGE_ERROR.
 
         A log that has not changed since it was opened writes nothing, so that a broker with very many logs stops
@@ -301,7 +304,9 @@ class PartitionLog:
         self.local.close()
 
     def _fingerprint(self) -> tuple[int, int, int, int]:
-        """Return values that change whenever anything of the log on the disk changes."""
+        """Return the offsets and generation of the log; at least one value changes whenever the files of the log
+        change.
+        """
         content, local = self._content, self.local
         return self.state.log_start_offset, local.log_end_offset, local.active.base_offset, content.generation
 
@@ -323,8 +328,9 @@ class PartitionLog:
         in each call. `transaction_version` is the transaction version of the producer (KIP-890). `records_checked`
         means that the steps of `records_check` have run; otherwise this method runs the steps, which may take long.
 
-        If a producer sends one of its last batches again, the response has the same offset as before, and nothing
-        changes (S8). Nothing changes if this raises CORRUPT_MESSAGE, INVALID_RECORD, INVALID_TIMESTAMP,
+        If a producer sends one of its last five batches again, the log does not change, and this method returns the
+        offset of the first append (S8). The log is unchanged if this method raises CORRUPT_MESSAGE, INVALID_RECORD,
+        INVALID_TIMESTAMP,
         MESSAGE_TOO_LARGE, UNSUPPORTED_COMPRESSION_TYPE, RECORD_LIST_TOO_LARGE, or one of the errors of
         `ProducerState.prepare_append`. After KAFKA_STORAGE_ERROR, the only change is that the log may be offline.
         """
@@ -373,7 +379,8 @@ class PartitionLog:
         return base_offset, append_time
 
     def records_check(self, records: memoryview) -> Steps[None]:
-        """Check each record of a producer's batch; `append_as_leader` needs this check if `walks_records` is True.
+        """Check each record of a producer's batch. If `walks_records` is True, the caller must run this check before
+        `append_as_leader`.
 
         The check may correct the maximum timestamp in the header. The steps raise KafkaError, including RecordsRefused.
         """
@@ -391,7 +398,7 @@ class PartitionLog:
         """Append the coordinator's marker, which ends the producer's transaction if one is open; returns the offset of
         the marker (S39).
 
-        Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; after these errors nothing has changed. Raises
+        Raises INVALID_PRODUCER_EPOCH, TRANSACTION_COORDINATOR_FENCED; after these errors the log is unchanged. Raises
         KAFKA_STORAGE_ERROR.
         """
         if self.state.offline_reason is not None:
@@ -476,7 +483,7 @@ class PartitionLog:
             raise self.state.fail_unless_refused("write the leader epochs of", error) from error
 
     def _append_several_as_leader(self, records: memoryview, leader_epoch: int, now_ms: int) -> tuple[int, int]:
-        """Append either all of these batches of an internal producer, or none."""
+        """Append batches of an internal producer (such as a coordinator); either all batches are appended, or none."""
         limits = self._append_limits
         if len(records) > limits.max_segment_size:
             raise self._larger_than_a_segment(len(records))

@@ -4,9 +4,9 @@
 `LogFlusher.flush` runs all three steps in one call. Several flushes of one log may run simultaneously;
 `FlushesUnderWay` tracks these flushes.
 
-The kernel reports a lost write only once, to the first fsync after it. A failed flush is therefore remembered until the
-log is closed, and every later flush of the log fails with the same error, even if the caller of the first flush was
-cancelled.
+The kernel reports a lost write only once, to the first fsync after that write. The error of a failed flush is therefore
+stored until the log is closed, and every later flush of the log fails with the same error. This also holds if the
+caller of the failed flush was cancelled.
 """
 
 from __future__ import annotations
@@ -80,8 +80,9 @@ class PendingFlush:
         return self._directory is not None
 
     def sync(self) -> None:
-        """Sync all files of this flush. Raises OSError: what the disk contains is then unknown, and a successful retry
-        would prove nothing. A later flush of the same log raises the same error without accessing any file.
+        """Sync all files of this flush. Raises OSError. After an error, the content of the disk is unknown, and a
+        successful retry would not prove that the data is on the disk. A later flush of the same log raises the same
+        error without accessing any file.
         """
         with self._of_this_log.guard:
             try:
@@ -100,7 +101,7 @@ class PendingFlush:
         if self.new_directory is not None:
             self.new_directory.sync()
         for file in self._logs:
-            with suppress(FileClosed):  # the segment of this file was deleted meanwhile and need not be durable
+            with suppress(FileClosed):  # no sync, because the segment of this file was deleted meanwhile
                 file.sync()
         for file in self._indexes:
             file.sync()
@@ -138,7 +139,7 @@ class FlushesUnderWay:
         self.failure: OSError | None = None
         """The error of the first flush that failed; None if no flush has failed."""
         self.is_moved = False
-        """Whether a synced copy in another data directory has replaced the log: a flush has nothing to do."""
+        """Whether a synced copy in another data directory has replaced the log, so that a flush does nothing."""
 
     def begin(
         self,
@@ -163,8 +164,8 @@ class FlushesUnderWay:
     def only_records(
         self, disk: Disk, directory: str | None, logs: list[File], up_to: int, generation: int
     ) -> PendingFlush:
-        """Prepare a sync of log files and, if given, of the log's directory. Such a sync is not registered: it makes
-        nothing of any flush unnecessary.
+        """Prepare a sync of log files and, if given, of the log's directory. This sync is not added to the unfinished
+        flushes, because it does not save a later flush any work.
         """
         return PendingFlush(disk, directory, logs, [], [], up_to, generation, self)
 

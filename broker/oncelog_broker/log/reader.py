@@ -29,9 +29,10 @@ class LogReader:
         `upper_bound`.
 
         The result has at most `max_bytes`, unless `min_one_batch` is True and the first batch is larger. The result is
-        empty if there are no such batches (yet). The view may be a mapping of the file: after a truncation of the log,
-        `RealFile` leaves the old file to such views. Without `may_copy`, nothing is copied except a first batch that
-        `min_one_batch` requires, and the view is empty if the file cannot be mapped. Raises OFFSET_OUT_OF_RANGE,
+        empty if there are no such batches (yet). The view may be a memory mapping of the file. The view stays valid
+        after a truncation, because `RealFile` does not truncate a mapped file in place. If `may_copy` is False, the
+        view is empty if the file cannot be mapped; only a first batch that `min_one_batch` requires is still copied.
+        Raises OFFSET_OUT_OF_RANGE,
         CORRUPT_MESSAGE, KAFKA_STORAGE_ERROR.
         """
         state, local = self._state, self._local
@@ -71,8 +72,8 @@ class LogReader:
         return view, aborted.collect(offset, end) if end > offset else []
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Return the LSO: every transaction with records below this offset is decided, and the decision is replicated
-        (S50).
+        """Return the last stable offset (LSO): every transaction with records below this offset has ended, and its
+        marker is replicated (S50).
         """
         first_unstable = self._producers.state.first_unstable_offset
         if first_unstable >= high_watermark:

@@ -1,13 +1,15 @@
 """Checks each record of a producer's batch, in slices of work, before a leader appends the batch; `validation` checks
 only the batch as a unit.
 
-The records are checked in three cases: if a setting demands it (`record.validation=full`, as Kafka's LogValidator
-does); if the topic is compacted, because such a topic accepts no record without a key (T20); and to find the records
-with a wrong timestamp for the error message. A job for another thread decompresses the records, the check pauses every
+The records are checked in three cases. First, if `record.validation=full` is set (Kafka's LogValidator always does this
+check). Second, if the topic is compacted, because a compacted topic accepts no record without a key (T20). Third, to
+name the records with a wrong timestamp in the error message. A job for another thread decompresses the records, the
+check pauses every
 few hundred records, and
 MAX_RECORDS_NAMED limits the response.
 
-An error lists the invalid records (KIP-467), so that a client can fail these records and send the others again.
+An error lists the invalid records (KIP-467), so that a client can report these records as failed and send the other
+records again.
 """
 
 from __future__ import annotations
@@ -73,7 +75,7 @@ class RecordsRefused(KafkaError):
 
 def refuse_timestamps(batch: memoryview, header: HeaderFields, limits: ValidationLimits, now_ms: int) -> None:
     """Refuse a batch if the timestamps in its header are out of bounds; a timestamp of -1 means that there is no
-    timestamp. Raises KafkaError INVALID_TIMESTAMP, or RecordsRefused where finding the invalid records is cheap.
+    timestamp. Raises KafkaError INVALID_TIMESTAMP, or RecordsRefused with the invalid records if finding them is cheap.
     """
     if header[BASE_TIMESTAMP] == NO_TIMESTAMP and header[MAX_TIMESTAMP] - now_ms <= limits.timestamp_after_max_ms:
         return
@@ -89,8 +91,8 @@ def refuse_timestamps(batch: memoryview, header: HeaderFields, limits: Validatio
 def records_check(batch: memoryview, limits: ValidationLimits, now_ms: int) -> Steps[None]:
     """Check all records of `batch`, if settings or the topic's compaction require it (`PartitionLog.walks_records`).
 
-    `batch` must be writable: a maximum timestamp in its header that is not the maximum of its records is corrected, as
-    in Kafka. The steps (a generator) raise KafkaError, including RecordsRefused.
+    `batch` must be writable: if the maximum timestamp in its header differs from the maximum of its records, the header
+    is corrected, as in Kafka. The steps (a generator) raise KafkaError, including RecordsRefused.
     """
     header = HEADER.unpack_from(batch)
     check_batch(batch, header, limits)
@@ -145,8 +147,8 @@ class _Findings:
                 self._mistimed.append(RecordError(index, wrong))
 
     def refuse(self) -> None:
-        """Raises RecordsRefused if a record is invalid; if there are errors of several kinds, the error code is the one
-        that Kafka uses.
+        """Raises RecordsRefused if a record is invalid; if the records have different errors, the batch gets the error
+        code that Kafka would choose.
         """
         found = sorted({error.place: error for error in self._mistimed + self._keyless}.values())
         if not found:

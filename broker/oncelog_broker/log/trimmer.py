@@ -33,14 +33,15 @@ class LogTrimmer:
         self._state = state
         self.before_truncation: Callable[[LogState], None] | None = None
         """Callback: called after `recovery_point` or `cleaner_checkpoint` was lowered, before any byte is cut. The
-        callback lowers these offsets in the checkpoint files: after a crash, a log that ends below its checkpointed
-        recovery point counts as damaged, and records below the cleaner checkpoint count as compacted. The callback may
+        callback must lower these offsets in the checkpoint files. Otherwise, after a crash, a log that ends below its
+        checkpointed recovery point counts as damaged, and records below the cleaner checkpoint count as compacted. The
+        callback may
         raise OSError.
         """
         self.after_truncation: Callable[[LogState], None] | None = None
-        """Callback: called after the log start was lowered below a log start that may be checkpointed, before anything
-        is appended. The callback lowers the log start in the checkpoint file: after a crash, a log that ends before its
-        checkpointed start is emptied. The callback may raise OSError.
+        """Callback: called after a truncation lowered the log start, before the next append. The callback must lower
+        the log start in the checkpoint file, because after a crash, a log that ends below its checkpointed log start
+        loses all its records. The callback may raise OSError.
         """
 
     # --- rolling ---------------------------------------------------------------------------------------------------
@@ -139,8 +140,8 @@ class LogTrimmer:
 
     @property
     def generation(self) -> int:
-        """This number increases with each truncation; facts about the content from an earlier generation are then no
-        longer valid.
+        """Generation of the content: increases with each truncation. Facts that were read in an earlier generation are
+        no longer valid.
         """
         return self._content.generation
 
@@ -163,12 +164,12 @@ class LogTrimmer:
         """Replace the adjacent segments `old` by the compacted segment `cleaned`, which is complete and synced under
         file names with `suffix`.
 
-        Every record in `cleaned` must also be in `old`. `aborted` is for the transaction index of `cleaned`: at least
-        every aborted transaction of `old` that still has records in `cleaned`. Returns False, and changes nothing, if
+        Every record in `cleaned` must also be in `old`. `aborted` has the entries for the transaction index of
+        `cleaned`, at least one for every aborted transaction that still has records in `cleaned`. Returns False, and
+        changes nothing, if
         the log is offline, is being truncated or copied, is no longer at `generation`, or has deleted a segment of
-        `old`. Raises
-        KAFKA_STORAGE_ERROR: the replacement is then half done, `cleaned` may be the only copy of its records, and the
-        next startup completes the replacement.
+        `old`. Raises KAFKA_STORAGE_ERROR if the replacement was interrupted. The caller must then keep `cleaned`, which
+        may be the only copy of its records; the next startup completes the replacement.
         """
         state = self._state
         if not state.may_be_changed or state.is_copied or generation != self.generation or not self._local.holds(old):
@@ -184,13 +185,14 @@ class LogTrimmer:
     def truncate_to(self, offset: int) -> None:
         """Remove the record at `offset`, all other records of its batch, and all records after it.
 
-        The log end offset is then the end of the last remaining batch, perhaps below `offset`; the log start is lowered
-        to that offset if needed. Views of removed records from `LogReader.read` must not be accessed afterwards. Raises
+        Afterwards the log end offset is the end of the last remaining batch, which may be below `offset`. If the log
+        start is above the new log end, it is lowered to the log end. Views of removed records from `LogReader.read`
+        must not be accessed afterwards. Raises
         KAFKA_STORAGE_ERROR.
 
-        Even if no record is removed, a leader epoch without records may be removed: an epoch in which this broker was
-        the leader, but its disk refused all records. A leader that does not know that epoch would request the
-        truncation again and again.
+        A truncation may remove a leader epoch without records, even if it removes no record. Such an epoch exists if
+        this broker led, but its disk refused all appends. If the epoch stayed, a leader without that epoch would
+        request the same truncation forever.
         """
         state, local = self._state, self._local
         state.check_online()
@@ -215,7 +217,7 @@ class LogTrimmer:
         state = self._state
         state.check_online()
         try:
-            self._lower_checkpoints(0)  # without records, a leader epoch may still be removed
+            self._lower_checkpoints(0)  # even if no record is removed, a leader epoch without records may be
             self._content.truncate_fully_and_start_at(offset)
             state.recovery_point = state.synced_offset = offset
             self._begin_at(offset)
@@ -227,8 +229,8 @@ class LogTrimmer:
         state = self._state
         before, state.log_start_offset = state.log_start_offset, offset
         state.note_names_from(offset)
-        # Compare also with `before`, which may not be checkpointed yet: another thread may be writing `before` to the
-        # checkpoint file at this moment.
+        # Also compare with `before`, although `before` may not be checkpointed yet: another thread may be writing
+        # `before` to the checkpoint file at this moment.
         if offset < max(before, state.checkpointed_start):
             if self.after_truncation is not None:
                 self.after_truncation(state)

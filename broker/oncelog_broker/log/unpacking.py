@@ -1,6 +1,5 @@
 """Decompresses the records of a batch: small batches in the calling thread, large ones in a job for another thread.
-Batches that may decompress to many bytes are processed one after another, so that only one such batch is in memory at a
-time.
+Only one batch that may decompress to many bytes is decompressed at any time, which limits the memory.
 """
 
 from __future__ import annotations
@@ -14,8 +13,8 @@ from oncelog_protocol.records.columns import records_data
 from oncelog_protocol.records.compression import RecordsTooLarge
 
 PACKED_IN_PLACE: Final = 64 * 1024
-"""Batches of up to this many compressed bytes are first tried in the calling thread, because a job in another thread
-would cost more.
+"""A batch of up to this many compressed bytes is decompressed in the calling thread if its records are small, because a
+job in another thread would cost more.
 """
 UNPACKED_IN_PLACE: Final = 512 * 1024
 """The maximum number of bytes that are decompressed in the calling thread, which takes half a millisecond."""
@@ -33,7 +32,7 @@ def unpacked(batch: RecordBatch, max_bytes: int) -> Steps[bytes]:
         try:
             return records_data(batch, min(UNPACKED_IN_PLACE, max_bytes))
         except RecordsTooLarge:
-            pass  # the batch may be too large only for this thread, so a job for another thread decompresses it
+            pass  # the records may exceed only the limit of this thread, so decompress them in a job
     data: bytes | None = yield partial(_beside_others, batch, max_bytes)
     if data is None:
         data = yield HeavyJob(partial(records_data, batch, max_bytes))
@@ -42,8 +41,8 @@ def unpacked(batch: RecordBatch, max_bytes: int) -> Steps[bytes]:
 
 
 def _beside_others(batch: RecordBatch, max_bytes: int) -> bytes | None:
-    """Return the decompressed records; None if they exceed UNPACKED_BESIDE_OTHERS. A result that is too large is not
-    reported by an exception, because a traceback would keep the data in memory.
+    """Return the decompressed records; None if they exceed UNPACKED_BESIDE_OTHERS. None is returned instead of an
+    exception, because the traceback of an exception would keep the data in memory.
     """
     try:
         return records_data(batch, min(UNPACKED_BESIDE_OTHERS, max_bytes))

@@ -1,5 +1,5 @@
-"""Checks the header of a batch, and the lengths of its records, before a leader appends the batch. The checks are pure
-functions (S59, T18, T20).
+"""Checks the header of a batch, and the lengths of its records, before a leader appends the batch. The checks have no
+side effects (S59, T18, T20).
 
 Every batch is checked for all header fields, the CRC, and whether the number of records fits into the number of bytes.
 In an uncompressed batch, each of the first records must also begin where the previous record ends
@@ -42,8 +42,8 @@ HIGHEST_COMPRESSION: Final = 4
 """The compression ids: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
 
 FRAMES_WALKED: Final = 8
-"""The number of records in an uncompressed batch whose lengths are checked, which takes about a microsecond. A
-defective producer writes wrong lengths from the first record on, so that a few records suffice.
+"""The number of records at the start of an uncompressed batch whose lengths are checked; this takes about a
+microsecond. A few records are enough, because a defective producer writes wrong lengths from the first record on.
 """
 
 _CONTROL_OR_TRANSACTIONAL: Final = CONTROL_BIT | TRANSACTIONAL_BIT
@@ -61,7 +61,7 @@ class AppendOrigin(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ValidationLimits:
-    """The values of a LogConfig that validation needs for each batch; these values are computed once."""
+    """Values that validation needs for each batch, computed once from a LogConfig."""
 
     max_batch_size: int
     max_segment_size: int

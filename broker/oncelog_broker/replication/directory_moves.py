@@ -1,13 +1,13 @@
 """Moves logs between the data directories of this broker, while the logs are in use (KIP-113).
 
-One task for each move copies the log in a worker thread, a part at a time, and pauses between the parts as
-replica.alter.log.dirs.io.max.bytes.per.second requires. When the copy lacks at most LAST_BYTES, the log is paused:
-requests for it get NOT_LEADER_OR_FOLLOWER, which clients retry, until `FutureLog.replace` has replaced it some
-milliseconds later. The partition keeps its role, leader epoch, high watermark and ISR.
+One task for each move copies the log in small parts, in a worker thread. Between two parts the task pauses, to respect
+replica.alter.log.dirs.io.max.bytes.per.second. When at most LAST_BYTES are left to copy, the log is paused for some
+milliseconds, until `FutureLog.replace` has replaced the log. During the pause, requests for the partition get
+NOT_LEADER_OR_FOLLOWER, which clients retry. The partition keeps its role, leader epoch, high watermark and ISR.
 
-If records are truncated meanwhile, the copy begins anew; a log that is being copied is not compacted. A move ends
-without an effect when the partition is deleted or its log fails, when a client moves the log back, and when the new
-data directory fails or is full. A move that a restart of the broker interrupts is forgotten.
+If records of the log are truncated during the copy, the copy restarts. A log that is being copied is not compacted. A
+move is cancelled when the partition is deleted, its log fails, a client moves the log back, or the new data directory
+fails or is full. A restart of the broker also cancels all moves.
 """
 
 from __future__ import annotations
@@ -42,27 +42,27 @@ logger = logging.getLogger(__name__)
 MOVES_AT_A_TIME: Final = 16
 """Maximum number of logs that are copied at the same time; further moves wait."""
 BYTES_AT_A_TIME: Final = 1024 * 1024
-"""Bytes that one job of the worker thread copies."""
+"""Maximum number of bytes that one job of the worker thread copies."""
 LAST_BYTES: Final = 256 * 1024
 """The log is paused when at most this many bytes are left to copy."""
 MAX_OUTDATED: Final = 5
-"""Maximum number of consecutive attempts to read the same records; beyond it, the log itself is damaged."""
+"""Maximum number of consecutive attempts to read the same records; if all attempts fail, the log counts as damaged."""
 WAIT_SECONDS: Final = 0.05
-"""Seconds until a log that is being truncated is looked at again."""
+"""Seconds between two checks whether the truncation of a log has ended."""
 LOOK_SECONDS: Final = 1.0
-"""Maximum seconds of a throttled move until it notices that it must end."""
+"""Maximum seconds that a throttled move sleeps before it checks again whether it was cancelled."""
 THREAD_NAME: Final = "directory moves"
 UUID_CHARS: Final = 32
 
 
 class FutureReplica(NamedTuple):
-    """A future log, for DescribeLogDirs."""
+    """The description of a future log (the copy of a log in another data directory) for DescribeLogDirs."""
 
     key: TopicPartition
     directory: str
     size_bytes: int
     lag: int
-    """Number of offsets by which the future log is behind the log."""
+    """Log end offset of the original log minus log end offset of the future log."""
 
 
 class _Ended(Exception):
@@ -81,14 +81,14 @@ class _Move:
 
 
 class _Cursor:
-    """The position up to which a log was copied: in which segment, at which byte."""
+    """The position up to which a log was copied: a segment, and a byte position in that segment."""
 
     def __init__(self) -> None:
         self._segment: Segment | None = None
         self._position = 0
 
     def parts(self, log: PartitionLog, next_offset: int) -> list[tuple[Segment, SegmentPart]]:
-        """Return what is left to copy; `next_offset` is the log end offset of the copy."""
+        """Return the byte ranges that are not copied yet; `next_offset` is the log end offset of the copy."""
         left = []
         for segment in log.local.from_offset(next_offset):
             start = self._position if segment is self._segment else 0
@@ -101,10 +101,10 @@ class _Cursor:
 
 
 class DirectoryMoves:
-    """The moves of one broker. Use this class only on the event loop."""
+    """The moves of logs between the data directories of one broker. Use this class only on the event loop."""
 
     def __init__(self, replicas: Replicas, logs: LogManager, host: Host, max_rate: Callable[[], int]) -> None:
-        """`max_rate`: returns the limit of copied bytes per second, of each move."""
+        """`max_rate` (function) returns the maximum number of bytes that each move may copy per second."""
         self._replicas = replicas
         self._logs = logs
         self._tasks = host.tasks
@@ -115,8 +115,8 @@ class DirectoryMoves:
         self._turns = asyncio.Semaphore(MOVES_AT_A_TIME)
 
     def move(self, topic: str, index: int, path: str) -> None:
-        """Begin to move a log to the data directory at `path`, and end another move of this log; nothing is moved if
-        the log is there already.
+        """Begin to move a log to the data directory at `path`, and cancel any other move of this log. If the log is
+        already in that directory, no move begins.
 
         Raises KafkaError: INVALID_TOPIC_EXCEPTION (the topic's name is too long), LOG_DIR_NOT_FOUND,
         UNKNOWN_TOPIC_OR_PARTITION, REPLICA_NOT_AVAILABLE (this broker does not host the partition yet; its log will be
@@ -145,7 +145,7 @@ class DirectoryMoves:
             move.task = self._tasks.spawn("move of a log to another data directory", self._run(move, under_way))
 
     def futures(self) -> Iterator[FutureReplica]:
-        """Yield the future logs of all moves, also of those whose future log is not created yet."""
+        """Yield a description of the future log of each move, even if the future log is not created yet."""
         for key, move in list(self._moves.items()):
             log, future = move.partition.log, move.future
             copied_to = log.log_start_offset if future is None else future.log_end_offset
@@ -173,7 +173,8 @@ class DirectoryMoves:
                 del self._moves[key]
 
     async def _attempt(self, move: _Move) -> bool:
-        """Copy the log, and replace it by the copy. Returns False if records were truncated meanwhile. Raises _Ended,
+        """Copy the log, and replace it by the copy. Returns False if records of the log were truncated during the copy.
+        Raises _Ended,
         KafkaError, OSError.
         """
         partition = move.partition
@@ -208,7 +209,9 @@ class DirectoryMoves:
             raise _Ended("the log is offline")
 
     async def _copy(self, move: _Move, future: FutureLog, cursor: _Cursor, generation: int) -> bool:
-        """Copy until at most LAST_BYTES are left and the rest is synced. Returns False if records were truncated."""
+        """Copy until at most LAST_BYTES are left to copy, and all copied bytes are synced. Returns False if records of
+        the log were truncated during the copy.
+        """
         log, outdated, is_synced = move.partition.log, 0, False
         while True:
             self._check(move)
@@ -273,7 +276,7 @@ class DirectoryMoves:
 
         try:
             await in_thread(replace, self._threads)
-        finally:  # also when the broker stops, so that it closes the right log
+        finally:  # even during a shutdown, so that the broker closes the right log
             found = outcome[0] if outcome else MoveFailed(OSError("the copy failed"), is_log_usable=False)
             replacement = found if isinstance(found, PartitionLog) else None
             self._logs.finish_replacement(future, replacement)
@@ -289,7 +292,7 @@ class DirectoryMoves:
 
 
 def _copy_some(future: FutureLog, part: SegmentPart) -> int:
-    """Copy up to BYTES_AT_A_TIME of a part; returns the position after them."""
+    """Copy up to BYTES_AT_A_TIME bytes of a byte range; returns the position after the copied bytes."""
     position = part.start
     while position < part.end and position - part.start < BYTES_AT_A_TIME:
         position = future.copy(part._replace(start=position))

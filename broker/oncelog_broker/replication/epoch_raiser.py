@@ -1,4 +1,5 @@
-"""Requests leader epochs from the controller that are above the epochs in the logs of this broker (`lost_epochs`).
+"""Asks the controller for new leader epochs if a log of this broker has a newer epoch than the cluster's metadata
+(`lost_epochs`).
 
 The request is an AlterPartition with the last epoch of the log and an unchanged partition state. The controller then
 writes a state with a new epoch, which all brokers see in their image.
@@ -29,7 +30,7 @@ BrokerState = PartitionData.BrokerState
 
 LOOK_SECONDS: Final = 0.5
 FIRST_REST_SECONDS: Final = 0.5
-"""Seconds before the first repetition of a request for the same epochs; each further pause is twice as long."""
+"""Seconds before a request for the same epochs is first repeated; the pause doubles with each further repetition."""
 MAX_REST_SECONDS: Final = 30.0
 MAX_PARTITIONS: Final = 1000
 """The maximum number of partitions in one AlterPartition request."""
@@ -69,7 +70,7 @@ class EpochRaiser:
         self._tasks.every("leader epochs below those of logs", LOOK_SECONDS, self.look)
 
     async def look(self) -> None:
-        """Request epochs for the partitions whose epoch is below the last leader epoch of their log, unless the same
+        """Request new epochs for partitions whose log has a newer leader epoch than the metadata, unless the same
         request was sent recently.
         """
         lost = set(self._replicas.lost_epochs)
@@ -95,8 +96,9 @@ class EpochRaiser:
 
     async def until_raised(self, until_shown: Callable[[], Awaitable[None]]) -> None:
         """Wait until no partition of this broker has a leader epoch below the last leader epoch of its log. A broker
-        without other brokers calls this before it serves clients. `until_shown` (function) returns when the replicas
-        have applied the partition states written so far. Partitions whose epoch cannot be raised remain without a
+        without other brokers calls this before it serves clients. `until_shown` (async function) waits until the
+        replicas have applied all partition states that were written before the call. Partitions whose epoch cannot be
+        raised remain without a
         leader; the background task that `start` runs continues to request higher epochs for them.
         """
         if self._replicas.lost_epochs:

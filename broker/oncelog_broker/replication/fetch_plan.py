@@ -21,8 +21,8 @@ Key = tuple[bytes, int]
 """Type of a partition in a fetch plan: (topic id, partition index)."""
 
 FIRST_REST_SECONDS: Final = 0.02
-"""The first back-off after an error, in seconds; it is short, because the leader often has not yet learned that it
-leads. The
+"""Seconds of the first back-off after an error. The first back-off is short, because the usual cause is that a new
+leader has not yet learned of its election. The
 back-off doubles each time, up to `max_rest_seconds`."""
 NO_SESSION: Final = 0
 INITIAL_EPOCH: Final = 0
@@ -72,9 +72,11 @@ class FetchPlan:
         self._limits = limits
         self._wanted: dict[Key, FetchPosition] = {}
         self._resting: dict[Key, tuple[float, FetchPosition]] = {}
-        """Partition in back-off -> (monotonic time at its end, position to fetch from then)."""
+        """Partition in back-off -> (monotonic time at which the back-off ends, position of the fetch after the
+        back-off).
+        """
         self._rests: dict[Key, float] = {}
-        """Partition -> seconds of its last back-off; removed by a response without an error."""
+        """Partition -> seconds of its last back-off. A response without an error removes the entry."""
         self._told: dict[Key, FetchPosition] = {}
         """The fetch positions that the leader has stored in the fetch session."""
         self._changed: set[Key] = set()

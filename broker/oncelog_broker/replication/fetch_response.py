@@ -1,8 +1,8 @@
 """Applies the leader's Fetch response to one partition of a follower. The only I/O in this module is the I/O of the
 log.
 
-A response is applied only if the replica is still in the state in which it sent the request: same leader epoch, same
-log end offset. After another election or a truncation, a late response to the earlier request is therefore ignored.
+A response is applied only if the replica's leader epoch and log end offset are still those of the request. After
+another election or a truncation, a late response to the earlier request is therefore ignored.
 """
 
 from __future__ import annotations
@@ -53,11 +53,12 @@ def is_still_at(replica: Replica, asked: FetchPosition) -> bool:
 
 
 def take(replica: Replica, asked: FetchPosition, answer: PartitionAnswer) -> TruncateTo | RestartAt | None:
-    """Append the records of a response to a replica that `is_still_at` its position. Returns the truncation that the
-    caller must do first, which waits for the disk; None if no truncation is needed.
+    """Append the records of a response to a replica; the caller has checked with `is_still_at` that the response still
+    applies. If the log must be truncated first, returns the truncation that the caller must run (it waits for the
+    disk); otherwise None.
 
-    Raises the leader's error as KafkaError, including an OFFSET_OUT_OF_RANGE without a log start to restart at, or an
-    error of Replica.append_as_follower.
+    Raises the leader's error as KafkaError, (for OFFSET_OUT_OF_RANGE, only if the response has no log start offset to
+    restart at), or an error of Replica.append_as_follower.
     """
     log = replica.log
     if answer.error_code == ErrorCode.OFFSET_OUT_OF_RANGE and log.log_end_offset < answer.log_start_offset:

@@ -1,8 +1,9 @@
 """The follower's fetch loops: one loop for each leader, with one outstanding Fetch request.
 
-Records are appended directly from the response, partition by partition, with other work in between. A truncation waits
-for the disk, so it runs in a worker thread; the partition is not fetched meanwhile. An error of one partition does not
-stop the others; the partition is retried after a back-off.
+Records are appended directly from the response buffer, partition by partition; other tasks run between two partitions.
+A truncation waits
+for the disk, so it runs in a worker thread; the partition is not fetched meanwhile. After an error, only the affected
+partition stops, and is retried after a back-off.
 
 Invariant: a log is truncated only after its leader has responded in the same leader epoch, to a Fetch request or to a
 `LeaderCheck`.
@@ -48,7 +49,7 @@ RETRIABLE: Final = frozenset(
 MAX_HOLD_SECONDS: Final = 1.0
 """Maximum seconds until a throttled partition is checked again, because the rate limit may have changed."""
 RESTART_SECONDS: Final = 1.0
-"""Seconds between two requests to the leaders of logs that must be restarted."""
+"""Seconds between two requests that ask leaders for confirmation before logs are restarted empty."""
 SESSION_LOST: Final = frozenset(
     {
         ErrorCode.FETCH_SESSION_ID_NOT_FOUND,
@@ -59,7 +60,9 @@ SESSION_LOST: Final = frozenset(
 
 
 class Fetchers:
-    """The fetch loops of this broker; `Replicas` calls the methods that change which partitions to follow."""
+    """The fetch loops of this broker. `Replicas` calls methods of this class when a partition must be followed, or must
+    not be followed any more.
+    """
 
     def __init__(
         self,
@@ -73,8 +76,8 @@ class Fetchers:
         leaders: AsksLeaders,
         quota: ReplicationQuota | None = None,
     ) -> None:
-        """`on_truncated` is called after a truncation; `Replicas` then lets this broker lead or follow the partition
-        again.
+        """`on_truncated` is called after the truncation of a log, so that `Replicas` lets this broker lead or follow
+        the partition again.
         """
         self._broker_id = broker_id
         self._peers = peers
@@ -151,7 +154,7 @@ class Fetchers:
             logger.error("not truncated", extra={"partition": log.name, "reason": error})
         except Exception:
             logger.exception("not truncated", extra={"partition": log.name})
-            await asyncio.sleep(self._limits().max_rest_seconds)  # wait a moment before the partition is fetched again
+            await asyncio.sleep(self._limits().max_rest_seconds)  # back off before the partition is fetched again
         finally:
             log.state.is_truncating = False
         if not log.is_offline:
@@ -200,7 +203,7 @@ class BrokerFetcher:
         self._shortened: set[Key] = set()
         """Partitions whose log start offset has moved, but is not in the checkpoint on disk yet."""
         self._behind: dict[Key, Partition] = {}
-        """Partitions that may lack committed records; only these are throttled."""
+        """Partitions that may lack committed records; the replication quota applies only to these partitions."""
         self._unsynced: dict[Key, Partition] = {}
         """Partitions with group commit whose last records may not be on the disk yet."""
         self._has_work = asyncio.Event()
@@ -263,9 +266,9 @@ class BrokerFetcher:
                 await self._back_off(None)
 
     async def _sync_records(self) -> None:
-        """Sync the records of the followed partitions with group commit. The position in a Fetch request says that this
-        replica has all records before it, and the leader acknowledges them; so they must be on the disk first. One sync
-        of a log covers all records of one response.
+        """Sync the records of the followed partitions with group commit. This sync must come before the next Fetch
+        request, because the leader acknowledges all records below the request's fetch offset. A log needs only one sync
+        for all records of a response.
         """
         while self._unsynced:
             unsynced, self._unsynced = self._unsynced, {}
@@ -276,7 +279,7 @@ class BrokerFetcher:
                 raise
             for key, partition in failed:
                 if self._partitions.get(key) is partition:
-                    self._plan.leave_out(key)  # the log is offline, which is already logged
+                    self._plan.leave_out(key)  # no log line, because the log has already logged why it is offline
 
     def _hold_back_throttled(self, now: float) -> None:
         """Skip throttled partitions while the quota is exceeded. `now` must also be the time of the next request, so
@@ -290,7 +293,9 @@ class BrokerFetcher:
                 self._plan.hold_back(key, position_of(partition), until)
 
     def _count(self, partition: Partition, asked: Asked) -> None:
-        """Count fetched records against the throttle, unless the replica had already caught up before."""
+        """Charge the fetched records to the replication quota, unless the replica had already caught up before this
+        response.
+        """
         answer = asked.answer
         if partition.is_throttled_as_follower and asked.key in self._behind and answer.records:
             self._quota.record(len(answer.records), self._clock.monotonic())
@@ -331,9 +336,9 @@ class BrokerFetcher:
         await self._note_what_was_deleted()
 
     async def _note_what_was_deleted(self) -> None:
-        """Write the changed log start offsets to disk, and only then report these offsets to the leader. The leader
-        responds to DeleteRecords when all replicas have reported their log start, and after a crash no replica may
-        serve the deleted records again.
+        """Write the changed log start offsets to disk, and only then report these offsets to the leader. The order
+        matters because the leader completes a DeleteRecords request when all replicas have reported their log start;
+        after that, no replica may return the deleted records again, even after a crash.
         """
         shortened, self._shortened = self._shortened, set()
         if not shortened:

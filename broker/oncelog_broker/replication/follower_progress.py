@@ -1,4 +1,6 @@
-"""How far a follower has fetched: the fields of its Fetch requests, and what the leader concludes from them."""
+"""How far a follower has fetched: the fields of its Fetch requests, and the state that the leader derives from these
+fields.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +17,12 @@ class FetchPosition(NamedTuple):
     leader_epoch: int
     """The leader epoch in which the follower follows the leader."""
     log_start_offset: int = -1
-    """The follower's log start offset, as it is durable on the follower's disk; -1 if unknown."""
+    """The follower's log start offset that is on the follower's disk; -1 if unknown."""
 
 
 class FollowerProgress:
-    """What a leader knows about one follower in one leader epoch. Fetches from another leader or in another epoch prove
-    nothing about the follower's log in this epoch.
+    """What a leader knows about one follower in one leader epoch. Fetches that the follower sent to another leader, or
+    in another epoch, are not counted, because the follower may have truncated its log since.
     """
 
     __slots__ = (
@@ -43,9 +45,9 @@ class FollowerProgress:
         self.last_caught_up = now
         """Monotonic seconds when the follower last had all records up to the leader's log end."""
         self.may_be_gone = False
-        """Whether the follower has left the ISR, or was refused by the controller, since its last fetch. A follower
-        that has left the ISR may not return, for example because its broker is stopping, and must not be proposed for
-        the ISR until it fetches again.
+        """Whether the follower has left the ISR, or was refused by the controller, since its last fetch. Such a
+        follower must not be proposed for the ISR until it fetches again, because it may be gone, for example if its
+        broker is stopping.
         """
         self._asked_at = now
         self._leader_end_then = 0

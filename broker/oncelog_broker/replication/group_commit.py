@@ -1,12 +1,12 @@
 """Group commit: syncs the records of a log before they are acknowledged, with one fsync for all records that wait.
 
 A partition with `flush.messages=1` acknowledges records only when they are on the disk. While an fsync of its log runs
-in a worker thread, further records are appended and wait; the next fsync covers all of them. So a log has at most one
-fsync at a time, however many producers wait, and the event loop never waits for the disk.
+in a worker thread, further records are appended and wait; the next fsync covers all of them. Each log therefore has at
+most one running fsync, however many producers wait, and the event loop never waits for the disk.
 
-Invariants: while this broker leads a partition that must sync (`Partition.must_sync`), a task of `GroupCommit` is
-syncing its log, or the log is offline; a follower reports an offset to its leader only when all records below it are
-synced (`fetcher`). Design: docs/design/group-commit.md.
+Invariant for leaders: while a partition must sync (`Partition.must_sync`), a task of `GroupCommit` is syncing its log,
+or the log is offline. Invariant for followers: a follower reports an offset to its leader only when all records below
+that offset are synced (`fetcher`). Design: docs/design/group-commit.md.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class GroupCommit:
         self._syncing: set[Partition] = set()
 
     def request(self, partition: Partition) -> None:
-        """Sync the records of `partition` soon, together with those that are appended until the sync begins."""
+        """Sync the records of `partition` soon, including records that are appended before the sync begins."""
         if partition not in self._syncing:
             self._syncing.add(partition)
             self._tasks.spawn(f"sync {partition.log.name}", self._sync(partition))
@@ -55,7 +55,7 @@ class GroupCommit:
             while partition.begin_sync():
                 await sync_records(partition.log)
                 partition.on_synced()
-        except KafkaError:  # the log itself has logged why it is offline
+        except KafkaError:  # no log line, because the log has already logged why it is offline
             partition.on_sync_failed()
         finally:
             self._syncing.discard(partition)
@@ -64,7 +64,7 @@ class GroupCommit:
 async def sync_records(log: PartitionLog) -> None:
     """Sync all records that the log has now. Raises KAFKA_STORAGE_ERROR; the log is then offline.
 
-    A cancellation waits for the fsync, and a failed fsync then takes the log offline nevertheless.
+    If the caller is cancelled, this method still waits for the fsync, and takes the log offline if the fsync fails.
     """
     pending = log.flusher.prepare_sync()
     if pending is None:

@@ -22,8 +22,8 @@ def replicated_offset(log_end_offset: int, follower_ends: Iterable[int | None]) 
 
 
 def high_watermark_of_follower(own: int, leaders: int, log_end_offset: int) -> int:
-    """Return the high watermark of a follower whose leader reported the high watermark `leaders`: at most the
-    follower's own log end, and never lower than before.
+    """Return the new high watermark of a follower; `leaders` is the high watermark that the leader reported. The result
+    is at most the follower's own log end, and not lower than the follower's previous high watermark.
     """
     return max(own, min(leaders, log_end_offset))
 

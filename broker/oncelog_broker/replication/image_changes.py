@@ -19,8 +19,8 @@ from oncelog_broker.runtime.tasks import Tasks
 logger = logging.getLogger(__name__)
 
 PARTITIONS_AT_A_TIME: Final = 100
-"""The number of changes applied in one slice: creating, leading or resigning takes two or three milliseconds for all
-these changes.
+"""The number of partitions changed in one slice; creating, leading or resigning this many partitions takes two or three
+milliseconds.
 """
 
 Turn = Callable[[], Awaitable[None]]
@@ -38,7 +38,8 @@ class ImageChanges:
         turn: Turn,
     ) -> None:
         """`look_at(partition, is_gone)` applies the cluster image to one partition; `is_gone` means that the topic was
-        deleted since, so that a topic with that name is another topic. `on_done` is called with the topics whose
+        deleted after the change was queued; a topic with the same name is then a new topic. `on_done` is called with
+        the topics whose
         changes were applied in a later slice.
         """
         self._look_at = look_at
@@ -90,5 +91,5 @@ class ImageChanges:
     def _look(self, partition: TopicPartition, is_gone: bool) -> None:
         try:
             self._look_at(partition, is_gone)
-        except Exception:  # log the error, because the other changes must be applied nevertheless
+        except Exception:  # only log the error, so that the other changes are still applied
             logger.exception("partition change not applied", extra={"partition": "-".join(map(str, partition))})

@@ -2,8 +2,8 @@
 open.
 
 Only the controller changes the ISR. A leader proposes a change (AlterPartition, KIP-497), with only one open proposal
-for each partition. Until the controller has responded, either ISR may be the stored one, so the high watermark counts
-the members of both.
+for each partition. Until the controller has responded, it may have stored the committed or the proposed ISR, so the
+high watermark waits for the members of both ISRs.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ def may_join(follower: FollowerProgress, high_watermark: int, epoch_start_offset
     this leader epoch and of earlier epochs; the replica must have deleted the records that the leader has deleted
     (`log_start_offset` is the leader's); and it must have fetched since it was last removed.
 
-    The high watermark of a new leader may be lower than records that the previous leader acknowledged. All these
-    records are below the start of the new epoch, so `epoch_start_offset` is checked, too.
+    The high watermark of a new leader may be below records that the previous leader acknowledged. `epoch_start_offset`
+    is therefore checked, too: all these records are below the start of the new epoch.
     """
     end = follower.log_end_offset
     if end is None or end < high_watermark or end < epoch_start_offset:
@@ -52,9 +52,9 @@ class InSync:
     def __init__(self, isr: tuple[int, ...]) -> None:
         self.committed = isr
         self.partition_epoch = -1
-        """The partition epoch of `committed`; a proposal contains it."""
+        """The partition epoch of the `committed` ISR. Each proposal contains this partition epoch."""
         self.proposed: tuple[int, ...] | None = None
-        """The proposed ISR, until its outcome is known; None without an open proposal."""
+        """The proposed ISR, until the controller's decision is known; None if no proposal is open."""
         self.maximal: frozenset[int] = frozenset(isr)
         """Every broker that may be in sync: the union of the committed and the proposed ISR."""
 
@@ -111,8 +111,8 @@ def wanted_isr(
     this ISR equals the present ISR.
 
     A lagging replica may nevertheless have all acknowledged records, because nothing is acknowledged while the ISR is
-    too small. If such a replica joined the ISR, it would be removed again, and two such replicas would alternate
-    forever.
+    too small. If a lagging replica joined the ISR, the next check would remove it again, and two lagging replicas would
+    alternate forever.
     """
     lagging = {
         broker_id for broker_id, follower in followers.items() if lags(follower, log_end_offset, now, lag_seconds)

@@ -34,7 +34,7 @@ CHECK_SECONDS: Final = 0.5
 replica.lag.time.max.ms.
 """
 RETRY_SECONDS: Final = 0.2
-"""Seconds before a proposal without a response is repeated, and before a refused proposal may be followed by another.
+"""Seconds before a proposal without a response is repeated, and before a new proposal may follow a refused proposal.
 """
 PARTITIONS_PER_TURN: Final = 500
 MAX_PROPOSALS: Final = 1000
@@ -58,8 +58,8 @@ class Proposal(NamedTuple):
     partition_epoch: int
     isr: tuple[int, ...]
     epochs: Mapping[int, int]
-    """Broker id -> broker epoch of the incarnation that the leader saw in sync. Another incarnation (run of the broker
-    process) may have lost records.
+    """Broker id -> broker epoch of the broker process that the leader saw in sync. After a restart, the new process has
+    another broker epoch, and may have lost records.
     """
 
     @property
@@ -124,7 +124,8 @@ class IsrKeeper:
 
     def ask_for_new_epochs(self, partitions: Collection[tuple[str, int]]) -> None:
         """Request new leader epochs for partitions that other brokers lead, so that their offline logs may be reopened
-        here (`offline_log_recovery`). The request proposes the present ISR, and comes from a replica outside the ISR.
+        here (`offline_log_recovery`). The request is an AlterPartition with the present ISR, sent by a replica outside
+        the ISR.
         """
         if self._asking_for_epochs is not None and not self._asking_for_epochs.done():
             return
@@ -163,7 +164,7 @@ class IsrKeeper:
             self._work = self._tasks.supervise("propose in-sync replicas", self._ask)
 
     def _is_eligible(self, broker_id: int, epoch: int) -> bool:
-        """Whether exactly this incarnation of the broker is registered (KIP-903)."""
+        """Whether the broker is registered with exactly this broker epoch (KIP-903)."""
         broker = self._metadata.image.brokers.get(broker_id)
         return broker is not None and broker.epoch == epoch
 
@@ -184,7 +185,7 @@ class IsrKeeper:
                 logger.warning("the controller does not answer AlterPartition", extra={"reason": error})
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
-            except Exception:  # the loop retries here, because no other task repeats the open proposals
+            except Exception:  # retry in this loop, because no other task repeats the open proposals
                 logger.exception("AlterPartition could not be sent to the controller")
                 await asyncio.sleep(RETRY_SECONDS)
                 continue
@@ -198,7 +199,7 @@ class IsrKeeper:
                 await asyncio.sleep(RETRY_SECONDS)
 
     async def _ask_once(self, request: AlterPartitionRequest, if_refused: str) -> None:
-        """Send the request once, without retries; the next check handles failures."""
+        """Send the request once; if it fails, the next periodic check sends it again."""
         try:
             response = await self._alter_partition(request)
         except PeerUnavailable as error:
@@ -214,9 +215,9 @@ class IsrKeeper:
                     )  # fmt: skip
 
     def _giving_up_what_is_offline(self) -> AlterPartitionRequest:
-        """Give up the leadership of partitions whose log is not open here: the ISR is unchanged, and the controller
-        elects a replica from it that reports an open log. Until there is such a replica, the partition has no leader,
-        and an operator may order an unclean election.
+        """Give up the leadership of partitions whose log is not open on this broker. The ISR stays unchanged, and the
+        controller elects an ISR member that reports an open log. Until an ISR member reports an open log, the partition
+        has no leader; an operator may order an unclean election.
 
         This broker does not know which other ISR members are alive, so it proposes no smaller ISR.
         """
@@ -256,7 +257,7 @@ class IsrKeeper:
                 )
                 done = False
                 continue
-            if self._open.get(partition) is proposal:  # if not, the partition has a newer proposal, which stays open
+            if self._open.get(partition) is proposal:  # otherwise keep the partition's newer proposal open
                 del self._open[partition]
             if proposal.is_open:
                 self._take(partition, answer)
@@ -272,8 +273,8 @@ class IsrKeeper:
         if code in REFUSED:
             partition.withdraw_proposal()
             self._not_before[partition] = self._clock.monotonic() + RETRY_SECONDS
-        # If the controller's response does not answer the proposal, the controller's state is newer, and the image will
-        # show it; until then both ISRs (committed and proposed) count.
+        # If the response neither accepts nor refuses the proposal, the controller has a newer state, which a later
+        # cluster image contains. Until that image arrives, the members of both ISRs (committed and proposed) count.
 
 
 def _add(

@@ -1,8 +1,8 @@
 """Asks leaders whether they lead now, with an online log, before a follower discards records of its own.
 
 A follower that is out of sync may discard records only for a leader that has all acknowledged records *and is alive*.
-The cluster image alone does not prove that a leader is alive: the leader may be dead although its session is not over
-yet, and may return without its disk. The follower's records may then be the only ones left, and an election must find
+The cluster image alone does not prove that a leader is alive: the leader may have crashed before its session expires,
+and may restart with an empty disk. The follower's records may then be the only ones left, and an election must find
 them (S81).
 
 This broker therefore sends OffsetForLeaderEpoch to the leader, with the leader epoch from the cluster image. A broker
@@ -29,7 +29,7 @@ TopicRequest = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
 PartitionRequest = TopicRequest.OffsetForLeaderPartition
 
 ANSWER_SECONDS: Final = 2.0
-"""Seconds that a leader may take to respond; after that, the leader counts as unavailable, until the next request."""
+"""Seconds that a leader may take to respond; a slower leader counts as unavailable until the next check."""
 MAX_PARTITIONS: Final = 1000
 """The maximum number of partitions in one request; the leaders of the other partitions are asked at the next check."""
 
@@ -44,7 +44,7 @@ class Led(NamedTuple):
 
 
 class AsksLeaders(Protocol):
-    """Asks leaders whether they lead; implemented by `LeaderCheck`."""
+    """Interface: asks leaders whether they still lead; implemented by `LeaderCheck`."""
 
     async def confirmed(self, partitions: Collection[Led]) -> set[Led]:
         """Return those partitions whose leaders have just confirmed that they lead in that epoch, with an online
@@ -53,7 +53,7 @@ class AsksLeaders(Protocol):
 
 
 class LeaderCheck:
-    """Asks the leaders over the network."""
+    """Asks leaders over the network whether they still lead."""
 
     def __init__(self, broker_id: int, peers: Peers) -> None:
         self._broker_id = broker_id

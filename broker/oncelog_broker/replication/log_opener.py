@@ -29,17 +29,18 @@ from oncelog_protocol.errors import KafkaError
 logger = logging.getLogger(__name__)
 
 RETRY_SECONDS: Final = 5.0
-"""Seconds before the next attempt to open a log for which no file descriptor was left, and before the first retry of a
-failed deletion."""
+"""Seconds before a log is opened again after the process ran out of file descriptors, and before the first retry of a
+failed deletion.
+"""
 MAX_DELETION_REST_SECONDS: Final = 60.0
 """Maximum seconds between two attempts to delete a log; the delay doubles up to this value."""
 LOGS_AT_A_TIME: Final = 64
-"""The number of logs whose change is started or reported before other work may run; these changes take two milliseconds
-of the event loop. Each group of logs costs a round trip to the worker thread, and a Fetch by each follower that gets
-new partitions.
+"""Changes of this many logs are started or reported in one group, which takes two milliseconds of the event loop; then
+other work may run. Larger groups would be cheaper, because each group costs a round trip to the worker thread, and a
+Fetch by each follower of the new partitions.
 """
 PLACED_AT_A_TIME: Final = 500
-"""The number of changes whose data directory is chosen before other work may run."""
+"""Data directories are chosen for this many logs before other work may run."""
 
 
 class UnwantedLog(NamedTuple):
@@ -109,8 +110,8 @@ class LogOpener:
         self._ask(wanted)
 
     def delete(self, key: TopicPartition) -> None:
-        """Queue a log for deletion. A failure is logged and retried; if the process ends before, the next startup
-        treats the log as stray.
+        """Queue a log for deletion. A failed deletion is logged and retried. If the process ends before the deletion,
+        the next startup treats the log as stray.
         """
         self._ask(UnwantedLog(key))
 
@@ -182,8 +183,8 @@ class LogOpener:
             asyncio.get_running_loop().call_later(RETRY_SECONDS, self._ask_again, later)
 
     async def _delete_some(self, unwanted: list[UnwantedLog], lane: _Lane) -> None:
-        # Wait for truncations: a worker thread that truncates a log finds the log's files by name, and that name may
-        # soon belong to another log.
+        # Wait for truncations to end: a worker thread that truncates a log opens the log's files by name, and a new log
+        # may soon have the same name.
         while any(self._logs.is_truncating(log.key) for log in unwanted):
             lane.is_cut.clear()
             await lane.is_cut.wait()

@@ -10,8 +10,8 @@ be used a second time:
 
 In both cases the broker asks the controller for an epoch far above the last epoch of the log (`epoch_raiser`). In the
 new epoch the elected leader leads, and the follower truncates records that the leader does not have, as after any
-election. One case is invisible to this broker: the follower's last epoch equals that of the present leader, but another
-broker led in that epoch.
+election. This broker cannot detect one case: the follower's last epoch equals the present leader's epoch, but another
+broker led in the follower's epoch.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ async def epochs_above_store(
 
 
 def _epoch_in(data: bytes, path: str) -> int:
-    """Return the leader epoch in a partition state; MAX_EPOCH if the state cannot be read (the reader of the cluster
-    image logs that fault).
+    """Return the leader epoch in a partition state; MAX_EPOCH if the state cannot be parsed. The error is logged when
+    the cluster image is read.
     """
     try:
         return parse_partition_state(data, path).leader_epoch
@@ -74,8 +74,8 @@ class LostEpoch(NamedTuple):
     is_to_lead: bool
     """Whether this broker was elected leader; otherwise it is a follower."""
     is_seen: bool = True
-    """Whether this partition's log has the newer epoch. If False, the log of another partition has shown that the store
-    is older (`doubt`).
+    """Whether this partition's log has the newer epoch. If False, the partition was recorded by `doubt`, because
+    another log has shown that the metadata store is older.
     """
 
 
@@ -85,7 +85,8 @@ class LostEpochs:
     def __init__(self) -> None:
         self._lost: dict[tuple[str, int], LostEpoch] = {}
         self._expected: dict[tuple[str, int], int] = {}
-        """The last epochs of logs that were above the store's epochs at startup and whose partitions have no role yet.
+        """Partition -> last epoch of its log, for logs that had newer epochs than the metadata store at startup. An
+        entry is removed when the partition gets a role.
         """
 
     def __iter__(self) -> Iterator[LostEpoch]:
@@ -105,11 +106,11 @@ class LostEpochs:
         newer epoch, record the partition, and return the role of a follower without a leader.
         """
         key, log_epoch = (partition.topic, partition.index), partition.log.latest_epoch
-        # If the store returns to an older state while this broker runs, the broker knows an epoch that the log has no
-        # record of.
+        # If the metadata store is replaced by an older state while this broker runs, the broker may know an epoch for
+        # which its log has no record.
         known = max(log_epoch, partition.leader_epoch)
         noted = self._lost.get(key)
-        # A topic that was deleted and created again since the startup has another log.
+        # If the topic was deleted and created again since the startup, its new log does not have the old epochs.
         is_expected = self._expected.pop(key, None) == log_epoch
         is_waited_for = is_expected or (noted is not None and noted.is_seen)
         is_lost = role.leader_epoch < known + (LOST_EPOCHS if is_waited_for else 0)
@@ -120,8 +121,8 @@ class LostEpochs:
                 del self._lost[key]
             return role
         self._lost[key] = LostEpoch(*key, role.leader_epoch, known, isinstance(role, Lead))
-        # The returned role has no leader, because there is no broker to fetch from. The epoch in the role is the known
-        # epoch, so that the replica does not forget this epoch.
+        # Return a role without a leader, so that the replica does not fetch. The role has the epoch known to this
+        # broker, so that the replica does not forget that epoch.
         return Follow(NO_LEADER, known, is_in_sync=isinstance(role, Lead) or role.is_in_sync)
 
     def doubt(self, partition: Partition) -> None:

@@ -1,16 +1,18 @@
 """Reopens logs of this broker that went offline because of a disk failure, without a restart, with periodic attempts.
 
 A log is reopened only if no other broker relies on it: the replica has left the ISR, another replica leads, and that
-leader has just confirmed that it leads (`leader_check`). Records above the last fsync are discarded
-(`LogManager.begin_return`) and fetched again, so it does not matter which of these records the failed disk kept. Some
+leader has just confirmed that it leads (`leader_check`). Records that were appended after the last fsync are discarded
+(`LogManager.begin_return`) and fetched again, because the failed disk may have lost any of them. Some
 replicas stay offline until the operator restarts the broker: a replica in the ISR, the only replica, and a replica
 whose leader does not respond. The records that such a replica acknowledged may exist nowhere else.
 
-A log that could not be created is retried in the same way, whichever broker leads, since the log never had records. A
+The creation of a log that failed is also retried periodically, whichever broker leads, since that log never had
+records. A
 log that could not be created may be created in another data directory (`log/directories/directory_choice.py`).
 
-No leader may add the replica to the ISR because of a log end offset that the replica reported before the failure. The
-controller is therefore asked for a new leader epoch first (`Replica.may_begin_again`). In Kafka only a restart reopens
+No leader may add the replica to the ISR because of a log end offset that the replica reported before the failure.
+Before the log is reopened, this module therefore asks the controller for a new leader epoch
+(`Replica.may_begin_again`). In Kafka only a restart reopens
 an offline log; the new broker epoch then has the same effect as the new leader epoch here.
 """
 

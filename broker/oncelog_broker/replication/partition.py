@@ -2,12 +2,13 @@
 
 A partition with a single replica also has a leader epoch, an ISR of one broker, and a high watermark. With a single
 replica, the high watermark follows the log end immediately; with several replicas, it follows the in-sync followers.
-Under group commit (`waits_for_disk`), it does not pass the leader's synced offset either. Between the check of the
+Under group commit (`waits_for_disk`), the high watermark also stays at or below the leader's synced offset. Between the
+check of the
 leader epoch and the append, there is no `await` (E30).
 
-A caller may have waited since it looked up the partition, until its records were validated or its transaction was
-verified. The append itself therefore checks that this broker still leads, and that this broker's session with the
-metadata store is valid.
+Between looking up the partition and the append, a caller may wait for the validation of records or the verification of
+a transaction. The append itself therefore checks that this broker still leads, and that its session with the metadata
+store is valid.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ MARKER_SIZE: Final = 78
 
 
 class Partition(Replica):
-    """A replica that this broker hosts; this broker leads it unless `is_resigned`.
+    """A replica that this broker hosts; this broker leads the partition unless `is_resigned`.
 
-    Invariants, in addition to those of `Replica`: while this broker leads, the high watermark never decreases, and it
-    advances only while the ISR has the min.insync.replicas that acks=all needs (KIP-966).
+    Invariants, in addition to those of `Replica`: while this broker leads, the high watermark never decreases, and
+    advances only while the ISR has at least min.insync.replicas members (KIP-966).
     """
 
     __slots__ = (
@@ -90,9 +91,9 @@ class Partition(Replica):
         self.waits_for_disk = False
         """Whether records are acknowledged only when they are on this broker's disk (flush.messages=1)."""
         self._moves_at_once = True
-        """Whether the high watermark follows the log end immediately: `is_alone`, and not `waits_for_disk`."""
+        """Whether the high watermark follows the log end immediately: True if `is_alone` and not `waits_for_disk`."""
         self._is_whole = True
-        """Whether all `_lasting` replicas are in sync, which fulfils any min.insync.replicas."""
+        """Whether all `_lasting` replicas are in sync; the ISR then satisfies any value of min.insync.replicas."""
         self.guards = VerificationGuards()
         self.is_throttled_as_leader = False
         """Whether fetches of out-of-sync replicas are throttled (KIP-73)."""
@@ -113,8 +114,8 @@ class Partition(Replica):
     ) -> None:
         """Make this broker the leader in this leader epoch. `isr` are the in-sync members of `replicas` (None: all
         replicas are in `isr`), `adding` are the replicas that a reassignment adds, and `partition_epoch` is the version
-        of the state. The log records the leader epoch with its first batch, so that a startup with very many partitions
-        writes no files. `now` is in monotonic seconds.
+        of the state. The new leader epoch is written to the log's files only with the epoch's first batch, so that a
+        startup with very many partitions writes no files. `now` is in monotonic seconds.
 
         A state that is older than the controller's last response is ignored.
         """
@@ -126,8 +127,8 @@ class Partition(Replica):
             return
         if is_new_epoch:
             self._count_messages()
-            # Fetches from another leader, or from this leader in an earlier epoch, prove nothing about a follower's log
-            # in this epoch.
+            # Discard the progress of followers from an earlier leader epoch, because a follower may truncate its log in
+            # this epoch.
             self.followers.clear()
             self.guards.on_new_leader_epoch()
             self.epoch_start_offset = self.log.log_end_offset
@@ -185,7 +186,7 @@ class Partition(Replica):
 
     @property
     def has_enough_in_sync(self) -> bool:
-        """Whether the ISR has the min.insync.replicas that acks=all needs."""
+        """Whether the ISR is large enough for acks=all (min.insync.replicas)."""
         return self._is_whole or len(self.isr) >= needed_in_sync(
             self.log.config.min_insync_replicas, len(self._lasting)
         )
@@ -202,8 +203,8 @@ class Partition(Replica):
     def check_follower(self, broker_id: int, position: FetchPosition) -> tuple[int, int] | None:
         """Compare a follower's log with the leader's log. Returns None if the follower's log agrees with the leader's
         log up to the follower's log end. If the logs disagree, this method returns the last common leader epoch and the
-        end offset of that epoch in the leader's log, to which the follower truncates. Only a fetch for which this
-        method returns None is counted (`on_follower_fetch`).
+        end offset of that epoch in the leader's log, to which the follower truncates. The caller may pass a fetch to
+        `on_follower_fetch` only if this method has returned None for it.
 
         Raises KafkaError: NOT_LEADER_OR_FOLLOWER, FENCED_LEADER_EPOCH, UNKNOWN_LEADER_EPOCH, OFFSET_OUT_OF_RANGE.
         """
@@ -254,10 +255,9 @@ class Partition(Replica):
         """Return the ISR to propose; None if nothing must change or a proposal is open.
 
         `is_eligible(broker id, broker epoch)` returns whether exactly that incarnation is registered. A leader whose
-        log refuses appends proposes an ISR without itself, and thereby resigns. If such a leader is the only ISR
-        member, it first lets other replicas join, since it may not try another append before they have joined
-        (min.insync.replicas). A leader whose log is offline proposes nothing, because `IsrKeeper` gives the partition
-        up.
+        log refuses appends proposes an ISR without itself, and thereby resigns. If a leader whose log refuses appends
+        is the only ISR member, it first proposes other replicas as members. For a leader whose log is offline, this
+        method returns None, because `IsrKeeper` resigns the leadership itself.
         """
         if self.is_resigned or self.in_sync.proposed is not None or self.log.is_offline:
             return None
@@ -332,8 +332,9 @@ class Partition(Replica):
 
     @property
     def low_watermark(self) -> int:
-        """The lowest log start offset of all replicas that may be in sync; whichever of them becomes leader, it serves
-        no earlier records. Another replica may join the ISR only when its log starts where the leader's log starts
+        """The lowest log start offset of all replicas that may be in sync; consumers cannot read earlier records,
+        whichever of these replicas becomes leader. Another replica may join the ISR only when its log starts where the
+        leader's log starts
         (`may_join`).
         """
         starts = (
@@ -467,8 +468,8 @@ class Partition(Replica):
     # --- group commit
 
     def waits_only_for_sync(self, next_offset: int, required_acks: int) -> bool:
-        """Whether a request whose records are below `next_offset` may be acknowledged after the next sync of the log,
-        without waiting for anything else.
+        """Whether the next sync of the log is the only event that a request with records below `next_offset` must wait
+        for.
         """
         state = self.log.state
         return (
@@ -481,7 +482,7 @@ class Partition(Replica):
 
     def synced(self) -> Answer[ErrorCode]:
         """Return an answer that completes with NONE after the next sync of the log, which covers all records that are
-        appended until it begins.
+        appended before the sync begins.
         """
         answer = self.purgatory.for_sync()
         if self._request_sync is not None:
@@ -513,7 +514,7 @@ class Partition(Replica):
         return True
 
     def on_synced(self) -> None:
-        """Show and acknowledge the records that are on the disk now."""
+        """After a sync: advance the high watermark, and acknowledge the records that are on the disk now."""
         if self.is_resigned:
             return
         if self.high_watermark < self.log.local.log_end_offset:
@@ -532,7 +533,8 @@ class Partition(Replica):
             self._request_sync(self)
 
     def on_sync_failed(self) -> None:
-        """Fail all waiting appends: the log is offline, and nobody knows which of its records are on the disk."""
+        """Fail all waiting appends, because the log is offline and it is unknown which of its records are on the disk.
+        """
         self.purgatory.on_disk_failed()
 
     # --- the high watermark of the leader
@@ -564,8 +566,8 @@ class Partition(Replica):
         ]
         replicated = replicated_offset(end, ends)
         if replicated is not None and replicated > self.high_watermark:
-            # All bytes above the high watermark are counted as readable, although fewer may be readable now; a waiting
-            # fetch then only completes too early.
+            # Count all bytes above the old high watermark as readable. If fewer bytes are readable, the only
+            # consequence is that a waiting fetch completes too early.
             self._move_high_watermark(replicated, self._hidden_bytes)
             if self.purgatory.replica_fetches:
                 self.purgatory.on_news()

@@ -48,8 +48,8 @@ class Purpose(Enum):
     FETCH = "fetch"
     CONTROL = "control"
     VERIFICATION = "verification"
-    """AddPartitionsToTxn, for producers that write to this broker. With a separate connection, verifications and
-    markers do not wait for each other.
+    """AddPartitionsToTxn, for producers that write to this broker. This purpose has its own connection, so that
+    verifications of transactions do not wait for transaction markers.
     """
     MARKERS = "markers"
     SHARE_STATE = "share state"
@@ -64,7 +64,7 @@ class PeerUnavailable(Exception):
     """
 
     def __init__(self, broker_id: int, reason: str, *, may_be_sent: bool = True) -> None:
-        """`may_be_sent` is False if the request was certainly not sent."""
+        """`may_be_sent` is False only if the request was certainly not sent."""
         super().__init__(f"broker {broker_id}: {reason}")
         self.may_be_sent = may_be_sent
 
@@ -193,8 +193,8 @@ class BrokerPeers:
             link.connecting.add_done_callback(_retrieve)
         attempt = link.connecting
         try:
-            # Several callers share the attempt, and the cancellation of one caller must not cancel the attempt for the
-            # others.
+            # Shield the attempt to connect: several callers share it, and the cancellation of one caller must not
+            # cancel the attempt.
             return await asyncio.shield(attempt)
         except asyncio.CancelledError:
             if attempt.cancelled() and not is_being_cancelled():
@@ -236,6 +236,7 @@ class BrokerPeers:
 
 
 def _retrieve(task: asyncio.Task[Any]) -> None:
-    """Mark the attempt's error as retrieved: the waiting callers get the error, but there may be no caller left."""
+    """Mark the error of the attempt as retrieved, to avoid a warning of asyncio if all waiting callers were cancelled.
+    """
     if not task.cancelled():
         task.exception()

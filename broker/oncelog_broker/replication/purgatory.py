@@ -8,8 +8,9 @@ bytes. A waiting append is an entry in a heap until the high watermark reaches i
 Each completed answer causes work in the next iteration of the event loop (a read or a socket write). When one event
 completes many answers, only WOKEN_PER_TURN of them complete in each iteration (S87).
 
-A follower's fetch completes when records are appended, a consumer's fetch when the records are replicated. A follower
-also gets a new high watermark soon, since it may become leader with that high watermark.
+A follower's fetch completes when records are appended, a consumer's fetch when the records are replicated. A follower's
+fetch also completes soon after the high watermark has advanced, since the follower may become leader with that high
+watermark.
 """
 
 from __future__ import annotations
@@ -26,12 +27,13 @@ from oncelog_broker.runtime.tasks import Deadlines
 from oncelog_protocol.errors import ErrorCode
 
 APPENDS_BEFORE_LOOK: Final = 1024
-"""When this many appends are waiting, those that were completed by their deadlines are removed."""
+"""When the heap has this many appends, the appends whose deadline has passed are removed."""
 WOKEN_PER_TURN: Final = 32
 """The maximum number of waiting fetches, or of appends, that one event completes in one iteration of the event loop."""
 NEWS_SECONDS: Final = 0.01
-"""Seconds for which a new high watermark, or a new partition, waits in a follower's fetch for records to be sent with
-it. Without this delay in the purgatory, a producer that writes rarely would cause two responses for each record.
+"""When only the high watermark has advanced, or a partition was added, a follower's fetch waits this many seconds for
+records before its response is sent. Without this delay in the purgatory, a producer that writes rarely would cause two
+responses for each record.
 """
 NEWS_SECONDS_PER_PARTITION: Final = 0.001
 """Additional seconds until a follower's next early response, for each partition that the fetch reads; about fifty times
@@ -67,7 +69,9 @@ class Purgatory:
         """The waiting deletions as (offset, answer)."""
         self.unsynced: list[asyncio.Future[ErrorCode]] = []
         self.syncing: list[asyncio.Future[ErrorCode]] = []
-        """The answers that wait for the leader's disk alone: for the next sync of the log, and for the running one."""
+        """The answers that wait only for the leader's disk: one list for the next sync of the log, and one for the
+        running sync.
+        """
         self._numbers = count()
         self._look_at = self._look_at_unsynced = APPENDS_BEFORE_LOOK
 
@@ -221,9 +225,9 @@ def no_longer_than(seconds: float, answer: Answer[ErrorCode], deadlines: Deadlin
 
 
 class NewsPace:
-    """Limits the rate of early responses to followers that contain no records, so that reading partitions for these
-    responses takes only a small part of the leader's time. Without this limit, a leader that gets a thousand partitions
-    one by one would be busy with its followers' fetches.
+    """Limits the rate of early responses without records, because the leader must read all partitions of a follower's
+    fetch for each response. Without this limit, a leader that gets a thousand partitions one by one would spend all its
+    time on its followers' fetches.
     """
 
     def __init__(self) -> None:
@@ -240,7 +244,7 @@ class NewsPace:
 
 
 class Readable(Protocol):
-    """The part of a partition that waiting fetches need."""
+    """The attributes of a partition that waiting fetches use."""
 
     purgatory: Purgatory
 
@@ -302,4 +306,4 @@ class DelayedFetch:
 
 
 def _has_hurried(_: DelayedFetch) -> None:
-    """A callback that does nothing; replaces `hurry` after the first call."""
+    """A callback that does nothing; replaces `hurry` after `hurry` was called once."""

@@ -74,7 +74,9 @@ class Replica:
         """The broker id of the leader; this broker's own id if it leads."""
         self.leader_epoch = -1
         self.told_in_epoch = -1
-        """The last leader epoch in which a leader may have learned this log's end offset, and may rely on it."""
+        """The last leader epoch in which a leader may have learned the end offset of this log, and may still rely on
+        that offset.
+        """
         self.is_resigned = False
         """Whether this broker does not lead the partition, so that no request may start to wait at this partition."""
         self._hidden_bytes = 0
@@ -127,7 +129,7 @@ class Replica:
             producers.on_high_watermark(high_watermark)
         if producers.first_unstable_offset >= high_watermark:
             self._stable_offset = high_watermark
-        else:  # the code of `last_stable_offset`, written here to save a call
+        else:  # a copy of the code of `last_stable_offset`, because this saves a call
             self._stable_offset = max(producers.first_unstable_offset, self.log.state.log_start_offset)
         unstable_bytes = self._unstable_bytes + new_bytes
         self._unstable_bytes = 0 if self._stable_offset == self.high_watermark else max(1, unstable_bytes)
@@ -181,8 +183,8 @@ class Replica:
             self.log.trimmer.delete_records_before(log_start_offset)
 
     def replace_log(self, log: PartitionLog) -> None:
-        """Go on with `log`, which has the same records in another data directory. The counts of the producers begin
-        anew with it.
+        """Use `log` instead of the present log; `log` has the same records in another data directory. The counters of
+        duplicate and out-of-order batches restart at 0.
         """
         self.traffic.fold(self.log.producer_state.counters)
         self.log = log
@@ -238,8 +240,8 @@ class Replica:
         """Return the largest epoch that is not above `epoch`, and its end offset; (-1, -1) if the log has no such epoch
         (KIP-101, KIP-279).
 
-        The present epoch may have no record yet; the present epoch and the last epoch with records then both end at the
-        log end.
+        If the present epoch has no record yet, both the present epoch and the last epoch with records end at the log
+        end.
         """
         end_offset = self.log.log_end_offset
         if epoch == self.leader_epoch:
@@ -253,8 +255,9 @@ class Replica:
         """Return where the log of a reader at `fetch_offset`, whose last record has `last_fetched_epoch`, diverges from
         this log (KIP-595).
 
-        Returns None if the logs do not diverge; otherwise the last epoch that both logs may have, and its end offset in
-        this log, to which the reader truncates. Raises KafkaError OFFSET_OUT_OF_RANGE if no common epoch is known, or
+        Returns None if the logs do not diverge; otherwise returns the last epoch that both logs may have, and the end
+        offset of that epoch in this log. The reader then truncates its log to that offset. Raises KafkaError
+        OFFSET_OUT_OF_RANGE if no common epoch is known, or
         if this log starts later.
         """
         if last_fetched_epoch < 0:

@@ -2,8 +2,9 @@
 
 The cluster image decides: a partition assigned to this broker is opened (or created), then led or followed; a partition
 that is no longer assigned to this broker is deleted. Request handlers look up the leader of a partition here, and get
-the partition or the precise error. While a log is being opened (`log_opener`) or truncated in a worker thread, that
-error is NOT_LEADER_OR_FOLLOWER, after which clients retry. If one cluster image changes very many partitions, some of
+the partition or the precise error. While a worker thread opens (`log_opener`) or truncates the partition's log,
+handlers get NOT_LEADER_OR_FOLLOWER, after which clients retry. If one cluster image changes very many partitions, some
+of
 them are changed in later iterations of the event loop (`image_changes`).
 """
 
@@ -36,13 +37,13 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 WRITTEN_BACK_MS: Final = 300_000
-"""Milliseconds after which the operating system has certainly written dirty pages to disk, whatever their amount (by
-default it starts after 30 seconds).
+"""After this many milliseconds the operating system has certainly written a dirty page to disk (by default Linux starts
+to write a page after 30 seconds).
 """
 AWAITED_SECONDS: Final = 1.0
-"""Seconds after the beginning of a leader epoch in which the fetch of a follower that has not fetched in this epoch yet
-gets an early response. The follower may learn of the epoch later than this broker, and can use it only with its next
-fetch.
+"""During this many seconds after a leader epoch begins, a follower that has not fetched in that epoch gets early
+responses to its fetches. The early response is needed because the follower may learn of the epoch later than this
+broker, and can fetch in the new epoch only with its next request.
 """
 
 
@@ -69,7 +70,9 @@ OnOpened = Callable[[Collection[str]], None]
 was opened.
 """
 MakeFetching = Callable[[Callable[[Partition], None]], Fetching]
-"""Factory: creates the `Fetching` from `Replicas.on_truncated`, because the two objects refer to each other."""
+"""Factory: gets `Replicas.on_truncated` and creates the `Fetching`. A factory is needed because `Replicas` and
+`Fetching` refer to each other.
+"""
 
 
 class Replicas:
@@ -117,8 +120,8 @@ class Replicas:
         self._waiting_followers: dict[int, dict[DelayedFetch, None]] = {}
         self.news_pace = NewsPace()
         self._doubted: set[tuple[str, int]] = set()
-        """Logs that may have lost their ends in a power failure, until their role decides whether they must be
-        restarted.
+        """Logs that may have lost their ends in a power failure. An entry is removed when the partition gets a role,
+        which decides whether the log must be restarted empty.
         """
         self._fetching = make_fetching(self.on_truncated)
         self.may_lead = may_lead
@@ -301,7 +304,8 @@ class Replicas:
 
     def may_begin_again(self, name: str, index: int) -> Led | None:
         """Return the partition with its leader, if the offline log may be reopened in this leader epoch
-        (`Replica.may_begin_again`) once that leader has confirmed that it leads; None if it may not. A log that was not
+        (`Replica.may_begin_again`); else None. The caller must first get the leader's confirmation that it still leads.
+        A log that was not
         opened since the broker started, or since the last failed attempt, may be reopened, because no leader knows its
         end.
         """
@@ -340,7 +344,7 @@ class Replicas:
         knows.
         """
         if self.may_lead is not None and not self.may_lead():
-            return False  # return the known ISR, because the cluster image may be out of date
+            return False  # use the ISR known to the leader, because the cluster image may be out of date
         topic = self._image.topic(partition.topic)
         if topic is None or topic.topic_id != partition.topic_id:
             return False
@@ -467,8 +471,8 @@ class Replicas:
             self._open(topic, index, role)
 
     def _is_left_over(self, topic: Topic, index: int) -> bool:
-        """Whether there is a log of a partition that now belongs to other brokers, because it was reassigned while this
-        broker was down.
+        """Whether this broker still has a log of a partition that was reassigned to other brokers while this broker was
+        down.
         """
         key = (topic.name, index)
         return not self._hosted.is_pending(key) and self._logs.topic_id(*key) == topic.topic_id
@@ -531,9 +535,9 @@ class Replicas:
         """Whether a log that lost its end in a power failure must be restarted empty, now that it follows a leader.
 
         In a compacted log, the lost end may have contained markers or tombstones for records that are still in the log.
-        The other replicas may have compacted these markers and tombstones away since, because this replica had them
-        while it was in sync (S56). Other replicas compact a marker or tombstone away no earlier than
-        `delete.retention.ms` after the record; if that time is long, this replica had the record on disk by then.
+        The other replicas may have removed these markers and tombstones by compaction, because this replica had them
+        while it was in sync (S56). Other replicas keep each marker and tombstone for at least `delete.retention.ms`; if
+        that time is long, this replica had the record on disk before it was removed elsewhere.
         """
         key = (partition.topic, partition.index)
         if key not in self._doubted:
@@ -639,7 +643,8 @@ class Replicas:
             partition.traffic.fold(partition.log.producer_state.counters)
             self._fetching.forget(partition)
         if self._image.topic(topic) is None:
-            # The first partition transfers the counts of the entire topic; later partitions add what was counted since.
+            # The first partition of a deleted topic adds the counts of the entire topic to the sum; later partitions
+            # add only the traffic counted since.
             for counted in (self.traffic.pop(topic, None), None if partition is None else partition.traffic):
                 if counted is not None:
                     counted.move_to(self.traffic_of_deleted)

@@ -30,13 +30,13 @@ producers.
 KEEP_ALL: Final = {"retention.ms": "-1", "retention.bytes": "-1"}
 """Settings of an adopted topic whose own settings are unknown; they keep all records."""
 EPOCH_LEAP: Final = 1000
-"""A number added to the leader epochs when a cluster that had other members is founded again: those members may have
-led with epochs above those in the logs of this broker. No epoch is used twice if there were fewer elections than this
-number.
+"""If a cluster that had other members is founded again, this number is added to the leader epochs of the adopted logs,
+because the other members may have led in later epochs. No epoch is used twice if the number of later elections was
+below this number.
 """
 MAX_PARTITIONS: Final = 100_000
-"""If a topic has a partition number of at least this, its missing partitions are not created, because a directory name
-may contain any number.
+"""If a directory name has a partition number of at least this value, the missing partitions of its topic are not
+created, because the number may be an error.
 """
 NO_SETTINGS: Final[Mapping[str, str]] = {}
 

@@ -1,9 +1,9 @@
 """Renames stray logs at startup: logs of a topic that was deleted (if the deletion was interrupted), or re-created with
 another id.
 
-The metadata store may also be older than the logs, because it was restored from a backup, or lacks the end of its
-write-ahead log. These two causes cannot be distinguished, so no records are deleted, and the log line tells the
-operator what to check.
+A log may also seem stray because the metadata store is older than the logs: the store was restored from a backup, or
+has lost the end of its write-ahead log. The broker cannot distinguish a deleted topic from an older store, so it
+deletes no records, and its log line tells the operator what to check.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def set_strays_aside(
         topic = image.topic(name)
         topic_id = logs.topic_id(name, index)
         if name in image.unreadable_topics:
-            continue  # keep the log: the metadata is unreadable, so it is unknown whether this log is stray
+            continue  # keep the log, because unreadable metadata does not show whether this log is stray
         if topic is None:
             reason = "no such topic"
             unknown += 1

@@ -32,7 +32,9 @@ class ReplicationQuota:
         self._seen_at = 0.0
 
     def limit(self, bytes_per_second: float, now: float) -> None:
-        """Set the rate from `now` (monotonic seconds) on. Exceeded quota (debt) of the previous rate is forgotten."""
+        """Set the rate from `now` (monotonic seconds) on. The debt (bytes sent above the quota) under the previous rate
+        is cancelled.
+        """
         rate = math.inf if bytes_per_second == UNLIMITED else bytes_per_second
         if rate != self._bytes_per_second:
             self._bytes_per_second = rate

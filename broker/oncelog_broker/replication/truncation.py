@@ -2,10 +2,10 @@
 offsets alone.
 
 The leader's Fetch response contains the last epoch that the two logs may share, and the end offset of that epoch in the
-leader's log (`diverging_epoch`). If two logs agree up to an offset, their next batches agree, too, if these have the
-same epoch, since an epoch has one leader, which assigned each offset once (KIP-101). The follower therefore truncates
-to the lower of the two end offsets of that epoch; if the follower does not have the epoch, its next fetch contains an
-older epoch (KIP-279).
+leader's log (`diverging_epoch`). Each epoch has one leader, which assigns each offset once (KIP-101). If two logs are
+equal up to an offset, and both continue with a batch of the same epoch, these batches are therefore equal, too. The
+follower truncates to the lower of the two logs' end offsets of the last shared epoch. If the follower does not have
+that epoch, its next fetch contains an older epoch (KIP-279).
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def truncation_offset(epochs: LeaderEpochs, log_end_offset: int, diverging_epoch
     if own_end < 0:  # truncate everything, because the follower has no epochs, or only newer epochs
         return min(end_offset, log_end_offset)
     if own_epoch != diverging_epoch:
-        # The follower does not have that epoch: its records after the next lower epoch are from leaders that do not
-        # occur in the leader's log.
+        # The follower does not have the leader's epoch, so its records after the next lower epoch are missing in the
+        # leader's log.
         return min(own_end, log_end_offset)
     return min(own_end, end_offset, log_end_offset)

@@ -6,8 +6,8 @@ therefore creates a guard (an object that a marker invalidates) before the verif
 append; a marker of the producer, or a new leader epoch, invalidates the guard.
 
 With transactions V2, each transaction has its own producer epoch, and its end marker has the epoch of the next
-transaction. A marker with the guard's epoch therefore ended the previous transaction, which the coordinator may
-complete while the producer continues; such a marker leaves the guard valid.
+transaction. A marker with the guard's own epoch therefore belongs to the previous transaction, which the coordinator
+may complete while the producer continues. Such a marker leaves the guard valid.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 class Guard:
-    """One verification, or several concurrent verifications with the same producer id and epoch."""
+    """A guard for one verification, or for several concurrent verifications with the same producer id and epoch."""
 
     __slots__ = ("askers", "is_of_former_leader", "producer_epoch", "producer_id")
 
@@ -48,8 +48,8 @@ class VerificationGuards:
         self._guards: dict[int, list[Guard]] = {}
         """Guards by producer id; a producer id rarely has guards of several epochs."""
         self.ends = 0
-        """A counter of the markers and new leader epochs so far. While this number is unchanged, a verification without
-        a guard remains valid.
+        """A counter of the markers and new leader epochs so far. A verification that has no guard object remains valid
+        while this number is unchanged.
         """
 
     def __len__(self) -> int:

@@ -32,8 +32,8 @@ class BatchReader:
         return self._position >= self._end
 
     def read(self) -> memoryview:
-        """Read at least one complete batch, starting where the last call of `batches` stopped; call this method as a
-        job in another thread. Raises CorruptBatch, OSError.
+        """Read at least one complete batch, starting after the last batch that `batches` yielded. This method waits for
+        the disk, so it must run as a job in another thread. Raises CorruptBatch, OSError.
         """
         if self._file is None:
             self._file = self._disk.open(self._path)

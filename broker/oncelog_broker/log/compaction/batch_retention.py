@@ -1,5 +1,5 @@
-"""Decides which batch headers compaction must keep although their records were removed. The decisions about headers are
-pure functions (S56, E25).
+"""Decides which batch headers compaction must keep although their records were removed. The functions that decide about
+headers do no I/O (S56, E25).
 
 Three facts are stored in batch headers and control batches rather than in records: the last sequence of each producer,
 the outcome of each transaction, and how long tombstones must stay visible (the delete horizon). Source: Kafka's Cleaner
@@ -18,13 +18,13 @@ from oncelog_protocol.records.control import ControlType
 class ProducerBatches:
     """The last batch of each producer, found from batch headers alone.
 
-    This class may keep a header too long, because it reads neither the active segment nor the open transactions; the
-    next cleaning drops that empty header.
+    This class does not read the active segment and the open transactions, so it may keep the header of an empty batch
+    for longer than needed. The next cleaning drops that header.
     """
 
     def __init__(self, now_ms: int, expiration_ms: int) -> None:
-        """`expiration_ms` is the setting producer.id.expiration.ms. A producer that wrote nothing for longer than
-        `expiration_ms` is no longer known.
+        """`expiration_ms` is the setting producer.id.expiration.ms. The broker forgets a producer that wrote nothing
+        for longer than `expiration_ms`.
         """
         self._expired_ms = now_ms - expiration_ms
         self._last: dict[int, tuple[int | None, int]] = {}
@@ -44,8 +44,8 @@ class ProducerBatches:
             self._last[batch.producer_id] = None, batch.producer_epoch
 
     def is_last(self, batch: RecordBatch) -> bool:
-        """Whether `batch` has the last sequence of its producer, or, if the producer's latest epoch wrote no data, the
-        marker with that epoch.
+        """Whether `batch` has the last sequence of its producer. If the producer's latest epoch wrote no data: whether
+        `batch` has the marker of that epoch.
         """
         known = self._last.get(batch.producer_id) if batch.has_producer_id else None
         if known is None:
@@ -62,16 +62,17 @@ class TransactionScan:
     A marker may be dropped only if the scan met no batch of its transaction, because an earlier cleaning has removed
     all of them. Markers therefore outlive the data of their transaction, and aborted data never looks committed.
 
-    `aborted` has the entries of the transaction index. The cleaning may drop the entries of the transactions in the
-    part that was cleaned: that part contains no aborted records any more, only headers and markers, and a marker
-    without an index entry has no effect on a reader (S53).
+    `aborted` has the entries of the transaction index. The cleaning may drop the index entries of the transactions in
+    the cleaned part. This is safe because the cleaned part contains no aborted records any more, only headers and
+    markers, and readers ignore a marker without an index entry (S53).
     """
 
     def __init__(self, aborted: Sequence[EndedTransaction] = ()) -> None:
         self._coming = sorted(aborted, key=lambda transaction: transaction.first_offset, reverse=True)
         self._open_aborted: dict[int, EndedTransaction] = {}
         self._with_data: set[int] = set()
-        """Ids of producers that have an open aborted transaction of which the scan met a data batch."""
+        """Ids of the producers with an open aborted transaction, if the scan has met a data batch of that transaction.
+        """
         self._committed_with_data: set[int] = set()
 
     def is_aborted(self, batch: RecordBatch) -> bool:
@@ -111,7 +112,7 @@ class TransactionScan:
     def _advance(self, offset: int) -> None:
         while self._coming and self._coming[-1].first_offset <= offset:
             transaction = self._coming.pop()
-            # An aborted transaction that is still open here has lost its marker, and all its data, in an earlier
-            # cleaning.
+            # If an aborted transaction is still open at this point, an earlier cleaning has removed its marker and all
+            # its data.
             self._open_aborted[transaction.producer_id] = transaction
             self._with_data.discard(transaction.producer_id)

@@ -1,10 +1,9 @@
 """Writes the segment that replaces several others; after a crash, either the old segments or the new segment exists.
 
-1. Files with the suffix .cleaned are written and synced. A startup after a crash in this step removes these
-files.
-2. The .cleaned files are renamed to .swap, and the directory is synced. From this step on, a startup after a
-crash
-completes the remaining steps.
+1. Files with the suffix .cleaned are written and synced. If the broker crashes during this step, the next startup
+removes the .cleaned files.
+2. The .cleaned files are renamed to .swap, and the directory is synced. If the broker crashes after the rename to
+.swap, the next startup completes the remaining steps.
 3. The old files are renamed to .deleted (`LogTrimmer.replace_segments`).
 4. The .swap files get their final names.
 5. The .deleted files are freed after file.delete.delay.ms.
@@ -36,7 +35,7 @@ from oncelog_protocol.records.batch import NO_TIMESTAMP, Buffer
 logger = logging.getLogger(__name__)
 
 WRITE_BYTES: Final = 128 * 1024
-"""Bytes that are collected before each write to the file."""
+"""Number of bytes that are collected in memory before each write to the file."""
 
 
 class CleanedSegment:
@@ -83,8 +82,8 @@ class CleanedSegment:
         end = self._pending_bytes + len(batch)
         location = parse_location(memoryview(batch), 0, self._pending_bytes, end)
         if records_count == 0:
-            # The timestamp of a dropped record is not used, because a timestamp without a record would lead a search by
-            # time to an offset without a record.
+            # The timestamp of a dropped record is left out of the time index, because a search for that timestamp would
+            # find an offset without a record.
             location = location._replace(max_timestamp=NO_TIMESTAMP)
         self._pending.append(batch)
         self._locations.append(location)
@@ -113,12 +112,13 @@ class CleanedSegment:
             self._pending, self._locations, self._pending_bytes = [], [], 0
 
     def finish(self) -> bool:
-        """Write and sync the new segment; the next startup then completes the replacement, even after a crash. Raises
+        """Write and sync the new segment. If the broker crashes after this call, the next startup completes the
+        replacement. Raises
         OSError.
 
-        Returns False if the segment is no longer wanted, and leaves its files for the next startup to remove. An
-        unwanted segment means that the topic was deleted, and may have been re-created before the files were created,
-        so that the files are in the directory of the new topic. The check of `is_wanted` comes last, because the topic
+        Returns False if the segment is no longer wanted, and leaves its files for the next startup to remove. A segment
+        is unwanted when its topic was deleted. If the topic was re-created meanwhile, the files may be in the directory
+        of the new topic. The check of `is_wanted` comes last, because the topic
         could be re-created after an earlier check.
         """
         self.write()
@@ -167,8 +167,8 @@ class CleanedSegment:
             logger.warning("%s: could not be removed: %s", self._path(""), error)
 
     def _remove_files(self, suffix: str) -> None:
-        # Remove the log file last: after a crash, an index without its log file would be taken for an index of the old
-        # log.
+        # Remove the log file last: if a crash left an index without its log file, the next startup would use that index
+        # for the old log.
         for kind in (*INDEX_SUFFIXES, LOG_SUFFIX):
             self._disk.remove(self._path(kind + suffix))
 

@@ -1,20 +1,20 @@
 """Compacts the dirty part of a log: keeps only the last record of each key (cleanup.policy=compact, S56, KIP-534).
 
-1. Read the headers of the clean part and the keys of the dirty part, to find the last record of each key and
-producer.
+1. Read the headers of the clean part and the keys of the dirty part, to find the last record of each key and the last
+batch of each producer.
 2. Rewrite the segments from the log's start to the end of the dirty part, in groups, with the records that
 remain.
 
 A batch that keeps all records is copied unchanged. A batch that loses all its records is dropped without decoding it,
 or only its header is kept. Tombstones remain for delete.retention.ms after the first compaction that met them, so that
-readers see the deletions; markers of transactions whose data was removed remain equally long. Tombstones and markers
-stay longer while a replica is not in sync: that replica may still have the records that the tombstones and markers
-delete or abort, and would show those records to consumers as a leader. Compaction changes nothing at or above offset
+readers see the deletions. A transaction marker also remains for delete.retention.ms after the transaction's data was
+removed. Tombstones and markers are also kept while a replica is not in sync. That replica may still have the deleted or
+aborted records, and would return them to consumers if it became leader. Compaction changes nothing at or above offset
 `end`.
 
 If the offset map is full, the dirty part ends at the first record that did not fit, perhaps in the middle of a segment.
-Records after that offset wait for the next cleaning: they are copied unchanged, with their entries in the transaction
-index.
+Records after the end of the dirty part are copied unchanged, with their entries in the transaction index; the next
+cleaning compacts them.
 
 Source: Kafka's Cleaner.
 """
@@ -50,8 +50,8 @@ from oncelog_protocol.records.rewrite import empty_batch, rewrite_batch
 logger = logging.getLogger(__name__)
 
 INLINE_BATCH_BYTES: Final = 64 * 1024
-"""Batches of up to this many bytes are decompressed in the calling thread, because a job in another thread costs more,
-unless their records exceed INLINE_RECORDS_BYTES.
+"""A batch of up to this many bytes is decompressed in the calling thread, because a job in another thread costs more.
+Exception: a batch whose decompressed records exceed INLINE_RECORDS_BYTES.
 """
 INLINE_RECORDS_BYTES: Final = 512 * 1024
 INLINE_COMPRESS_BYTES: Final = 32 * 1024
@@ -59,8 +59,8 @@ INLINE_COMPRESS_BYTES: Final = 32 * 1024
 decompressing, because compressing is slower than decompressing.
 """
 MAX_SEGMENTS_PER_GROUP: Final = 16
-"""The maximum number of segments that are replaced in one step; each replaced segment needs a few renames, and 64
-segments took 8 ms, or 57 ms on a busy disk. The next cleaning merges the remaining segments.
+"""The maximum number of segments that are replaced in one step. Each replaced segment needs a few renames: the renames
+for 64 segments took 8 ms, and 57 ms on a busy disk. The next cleaning merges the remaining segments.
 """
 
 Kept = RecordBatch | None
@@ -76,11 +76,12 @@ class CompactionStats:
     records_dropped: int = 0
     keyless_records: int = 0
     kept_for_replicas: int = 0
-    """Number of times that a batch stayed past its delete horizon because a replica is not in sync."""
+    """Number of batches that were kept past their delete horizon because a replica is not in sync."""
 
 
 class Compaction:
-    """One run of the cleaner on one log, from offset `first_dirty` up to `end`, the end of a segment. An instance is
+    """One run of the cleaner on one log. The run compacts from offset `first_dirty` up to `end`, which is the end of a
+    segment. An instance is
     used only once.
     """
 
@@ -121,8 +122,9 @@ class Compaction:
         return self.stats.bytes_read + self.stats.bytes_written
 
     def steps(self) -> Steps[int | None]:
-        """Compact the log in slices of work; returns the first offset that is still dirty (not compacted yet), or None
-        if the log was changed meanwhile. Raises CorruptBatch, OSError, KafkaError (KAFKA_STORAGE_ERROR).
+        """Compact the log in slices of work. Returns the first offset that is still dirty (not compacted yet), or None
+        if the log was truncated or deleted during the compaction. Raises CorruptBatch, OSError, KafkaError
+        (KAFKA_STORAGE_ERROR).
         """
         self._end = yield from self._fill_map()
         for offsets in self._map.offsets():
@@ -210,12 +212,12 @@ class Compaction:
 
     def _clean_group(self, group: Sequence[Segment]) -> Steps[bool]:
         """Write the remaining batches of `group` as one segment, and replace the group by that segment. Returns False
-        if the log has changed meanwhile.
+        if the log has changed during the write.
 
-        Recovery uses the last offset in a cleaned segment to find which segments it replaces. Segments at the end of a
-        group of merged segments that lose all their records are therefore not merged, but emptied one by one. Segments
-        that were already empty join the group, because otherwise each cleaning of a log in which all records are
-        rewritten would add an empty segment.
+        After a crash, recovery compares the last offset in a cleaned segment with the old segments, to find which of
+        them it replaces. If segments at the end of a group lose all their records, they are therefore not merged into
+        the group, but emptied one by one. Segments that were already empty are merged with the group, because otherwise
+        a log whose records are all rewritten would gain an empty segment at each cleaning.
         """
         cleaned = self._new_segment(group[0])
         replaced = False
@@ -274,12 +276,11 @@ class Compaction:
             raise
 
     def _still_aborted(self, old: Sequence[Segment]) -> list[EndedTransaction]:
-        """Return the aborted transactions whose markers are in the neighbouring segments `old` and which may still have
-        records.
+        """Return the aborted transactions that may still have records and whose marker is in one of the `old` segments.
 
         A transaction whose marker is below `end` is entirely below `end`, so none of its records is left. A transaction
-        whose marker is at or after `end` keeps that marker and its records from `end` on; `end` is in the middle of a
-        segment if the offset map was full.
+        whose marker is at or after `end` keeps the marker and all records from `end` on. (If the offset map was full,
+        `end` is in the middle of a segment.)
         """
         start, end = max(old[0].base_offset, self._end), old[-1].next_offset
         return [transaction for transaction in self._aborted if start <= transaction.last_offset < end]
@@ -361,7 +362,8 @@ class Compaction:
         return self._map.get(span.key) <= offset and not (span.is_tombstone and horizon_passed)
 
     def _without_records(self, batch: RecordBatch) -> Kept:
-        """Return only the header of `batch` if its producer's state depends on the header, else None."""
+        """Return the header of `batch` without records if the state of its producer depends on that header, else None.
+        """
         if not self._producers.is_last(batch):
             return None
         return batch if batch.records_count == 0 else RecordBatch(empty_batch(batch))

@@ -1,9 +1,9 @@
 """Decides which log is compacted next, which part of that log, and which groups of segments are merged.
 
 A log has three parts: a clean part, which was compacted before; a dirty part after it, up to `end`; and an undecided
-part, which must not be compacted yet. The active segment must not be compacted yet, nor segments that reach the high
-watermark (or last stable offset) and records younger than min.compaction.lag.ms. Each segment belongs to only one of
-the parts. Source: Kafka's LogCleanerManager, Cleaner.groupSegmentsBySize.
+part, which must not be compacted yet. Undecided are the active segment, segments that reach the high watermark (or last
+stable offset), and segments with records younger than min.compaction.lag.ms. Each segment belongs to exactly one of
+these three parts. Source: Kafka's LogCleanerManager, Cleaner.groupSegmentsBySize.
 """
 
 from __future__ import annotations
@@ -44,16 +44,17 @@ class CleanableRange(NamedTuple):
         return self.dirty_bytes / total if total else 0.0
 
     def is_due(self, config: LogConfig) -> bool:
-        """Whether a dirty record (not compacted yet) is overdue, or the dirty ratio exceeds
-        min.cleanable.dirty.ratio."""
+        """Whether a dirty record (not compacted yet) is older than max.compaction.lag.ms, or the dirty ratio exceeds
+        min.cleanable.dirty.ratio.
+        """
         if self.dirty_bytes == 0:
             return False
         return self.is_overdue or self.dirty_ratio > config.min_cleanable_dirty_ratio
 
 
 def first_dirty_offset(checkpoint: int | None, log_start_offset: int, log_end_offset: int) -> int:
-    """Return the offset where the dirty part begins, from the cleaner checkpoint; a checkpoint outside the log is
-    ignored.
+    """Return the offset where the dirty part begins, according to the cleaner checkpoint. A checkpoint offset outside
+    the log is ignored.
     """
     if checkpoint is None or not log_start_offset <= checkpoint <= log_end_offset:
         return log_start_offset
@@ -115,8 +116,8 @@ class GroupLimits(NamedTuple):
 
 
 def group_segments(segments: Sequence[OffsetRange], limits: GroupLimits) -> list[int]:
-    """Return how many neighbouring segments are merged into each new segment; the merged size does not exceed
-    `limits.max_bytes`, unless a single segment already exceeds it.
+    """Return, for each new segment, how many neighbouring segments are merged into it. The size of a merged segment
+    does not exceed `limits.max_bytes`, unless a single old segment is already larger.
 
     Each number is at least 1; the sum of all numbers is the number of `segments`.
     """

@@ -26,7 +26,9 @@ class LiveBatches:
         self._tracked_end = -1
 
     def track(self, batch: RecordBatch) -> None:
-        """Start to track `batch`; all its records, and those of all batches tracked before, are in the offset map."""
+        """Start to track `batch`. The caller has already put all its records, and the records of all earlier batches,
+        into the offset map.
+        """
         if len(self._bases) < MAX_TRACKED_BATCHES:
             self._bases.append(batch.base_offset)
             self._live.append(0)

@@ -14,8 +14,8 @@ from typing import Final
 DIGEST_SIZE: Final = 16
 """Bytes of a digest; longer than any key that is its own fingerprint, so that no key can be mistaken for a digest."""
 ENTRY_BYTES: Final = 216
-"""Maximum bytes of one entry: 64 for the fingerprint, 32 for the offset, and the rest in a dictionary that has just
-grown.
+"""Maximum bytes of one entry: 64 for the fingerprint, 32 for the offset, and the rest for the slot in a dictionary that
+has just grown.
 """
 SHARDS: Final = 256
 SHARD_MASK: Final = SHARDS - 1

@@ -1,4 +1,4 @@
-"""Reads the facts about a log's segments from which `due` decides."""
+"""Reads facts about a log's segments; `due` uses these facts to choose what is compacted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def cleanable_range_of(log: PartitionLog, *, upper_bound: int, now_ms: int) -> C
 
 
 def summarize(segment: Segment, config: LogConfig) -> SegmentSummary:
-    """Return the facts about one segment. Timestamps are read only if the configuration needs them."""
+    """Return the facts about one segment. Timestamps are read only if the topic sets a compaction lag."""
     first_ms = largest_ms = NO_TIMESTAMP
     if config.max_compaction_lag_ms < LONG_MAX and segment.size > 0:
         first_ms = parse_location(segment.file.read(0, HEADER_SIZE), 0, 0, segment.size).max_timestamp

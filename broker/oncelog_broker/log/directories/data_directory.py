@@ -2,20 +2,21 @@
 
 - `.lock` is locked while a broker has the directory open.
 - `meta.properties` names the broker and cluster that own the directory.
-- `oncelog.identity` is the note about the last registration of a broker with this directory (`identity/note.py`).
+- `oncelog.identity` contains the identity of the broker that last registered with this directory (`identity/note.py`).
 - `.kafka_cleanshutdown` exists only if the last broker closed all logs; the next startup removes it.
 - `recovery-point-offset-checkpoint` has the recovery point of each log.
 - `replication-offset-checkpoint` has the high watermark of each log.
-- `log-start-offset-checkpoint` has the log starts that segment names do not show for certain.
+- `log-start-offset-checkpoint` has the log start offset of each log whose segment file names do not prove that offset.
 - `cleaner-offset-checkpoint` has the offset up to which each log with cleanup.policy=compact was compacted.
 - `orders-0/` is the log of partition 0 of topic orders.
-- `orders-1.2f0c...-delete/` is a deleted log, which is freed after file.delete.delay.ms.
-- `orders-3.05de...-future/` is a copy of a log in another data directory, which will replace that log (`future_log`).
+- `orders-1.2f0c...-delete/` is a deleted log; its disk space is freed after file.delete.delay.ms.
+- `orders-3.05de...-future/` is a copy of `orders-3/` in another data directory; the copy will replace the original
+(`future_log`).
 - `orders-2.77ab...-stray/` is a log that belongs to no topic; such a log is kept, but not used.
 
 A checkpoint that cannot be read is ignored with a warning. Without recovery points, every log is verified from its
-start; without log starts, deleted records whose segments still exist can be read again; without high watermarks,
-replication begins at the log starts; without cleaner offsets, logs are compacted from their starts.
+start. Without log starts, deleted records whose segments still exist can be read again. Without high watermarks,
+replication begins at the log starts. Without cleaner offsets, logs are compacted from their starts.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ STRAY_DIRECTORY_SUFFIX: Final = "-stray"
 MAX_DIRECTORY_NAME: Final = 255
 
 NO_SYNC: Final = frozenset({errno.EACCES, errno.EPERM, errno.EINVAL, errno.EROFS})
-"""Error numbers of an fsync on a directory that the broker may not read, or on a file system that cannot sync
-directories.
+"""Error numbers that mean that a directory cannot be synced: the broker may not read the directory, or the file system
+cannot sync directories.
 """
 
 _LOG_DIRECTORY = re.compile(r"(?P<topic>[a-zA-Z0-9._-]{1,249})-(?P<partition>0|[1-9][0-9]{0,9})")
@@ -81,7 +82,7 @@ def marked_directory_name(topic: str, partition: int, unique: str, suffix: str) 
 
 
 def make_data_directory(disk: Disk, path: str) -> None:
-    """Create a data directory and its parents, and sync their names; without that, a power cut could remove the
+    """Create a data directory and its parents, and sync their names. Without this sync, a power cut could remove the
     directory together with its synced files. Raises OSError.
     """
     missing = []
@@ -95,8 +96,8 @@ def make_data_directory(disk: Disk, path: str) -> None:
 
 
 def _sync_names(disk: Disk, above: str) -> None:
-    """Sync the names in directory `above`, if the file system and the broker's rights allow that; the parent of a data
-    directory may belong to another user.
+    """Sync the names in directory `above`, the parent of a data directory. Errors are ignored if the file system cannot
+    sync directories, or if the parent belongs to another user.
     Raises OSError."""
     try:
         disk.sync_directory(above)
@@ -121,7 +122,7 @@ class DataDirectory:
         self.directory_id = None if found is None else found.directory_id
         """The directory id in meta.properties; None if the file has no directory id yet."""
         self.clean_shutdown = False
-        """Whether every log in the directory was closed by a clean shutdown before `claim`."""
+        """Whether the previous broker process closed every log in the directory (a clean shutdown)."""
         self.checkpoint_guard = threading.Lock()
         """This lock is acquired before the offsets are read and released after the checkpoint is written. Worker
         threads write checkpoints too, and an offset that was read before a truncation must not be written after that
@@ -132,7 +133,7 @@ class DataDirectory:
         self._checkpoints: dict[str, Mapping[TopicPartition, int]] = {}
         """Checkpoint name -> its entries; absent until the checkpoint is read or written."""
         self._arriving: dict[str, dict[TopicPartition, int]] = {}
-        """Checkpoint name -> entries of the logs whose copies are about to get their names in this directory."""
+        """Checkpoint name -> entries of logs that are about to be moved into this directory."""
 
     @classmethod
     def open(cls, disk: Disk, path: str, *, node_id: int, cluster_id: str | None) -> DataDirectory:
@@ -178,8 +179,8 @@ class DataDirectory:
     def claim(self, *, node_id: int, cluster_id: str | None, entropy: Entropy) -> None:
         """Write the owner to meta.properties if that file is incomplete, and remove the clean-shutdown mark.
 
-        Call this only after all directories were checked, so that a startup that is refused because of another
-        directory changes nothing here.
+        Call this method only after all data directories were checked: if a check refuses the startup, no directory may
+        have changed.
         """
         found = self._found
         if cluster_id is not None and (found is None or found.directory_id is None or found.cluster_id is None):
@@ -201,7 +202,7 @@ class DataDirectory:
     def logs(self) -> tuple[list[TopicPartition], list[str]]:
         """Return (the partitions that have a log here, the paths of deleted logs that are not freed yet).
 
-        Other directories are ignored; each is named once in the broker's log.
+        Directories that are not logs are ignored; the broker logs the name of each ignored directory once.
         """
         found, deleted = [], []
         for name in self._disk.list_directory(self.path):
@@ -218,8 +219,8 @@ class DataDirectory:
         return found, deleted
 
     def read_checkpoint(self, name: str) -> dict[TopicPartition, int]:
-        """Return the entries of a checkpoint; empty if the file is missing or unreadable, with the consequences named
-        in the module docstring.
+        """Return the entries of a checkpoint; empty if the file is missing or unreadable. The module docstring lists
+        the consequences of an unreadable checkpoint.
         """
         path = self.join(name)
         try:
@@ -249,12 +250,13 @@ class DataDirectory:
         try:
             write_offset_checkpoint(self._disk, self.join(name), offsets)
         except OSError as error:
-            self.names.note_failure(error)  # perhaps the fsync of this directory has failed
+            self.names.note_failure(error)  # the failed step may have been the fsync of this directory
             raise
         self._checkpoints[name] = offsets
 
     def note_arrival(self, name: str, key: TopicPartition, offset: int) -> None:
-        """Write an entry into checkpoint `name` for a log that is about to arrive in this directory. Each later write
+        """Write an entry into checkpoint `name` for a log that is about to be moved into this directory. Each later
+        write
         keeps the entry until `forget_arrival`.
         """
         with self.checkpoint_guard:
@@ -262,7 +264,7 @@ class DataDirectory:
             self.write_checkpoint(name, self._checkpoints.get(name, {}))
 
     def forget_arrival(self, key: TopicPartition) -> None:
-        """Stop keeping the entries of `note_arrival`: the log has arrived, or stays where it was."""
+        """Discard the entries that `note_arrival` stored, because the move of the log has succeeded or failed."""
         with self.checkpoint_guard:
             for entries in self._arriving.values():
                 entries.pop(key, None)
@@ -288,7 +290,9 @@ class DataDirectory:
                 self.write_checkpoint(name, left)
 
     def close(self, *, clean: bool, broker_epoch: int = UNKNOWN_BROKER_EPOCH) -> None:
-        """Unlock the directory. `clean` also records for the next startup that every log was closed."""
+        """Unlock the directory. If `clean` is True, also write the file that tells the next startup that every log was
+        closed.
+        """
         try:
             if clean:
                 content = {"version": CLEAN_SHUTDOWN_VERSION, "brokerEpoch": broker_epoch}

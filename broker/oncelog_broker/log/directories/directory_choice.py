@@ -1,5 +1,5 @@
-"""Chooses the data directory of a new log: the directory with the fewest logs. A directory that has just refused a log,
-or has little free space, is chosen only if there is no other.
+"""Chooses the data directory of a new log: the directory with the fewest logs. If a directory has little free space, or
+a log could not be created in it recently, it is chosen only when no better directory exists.
 
 No function here accesses a disk, because a disk may hang: worker threads report the free space.
 """
@@ -15,16 +15,16 @@ from oncelog_broker.log.directories.data_directory import DataDirectory
 from oncelog_broker.runtime.clock import Clock
 
 REFUSAL_SECONDS: Final = 60.0
-"""Seconds for which new logs are created in other data directories after one directory has refused a log."""
+"""After a log could not be created in a directory, the broker prefers other directories for this many seconds."""
 MAX_PREFERRED: Final = 10_000
-"""Maximum number of logs that do not exist yet for which a client has asked for a directory."""
+"""Maximum number of remembered client requests for the directory of a log that does not exist yet."""
 LITTLE_ROOM_BYTES: Final = 64 * 1024 * 1024
-"""Bytes; a data directory with less free space gets a new log only if no other directory has more."""
+"""Bytes of free space; a new log is created in a data directory with less only if all directories have less."""
 
 
 class DirectoryChoice:
-    """Chooses data directories for one `LogManager`. `homes` (argument) is the manager's mapping from logs to data
-    directories.
+    """Chooses data directories for one `LogManager`. The argument `homes` maps each log of the manager to its data
+    directory.
     """
 
     def __init__(
@@ -34,20 +34,20 @@ class DirectoryChoice:
         self._homes = homes
         self._clock = clock
         self._refused_at: dict[DataDirectory, float] = {}
-        """Monotonic time, in seconds, when each data directory last refused a log."""
+        """Data directory -> monotonic time, in seconds, when a log last could not be created in that directory."""
         self._free_bytes: dict[DataDirectory, int] = {}
         self._preferred: dict[TopicPartition, DataDirectory] = {}
-        """The directories that clients have asked for, for logs that do not exist yet; at most MAX_PREFERRED."""
+        """Log -> the directory that a client has requested before the log exists; at most MAX_PREFERRED entries."""
         self._planned: dict[TopicPartition, DataDirectory] = {}
-        """The directories that were chosen for logs that have not been created yet."""
+        """Log -> the directory that was chosen for the log before its creation."""
         self._left_in: dict[TopicPartition, DataDirectory] = {}
-        """Directories that contain remains of a log that could not be created: that log must be created in the same
-        directory, because otherwise it would exist twice.
+        """Log -> the directory that contains remains of a failed creation of the log. The next attempt must use the
+        same directory, because otherwise the log would exist in two directories.
         """
 
     def counts(self) -> Counter[DataDirectory]:
-        """Count the logs of each data directory, including planned logs; the result is the `counts` argument of
-        `place`, and may be used for many logs.
+        """Count the logs of each data directory, including planned logs. Pass the result to `place` as `counts`; one
+        result may be used for many calls of `place`.
         """
         return Counter(self._homes.values()) + Counter(self._planned.values())
 
@@ -60,14 +60,16 @@ class DirectoryChoice:
         return home
 
     def prefer(self, key: TopicPartition, home: DataDirectory) -> None:
-        """Create this log in `home`, if it does not exist yet. Beyond MAX_PREFERRED logs, the oldest are forgotten."""
+        """Remember that this log, if it does not exist yet, must be created in `home`. With more than MAX_PREFERRED
+        remembered logs, the oldest entries are dropped.
+        """
         self._preferred.pop(key, None)
         self._preferred[key] = home
         while len(self._preferred) > MAX_PREFERRED:
             del self._preferred[next(iter(self._preferred))]
 
     def take(self, key: TopicPartition, counts: Counter[DataDirectory]) -> DataDirectory:
-        """Return the data directory for a log that the caller creates now; the log then no longer counts as planned."""
+        """Return the data directory for a log that the caller creates now, and remove the log from the planned logs."""
         home = self.place(key, counts)
         self._planned.pop(key, None)
         return home

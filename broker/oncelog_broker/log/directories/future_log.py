@@ -1,22 +1,25 @@
 """Copies a log to another data directory of the same broker, and replaces the log by the copy (KIP-113).
 
-The copy is a future log, `orders-0.2f0c...-future/`. The future log is written like the log of a follower: whole
-batches, with their offsets and leader epochs. When the future log has nearly all records, the log is paused, and
-`FutureLog.replace` does the rest in this order, so that a kill or a power cut at any point loses no record:
+The copy is a future log, `orders-0.2f0c...-future/`. The future log is written like the log of a follower: complete
+batches are copied with their offsets and leader epochs. When the future log has nearly all records, the original log is
+paused. `FutureLog.replace` then takes these steps in this order, so that a kill or a power cut at any point loses no
+record:
 
-1. Copy the last records, the leader epochs and the state of the producers; sync everything.
-2. Write the log's offsets into the checkpoints of the new data directory.
-3. Write the file `complete` into the future log's directory: from now on the future log is as good as the log.
-4. Rename the log's directory to `...-delete`, and sync that name.
-5. Rename the future log's directory to the log's name, and sync that name.
-6. Remove the file `complete`, and open the log.
+1. Copy the last records, the leader epochs and the producer state, and sync these files.
+2. Write the recovery point and the other offsets of the log into the checkpoints of the new data directory.
+3. Write the file `complete` into the future log's directory: from this step on, the future log has every record of the
+original.
+4. Rename the original log's directory to `...-delete`, and sync the new name.
+5. Rename the future log's directory to the original log's name, and sync the new name.
+6. Remove the file `complete`, and open the replaced log.
 
-The next start (`settle_future_logs`) deletes a future log whose log is still there: the copy is then not needed, or not
-complete. A complete future log without a log was interrupted between 4 and 5, and gets the log's name. An incomplete
-future log without a log is set aside as a stray log: its log is missing, and the copy may be all that is left of it.
+If both the original and the future log exist at the next startup, `settle_future_logs` deletes the future log, because
+the copy is not needed or not complete. If only a complete future log exists, the replacement was interrupted between
+steps 4 and 5, and the startup renames the future log to the original's name. If only an incomplete future log exists,
+the startup renames it to a stray log, because the copy may contain the only remaining records.
 
-After a failure before step 4, and after one of step 5 that could be undone, the future log is deleted, and the log goes
-on. Otherwise the log is offline until the broker restarts.
+If a step before step 4 fails, or if a failed step 5 can be undone, the future log is deleted and the original log stays
+in use. After any other failure the log is offline until the broker restarts.
 """
 
 from __future__ import annotations
@@ -67,16 +70,19 @@ logger = logging.getLogger(__name__)
 FUTURE_DIRECTORY_SUFFIX: Final = "-future"
 MAX_BATCH_BYTES: Final = 2**31 - 1
 COMPLETE_FILE: Final = "complete"
-"""The file in the directory of a future log that has every record of the log."""
+"""Name of a file that marks a future log as complete: the future log has every record of the original log."""
 _FUTURE_DIRECTORY = re.compile(r"(?P<name>[a-zA-Z0-9._-]+-[0-9]+)\.[0-9a-f]{32}-future")
 
 
 class CopyOutdated(Exception):
-    """The log has changed so that the copy cannot be continued, because records were truncated or segments replaced."""
+    """The copy cannot be continued, because records of the original log were truncated or its segments were replaced.
+    """
 
 
 class MoveFailed(KafkaError):
-    """The log could not be replaced. `is_log_usable` says whether the log goes on in its old directory."""
+    """The log could not be replaced by its copy. `is_log_usable` says whether the original log stays in use in its old
+    directory.
+    """
 
     def __init__(self, error: Exception, *, is_log_usable: bool) -> None:
         super().__init__(ErrorCode.KAFKA_STORAGE_ERROR, str(error))
@@ -85,7 +91,9 @@ class MoveFailed(KafkaError):
 
 
 class SegmentPart(NamedTuple):
-    """Bytes of a segment that are to be copied: from `start`, the position of a batch, to `end`."""
+    """A range of bytes in a segment that must be copied: from position `start`, where a batch begins, to position
+    `end`.
+    """
 
     path: str
     start: int
@@ -93,7 +101,7 @@ class SegmentPart(NamedTuple):
 
 
 class LastState(NamedTuple):
-    """The state of a paused log that is not in its records."""
+    """The state of a paused log that must be copied in addition to its records."""
 
     directory: str
     end: int
@@ -106,13 +114,15 @@ class LastState(NamedTuple):
 
 
 def future_directory_name(key: TopicPartition, unique: str) -> str | None:
-    """Return Kafka's name for the directory of a future log; None if the topic's name is too long for it."""
+    """Return Kafka's name for the directory of a future log; None if the directory name would be too long because of
+    the topic's name.
+    """
     name = f"{key[0]}-{key[1]}.{unique}{FUTURE_DIRECTORY_SUFFIX}"
     return None if len(name) > MAX_DIRECTORY_NAME else name
 
 
 class FutureLog:
-    """A future log, created by `make`. A worker thread calls its methods, one at a time."""
+    """A future log, created by `make`. The methods run in worker threads, and only one method may run at any time."""
 
     def __init__(
         self, disk: Disk, clock: Clock, home: DataDirectory, wanted: WantedLog, log: PartitionLog, entropy: Entropy
@@ -125,7 +135,7 @@ class FutureLog:
         self.wanted = wanted
         self.log = log
         self.deleted_path: str | None = None
-        """After `replace`: the path of the directory that the log had before."""
+        """After `replace`: the path of the original log's directory, which waits for deletion."""
 
     @classmethod
     def make(
@@ -158,16 +168,16 @@ class FutureLog:
         return self.log.log_end_offset
 
     def adopt_producers(self, log_directory: str, offset: int) -> None:
-        """Begin with the producers that the log had at `offset`, the start of the copy, if the log has a snapshot
-        there. Raises OSError.
+        """Load the producer state of the original log at `offset`, the start of the copy, if the log has a producer
+        snapshot for that offset. Raises OSError.
         """
         found = ProducerSnapshots(self._disk, log_directory).read_at(offset)
         if found is not None:
             self.log.producers.state.restore(found)
 
     def copy(self, part: SegmentPart) -> int:
-        """Append the batches of a part that the future log does not have yet; returns the position after the last
-        batch read. Raises CopyOutdated, and KafkaError if the future log cannot be written.
+        """Append those batches of a byte range that the future log does not have yet. Returns the position in the
+        segment after the last batch read. Raises CopyOutdated, and KafkaError if the future log cannot be written.
         """
         try:
             data, position = self._read(part)
@@ -184,7 +194,7 @@ class FutureLog:
         return position
 
     def _read(self, part: SegmentPart) -> tuple[bytes, int]:
-        """Read whole batches, at least one. Returns the bytes and the position after them."""
+        """Read at least one complete batch. Returns the bytes of the batches, and the position after the last batch."""
         file = self._disk.open_briefly(part.path)
         try:
             size = min(part.end - part.start, SMALL_READ_SIZE)
@@ -200,7 +210,7 @@ class FutureLog:
         return data[:whole], part.start + whole
 
     def drop(self) -> None:
-        """Delete the future log. Raises OSError if its directory may come back."""
+        """Delete the future log. Raises OSError if a power cut could restore the directory of the future log."""
         self.log.abandon()
         if self._disk.exists(self.path):
             target = self.home.join(_marked_name(self.wanted.key, self._entropy, DELETE_DIRECTORY_SUFFIX))
@@ -209,8 +219,8 @@ class FutureLog:
             self._disk.remove_tree(target)
 
     def replace(self, parts: Sequence[SegmentPart], last: LastState) -> PartitionLog:
-        """Replace the log, which is paused, by the future log; returns the opened log. `parts` has the records that are
-        still to be copied. Raises MoveFailed.
+        """Replace the paused original log by the future log; returns the opened log. `parts` are the byte ranges that
+        are not copied yet. Raises MoveFailed.
         """
         try:
             self._complete(parts, last)
@@ -249,7 +259,7 @@ class FutureLog:
             raise MoveFailed(error, is_log_usable=False) from error
 
     def _complete(self, parts: Sequence[SegmentPart], last: LastState) -> None:
-        """Copy the last records and the state of the log, and sync everything."""
+        """Copy the last records and the state of the original log, and sync the files of the future log."""
         for part in parts:
             position = part.start
             while position < part.end:
@@ -275,17 +285,18 @@ class FutureLog:
             self.home.note_arrival(name, self.wanted.key, offset)
 
     def _given_up(self, error: Exception) -> MoveFailed:
-        """Delete the future log before the log was touched."""
+        """Delete the future log after a failure; the original log has not been changed."""
         try:
             self.drop()
         except OSError:
-            # After a loss of the other disk, the next start would take a complete copy for the log.
+            # If the disk of the original log were lost, the next startup would use a copy that is marked complete as
+            # the log.
             is_complete = self._disk.exists(os.path.join(self.path, COMPLETE_FILE))
             return MoveFailed(error, is_log_usable=not is_complete)
         return MoveFailed(error, is_log_usable=True)
 
     def _undone(self, error: OSError, old: str, deleted: str) -> MoveFailed:
-        """Give the log its name again after a rename or its sync failed."""
+        """Rename the original log's directory back to its name, after a rename or the sync of a rename failed."""
         try:
             if self._disk.exists(self.home.join(self.wanted.name)):
                 self._disk.rename(self.home.join(self.wanted.name), self.path)
@@ -310,7 +321,9 @@ def _marked_name(key: TopicPartition, entropy: Entropy, suffix: str) -> str:
 
 
 def settle_future_logs(disk: Disk, directories: Sequence[DataDirectory], entropy: Entropy) -> None:
-    """Delete, complete or set aside the future logs that an earlier process has left. Raises OSError."""
+    """Handle the future logs that an earlier process has left: delete the log, complete the replacement, or rename the
+    log to a stray log. Raises OSError.
+    """
     names = {directory: disk.list_directory(directory.path) for directory in directories}
     logs = {name for found in names.values() for name in found if parse_directory_name(name) is not None}
     for directory, found in names.items():

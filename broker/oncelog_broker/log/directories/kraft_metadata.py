@@ -1,14 +1,15 @@
 """Reads topics from Apache Kafka's own metadata log, for a broker that takes over Kafka's data directory.
 
-- `__cluster_metadata-0/00000000000000000000.log` is the metadata log, whose records are changes.
+- `__cluster_metadata-0/00000000000000000000.log` is the metadata log; each record in it is one change of the metadata.
 - `__cluster_metadata-0/00000000000000007843-0000000002.checkpoint` is a snapshot of the metadata at offset 7843.
 
 The logs of topics do not contain the configuration of these topics. Without the settings in the metadata log, a
 compacted topic, or a topic with unlimited retention, would lose its old records to the default retention immediately
 after the takeover.
 
-A record's value is a frame (unsigned varint: frame version 1, record type, record version) and a message, flexible in
-every version. Only three record types matter here; other types are skipped. Sources: Kafka's MetadataRecordSerde,
+A record's value has a frame of three unsigned varints (frame version 1, record type, record version), followed by a
+message in Kafka's flexible encoding. Only three record types matter here; other types are skipped. Sources: Kafka's
+MetadataRecordSerde,
 KIP-631 (TopicRecord, ConfigRecord, RemoveTopicRecord), KIP-630 (snapshots).
 """
 
@@ -43,7 +44,7 @@ _SNAPSHOT_FILE = re.compile(r"\d{20}-\d{10}\.checkpoint")
 
 
 def read_topic_configs(disk: Disk, data_directory: str) -> dict[str, dict[str, str]]:
-    """Return the settings of each topic in the metadata log, without topics that have no settings of their own. Raises
+    """Return the settings of each topic in the metadata log that has settings of its own. Raises
     OSError.
     """
     return {topic: settings for topic, settings in read_topics(disk, data_directory).items() if settings}
@@ -53,7 +54,7 @@ def read_topics(disk: Disk, data_directory: str) -> dict[str, dict[str, str]]:
     """Return the settings of each topic in the metadata log, by topic name; the values of settings are not validated.
     The result is empty if the directory has no metadata log. Raises OSError.
 
-    Reading stops with a warning at a record that cannot be read, which may be the torn end of the log.
+    Reading stops with a warning at the first unreadable record, because the end of the log may be torn.
     """
     directory = os.path.join(data_directory, f"{METADATA_TOPIC}-0")
     state = _TopicConfigs()
@@ -106,7 +107,7 @@ class _TopicConfigs:
 
     @property
     def topics(self) -> list[str]:
-        """The names of the topics that were created and not removed."""
+        """Names of the topics that were created and not removed by the records so far."""
         return list(self._names.values())
 
     def replay(self, value: memoryview) -> None:

@@ -1,4 +1,4 @@
-"""Creates logs, renames their directories, and frees their files: these are the operations that wait for the disk.
+"""The operations on logs that wait for the disk: creating logs, renaming their directories, and freeing their files.
 
 `LogManager` begins and finishes such an operation in its own thread. Between begin and finish, `run` may be called in
 any thread, since it uses no shared state. Many logs are changed in one operation, so that a data directory is synced
@@ -62,8 +62,8 @@ class ReturningLog(NamedTuple):
     cleaner_checkpoint: int | None
     high_watermark: int
     is_name_lost: bool = False
-    """Whether the name of the log's directory could not be synced; then no file in the directory was synced either, and
-    the log is created again.
+    """Whether the sync of the directory's name failed. If so, no file in the directory was synced either, and the log
+    is created again.
     """
 
     @property
@@ -130,8 +130,9 @@ class LogOpening:
     def _drop_from_checkpoints(self, home: DataDirectory, keys: Collection[TopicPartition]) -> None:
         """Remove the offsets of earlier logs with the same names from the checkpoints of all directories.
 
-        Without this removal, if a new log is lost before it is on disk, the next startup would report its records as
-        lost. Errors in directories other than `home`, whose disks may have failed, are only logged. Raises OSError for
+        Otherwise, if a power cut removed a new log before its sync, the next startup would report the old log's records
+        as lost. Errors in directories other than `home`, whose disks may have failed, are only logged. Raises OSError
+        for
         `home`.
         """
         home.drop_from_checkpoints(keys)
@@ -178,16 +179,15 @@ class LogOpening:
 
     def _open_again(self, returning: ReturningLog) -> PartitionLog | KafkaError:
         """Reopen a log after its disk failed, without the records that were not synced: the page cache may show data
-        that never reached the disk, and a later fsync would not report the loss (E26). The file with the topic id is
-        therefore written again, and the log is synced, before the log is used.
+        that never reached the disk, and a later fsync would not report the loss (E26). Before the reopened log is used,
+        the file with the topic id is therefore written again, and the log is synced.
 
-        All records of a log that is, or was, compacted are discarded. The unsynced records may include deletions of
-        synced records (S56), and the other replicas may have compacted those deletions away, because this replica had
-        them while it was in sync.
+        All records of a log that is, or was, compacted are discarded. The lost unsynced records may include tombstones
+        of synced records (S56). Other replicas may already have compacted these tombstones away, because this in-sync
+        replica had acknowledged them.
 
-        If the name of the log's directory could not be synced, none of the log's records is known to be on the disk. A
-        log whose directory name was not synced is created again, since a later fsync of the data directory would prove
-        nothing about that name.
+        If the name of the log's directory could not be synced, none of the log's records is certainly on the disk. Such
+        a log is created again, since a later fsync of the data directory would not prove that the name is on the disk.
         """
         wanted, recovery_point = returning.wanted, returning.recovery_point
         try:
@@ -199,8 +199,8 @@ class LogOpening:
             if returning.must_begin_anew:
                 if not self._disk.exists(returning.path):  # a new log would hide that the disk may be missing
                     raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), returning.path)
-                # Remove the recovery point before the log is cut. If another fault or a kill interrupts the cut, a log
-                # that ends below its recovery point would count as damaged, and would never be opened again.
+                # Remove the recovery point before the log is cut. If a fault or a kill interrupted the cut, the log
+                # could end below its recovery point; such a log counts as damaged, and would never be opened again.
                 returning.home.forget_recovery_point(wanted.key)
                 recovery_point = min(recovery_point, returning.log_start_offset)
             log = PartitionLog.open(
@@ -221,8 +221,8 @@ class LogOpening:
             return _storage_error(wanted.name, error)
         log.state.checkpointed_start = 0  # the durable log start is unknown, so it is checkpointed again
         try:
-            # Keep the end at or above the log start, because a later startup empties a log that ends below its
-            # checkpointed start.
+            # Keep the log end at or above the log start, because a later startup removes all records of a log that ends
+            # below its checkpointed log start.
             kept = log.log_start_offset if returning.must_begin_anew else log.recovery_point
             log.trimmer.truncate_to(max(kept, log.log_start_offset))
             self._identify([(wanted, log)])
@@ -246,8 +246,9 @@ class LogOpening:
         return made
 
     def _identity_of(self, returning: ReturningLog) -> bytes | None:
-        """Return the topic id of the log; None if the log has no topic id, or if the topic id was not synced, in which
-        case no record was synced either. Raises OSError, PartitionMetadataCorrupt."""
+        """Return the topic id of the log; None if the log has no topic id, or if the topic id was not synced. In a log
+        with an unsynced topic id, no record was synced either. Raises OSError, PartitionMetadataCorrupt.
+        """
         try:
             return read_topic_id(self._disk, returning.path)
         except PartitionMetadataTorn:
@@ -300,7 +301,7 @@ class LogMoves:
 
 
 class LogRemoval:
-    """Frees the disk space of deleted files and directories, which takes the file system long for large files."""
+    """Frees the disk space of deleted files and directories; for large files, the file system needs long for this."""
 
     def __init__(self, disk: Disk, files: Sequence[str], directories: Sequence[str]) -> None:
         self._disk = disk

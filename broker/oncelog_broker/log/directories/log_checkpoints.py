@@ -1,8 +1,9 @@
 """Writes the checkpoints of all logs of a data directory. A checkpoint contains an offset of a log only if that log is
 on the disk.
 
-Any thread may write checkpoints: `checkpoint_guard` keeps their order. Before a new log gets an entry, the log and its
-directory are synced; for high watermarks this happens before the guard is taken, so that other writers do not wait.
+Any thread may write checkpoints; the lock `checkpoint_guard` allows only one writer. Before a new log gets an entry,
+the log and its directory are synced. Before high watermarks are written, this sync runs without the lock, so that other
+writers do not wait for it.
 
 Each data directory is written separately: a failed disk does not affect the checkpoints on other disks.
 """
@@ -26,7 +27,9 @@ from oncelog_broker.runtime.disk import Disk
 
 
 class LogCheckpoints:
-    """Writes the checkpoints of one `LogManager`, which owns these mappings. Methods raise OSError."""
+    """Writes the checkpoints of one `LogManager`; the manager owns the mappings passed to the constructor. Methods
+    raise OSError.
+    """
 
     def __init__(
         self,
@@ -47,14 +50,15 @@ class LogCheckpoints:
         raise_first(self._in_each(self._write_recovery_points_of))
 
     def write_log_start_offsets(self) -> None:
-        """Write the log starts that cannot be read from the names of the segment files. Each log records which log
-        start was written for it.
+        """Write the log starts that cannot be read from the names of the segment files. Each log stores the log start
+        offset that the checkpoint has for that log.
         """
         raise_first(self._in_each(self._write_log_start_offsets_of))
 
     def write_before_compaction(self, log: PartitionLog) -> None:
-        """Write the recovery point, log start and cleaner checkpoint of `log`; a startup after a crash needs all three
-        once the log was compacted. Only the data directory of `log` is written, because the disk of another directory
+        """Write the recovery point, log start and cleaner checkpoint of `log`; after the log was compacted, a startup
+        after a crash needs all three. Only the data directory of `log` is written, because the disk of another
+        directory
         may have failed.
         """
         home = self._homes.get((log.topic, log.partition))
@@ -78,8 +82,8 @@ class LogCheckpoints:
     def write_high_watermarks(
         self, high_watermarks: Mapping[TopicPartition, int], logs: Mapping[TopicPartition, PartitionLog]
     ) -> None:
-        """Write high watermarks to the checkpoints. `logs` are the logs that these high watermarks belong to. If
-        another log has the same name by now, the entry of that log is not changed.
+        """Write high watermarks to the checkpoints. `logs` are the logs that these high watermarks belong to. If a log
+        was deleted and re-created under the same name meanwhile, the entry of the new log is not changed.
         """
         self.sync_new(key for key, offset in high_watermarks.items() if offset)
 
@@ -137,8 +141,8 @@ class LogCheckpoints:
             self._write(home, CLEANER_OFFSET_CHECKPOINT, offsets)
 
     def _write(self, home: DataDirectory, name: str, offsets: dict[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Write a checkpoint, and return its entries. Logs that could not be opened keep their old entries, for use
-        after their repair; new logs that are not on the disk get no entry.
+        """Write a checkpoint, and return its entries. Logs that could not be opened keep their old entries, which are
+        used after a repair of the log. New logs that are not synced yet get no entry.
         """
         lost = self.sync_new(key for key, offset in offsets.items() if offset)
         if lost:

@@ -65,8 +65,8 @@ NAMES_IN_A_LINE = 10
 def lock_directories(
     data_dirs: Sequence[str | os.PathLike[str]], *, node_id: int, cluster_id: str | None, disk: Disk
 ) -> list[DataDirectory]:
-    """Lock the data directories, and check that each belongs to this broker, or to no broker yet. Nothing else is
-    changed.
+    """Lock the data directories, and check that each belongs to this broker, or to no broker yet. Apart from the lock,
+    existing directories are not changed.
 
     Raises LockHeld, MetaPropertiesError, NoteError, OSError; no directory then stays locked.
     """
@@ -110,7 +110,7 @@ class LogManager:
         self._topic_ids: dict[TopicPartition, bytes | None] = {}
         self._failures: dict[TopicPartition, str] = {}
         self._missing: set[TopicPartition] = set()
-        """The failed logs whose directories no longer exist."""
+        """The failed logs that have no directory any more."""
         self._returning: dict[TopicPartition, ReturningLog] = {}
         """The failed logs that the next `begin_opening` opens again."""
         self._last_known: dict[TopicPartition, ReturningLog] = {}
@@ -201,8 +201,8 @@ class LogManager:
         return self._logs.get(key)
 
     def find(self, wanted: WantedLog) -> PartitionLog | KafkaError | None:
-        """Return the log of a partition, or the error that prevents its opening, as far as this is known without
-        accessing the disk; None if the disk must be accessed.
+        """Return the log of a partition, or the error that prevents its opening, without accessing the disk. Returns
+        None if only a disk access can decide.
         """
         if wanted.key in self._returning:
             return None
@@ -278,11 +278,12 @@ class LogManager:
         has the paths of data directories that are lost. `replicated` returns whether other brokers have replicas of a
         partition, too.
 
-        A missing log stays offline if a checkpoint shows that the log had records: a new log, which Kafka would create,
-        would assign the same offsets a second time. A missing log also stays offline if a data directory is lost, since
-        the log may have been in that directory. In all other cases it is unknown whether the log had records, because
-        the creation of the topic may have been interrupted. One warning lists all missing logs that stay offline for an
-        unknown reason.
+        A missing log stays offline if a checkpoint shows that the log had records: if the broker created a new log, as
+        Kafka does, it would assign the same offsets a second time. A missing log also stays offline if a data directory
+        is lost, since
+        the log may have been in that directory. A log without a checkpoint entry may never have existed, because the
+        creation of the topic may have been interrupted. One warning lists all missing logs that stay offline although
+        no checkpoint shows records.
         """
         unknown: dict[bool, list[str]] = {}
         deleted = {os.path.basename(path).rpartition(".")[0] for _, path in self._deleted}
@@ -335,8 +336,9 @@ class LogManager:
             self._forget(key)
 
     def begin_return(self, wanted: WantedLog, high_watermark: int) -> bool:
-        """Let the next `begin_opening` reopen a log that is offline or could not be opened; for a replica that is not
-        in sync. The reopened log ends at its recovery point. Returns False, and changes nothing, if the log is online
+        """Let the next `begin_opening` reopen a log that is offline or could not be opened. Call this only for a
+        replica that is not in sync, because the log may lose records. The reopened log ends at its recovery point.
+        Returns False, and changes nothing, if the log is online
         or has no files.
         """
         key = wanted.key
@@ -385,8 +387,8 @@ class LogManager:
         self._adopt(wanted.key, result)
 
     def is_unmade(self, key: TopicPartition) -> bool:
-        """Whether no log of this partition is known, not even a failed or missing one, so that the log may be
-        created.
+        """Whether a log for this partition may be created: the manager has no log of this partition, not even a failed
+        or missing log.
         """
         return key not in self._homes
 
@@ -396,8 +398,8 @@ class LogManager:
         return None if home is None else home.path
 
     def placing(self) -> Callable[[TopicPartition], str]:
-        """Return a function for use with many partitions: it returns the data directory in which the log of a partition
-        is, or will be created.
+        """Return a function that returns the data directory in which the log of a partition is or will be created. Use
+        one function for many partitions, because its creation counts all logs.
         """
         counts = self._choice.counts()
         return lambda key: self._choice.place(key, counts).path
@@ -419,7 +421,8 @@ class LogManager:
         return log is not None and (log.state.is_truncating or log.is_paused)
 
     def begin_deletion(self, keys: Iterable[TopicPartition]) -> LogMoves:
-        """Begin to delete these logs; from now on no part of the broker may use them. The caller must run
+        """Begin to delete these logs. After this call, the rest of the broker must not use these logs. The caller must
+        run
         `LogMoves.run` and `finish_deletion` next, before any of these logs is created again.
 
         Failed logs can be deleted, too. Missing logs are ignored.
@@ -508,10 +511,10 @@ class LogManager:
         return self._disk.room(directory)
 
     def note_rooms(self) -> None:
-        """Measure the free space of the data directories, which the choice of a directory for new logs uses. This
+        """Measure the free space of the data directories. The result is used to choose the directory of a new log. This
         method may be called in any thread.
         """
-        # with only one directory no choice is needed
+        # no measurement is needed if there is only one directory
         for directory in self._directories if len(self._directories) > 1 else ():
             with suppress(OSError):
                 self._choice.note_room(directory, self._disk.room(directory.path)[1])
@@ -522,7 +525,7 @@ class LogManager:
 
     @property
     def failures(self) -> Mapping[TopicPartition, str]:
-        """The reason why each failed or missing log could not be opened, by partition."""
+        """Partition -> the reason why its log is missing or could not be opened."""
         return self._failures
 
     def high_watermarks(self) -> Mapping[TopicPartition, int]:
@@ -564,7 +567,9 @@ class LogManager:
         return make
 
     def finish_replacement(self, future: FutureLog, log: PartitionLog | None) -> None:
-        """Use `log`, with which `FutureLog.replace` has replaced a log; None if the replacement failed."""
+        """Use `log`, the result of `FutureLog.replace`, as the log of its partition from now on. `log` is None if the
+        replacement failed.
+        """
         key = future.wanted.key
         if future.deleted_path is not None:
             self._homes[key] = future.home
@@ -578,7 +583,7 @@ class LogManager:
 
     def logs_due_for_flush(self) -> list[PartitionLog]:
         """Return the logs that the caller must flush: logs that have reached `flush.messages` or `flush.ms`, and logs
-        whose directory could not be synced, which the flush takes offline.
+        whose directory could not be synced. The flush takes the latter logs offline.
         """
         now = self._clock.monotonic()
         return [
@@ -730,12 +735,12 @@ class LogManager:
             return True, read_topic_id(self._disk, home.join(f"{key[0]}-{key[1]}"))
         except PartitionMetadataTorn:
             if home.noted_offset(key) > 0:
-                raise  # an incomplete file that had been synced was damaged later
+                raise  # the log was synced, so its incomplete topic id file was damaged later
             return False, None
 
     def _set_aside_unsynced(self, home: DataDirectory, key: TopicPartition, log: PartitionLog) -> None:
-        """Rename the directory of a log whose topic id was not synced before a power cut: the topic of the log's
-        records is unknown, and the records were not synced either. Raises OSError.
+        """Rename the directory of a log if a power cut destroyed its unsynced topic id. The topic of the log's records
+        is then unknown, and the records were not synced either. Raises OSError.
         """
         log.abandon()
         target = marked_directory_name(*key, random_uuid(self._entropy).hex(), STRAY_DIRECTORY_SUFFIX)

@@ -21,7 +21,7 @@ NODE_ID_KEY: Final = {0: "broker.id", 1: "node.id"}
 """Version of the file -> the property with the broker's id."""
 _PLAIN_VALUE = re.compile(r"[A-Za-z0-9._+/-]*")
 _PLAIN_LINE = re.compile(r"(?P<key>[A-Za-z.]+)=(?P<value>[A-Za-z0-9._+/=-]*)\r?|[#!].*|\r?")
-"""Matches a line of the properties file without escapes, the form in which Kafka and this broker write the line."""
+"""Matches a line of the properties file without escape sequences. Kafka and this broker write only such lines."""
 
 
 class MetaPropertiesError(ValueError):
@@ -86,8 +86,9 @@ def write_meta_properties(disk: Disk, directory: str, *, node_id: int, cluster_i
 
 
 def _parsed(text: str) -> dict[str, str]:
-    """Parse the content of `meta.properties`. Raises ValueError. The library for properties files parses only lines
-    with escapes and continued lines: importing it delays a startup by ten milliseconds, because it can read XML, too.
+    """Parse the content of `meta.properties`. Raises ValueError. Only files with escape sequences or continued lines
+    are parsed by the library for properties files, because the import of that library delays a startup by ten
+    milliseconds.
     """
     lines = [_PLAIN_LINE.fullmatch(line) for line in text.split("\n")]
     if all(lines):

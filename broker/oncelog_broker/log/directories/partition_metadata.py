@@ -1,5 +1,5 @@
-"""`partition.metadata`: the topic id of the log in this directory (KIP-516), so that a re-created topic does not
-continue the log of a deleted topic with the same name.
+"""`partition.metadata`: the topic id of the log in this directory (KIP-516). The id prevents a re-created topic from
+continuing the log of a deleted topic with the same name.
 
 The file has two lines, such as `version: 0` and `topic_id: WsbkLmZVRwqkK4gQkDLWNg`.
 """

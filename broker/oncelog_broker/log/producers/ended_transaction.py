@@ -1,4 +1,4 @@
-"""A transaction that a marker has ended, in one partition."""
+"""The part of a transaction in one partition, after a marker has ended the transaction."""
 
 from __future__ import annotations
 

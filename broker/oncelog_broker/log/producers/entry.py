@@ -1,19 +1,19 @@
 """The state of one producer id in a log, stored as immutable `bytes`, which this package calls an *entry*.
 
-With 100,000 producers, the state is then one dictionary that the garbage collector skips, and a copy of the entire
-state is a list of references. The layout of an entry:
+Because entries are `bytes`, the garbage collector skips the dictionary of 100,000 producers, and a copy of the entire
+state is only a list of references. The layout of an entry:
 
 - 46 bytes in the layout of Kafka's snapshot (S55): producer id, epoch, last sequence, last offset, offset delta,
   timestamp, coordinator epoch, first offset of the open transaction or -1.
-- 4 bytes: how many sequences up to the last sequence are known to be in the log, in this epoch and since its newest
-  transaction began. Without a last sequence, the number is 0 if no batch came in this epoch (the next sequence is
-  then 0), and ANY_SEQUENCE if that is unknown.
+- 4 bytes: the number of sequences, counted back from the last sequence, that are certainly in the log. Only sequences
+  of this epoch and of its newest transaction count. If there is no last sequence, this field is 0 when no batch was
+  written in this epoch (the next sequence must be 0), or ANY_SEQUENCE when it is unknown whether a batch was written.
 - 8 bytes: timestamp of the newest batch; the timestamp in the first 46 bytes may be that of a marker.
-- 0 to 4 times 24 bytes: the past batches (before the newest batch), newest first: last sequence, last offset, offset
-  delta, timestamp.
+- 24 bytes for each past batch (0 to 4 batches before the newest batch, newest first): last sequence, last offset,
+  offset delta, timestamp.
 
-A producer that is writing has an entry and a `BatchStreak` (batch streak: the consecutive batches since that entry was
-created).
+A producer that is writing has an entry and a `BatchStreak`, which contains the consecutive batches since that entry was
+created.
 """
 
 from __future__ import annotations
@@ -54,17 +54,20 @@ WINDOW: Final = 5
 in flight (S14).
 """
 MAX_KNOWN: Final = 2**30
-"""Half of all sequences; a sequence that is further behind the last sequence counts as ahead of the last sequence."""
+"""Half of the range of sequences. Sequences wrap, so a sequence that is more than this number behind the last sequence
+counts as ahead of it.
+"""
 ANY_SEQUENCE: Final = 2**32 - 1
-"""The number of known sequences in an entry that was created by a marker without an earlier batch. ANY_SEQUENCE: the
-producer's batches have expired, or were deleted with their segments, so that the next batch may have any sequence, as
+"""A special number of known sequences, for an entry that a marker created while the producer's earlier batches were
+unknown. The producer's batches have expired, or were deleted with their segments, so that the next batch may have any
+sequence, as
 for an unknown producer (E16).
 """
 
 _NEWEST: Final = slice(10, 26)
 _NEWEST_TIMESTAMP_AND_PAST: Final = slice(50, HEAD.size + (WINDOW - 2) * PAST_BATCH.size)
-"""The byte ranges of the newest batch and of the past batches in an entry. These two byte ranges, joined without the
-oldest batch, form the past batches of the next entry.
+"""The byte ranges of the newest batch and of the past batches in an entry. The next entry's past batches are these two
+ranges joined; the oldest batch is dropped.
 """
 
 
@@ -89,7 +92,7 @@ class ProducerStateEntry(NamedTuple):
 
 
 def describe(entry: bytes) -> ProducerStateEntry:
-    """Return the fields of the entry that Kafka's snapshots have, too."""
+    """Return the fields of the entry that are also in Kafka's snapshots."""
     return ProducerStateEntry._make(SNAPSHOT_ENTRY.unpack_from(entry))
 
 
@@ -180,8 +183,8 @@ class BatchStreak:
     Creating an entry for each batch would be half of the cost of idempotence. Within a streak (batches since the last
     entry), a batch costs three comparisons, and the entry is created only when it is needed.
 
-    Invariants: all batches have the entry's epoch; either all batches belong to the open transaction of the entry, or
-    the entry has no open transaction; no sequence wraps.
+    Invariants: all batches have the entry's epoch; if the entry has an open transaction, all batches belong to that
+    transaction; the sequences do not wrap.
     """
 
     __slots__ = ("_first_sequence", "batches", "entry", "epoch", "next_sequence", "transactional")

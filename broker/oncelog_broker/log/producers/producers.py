@@ -1,8 +1,8 @@
 """The producers and transactions of one log: their state in memory, and the files from which that state is restored.
 
 When a log is opened, the state is restored from the newest valid snapshot and from all batches after that snapshot. The
-transaction indexes for these batches are rebuilt during the same scan, because the index files may not have reached the
-disk. The scan reads only batch headers and markers.
+scan of these batches also rebuilds their transaction indexes, because the index files may not have reached the disk.
+The scan reads only batch headers and markers.
 
 The state of a producer therefore survives as long as the batches above the newest snapshot *on the disk* exist. A
 snapshot is created in memory when the log rolls, and the next flush writes it after the records that it describes.
@@ -54,8 +54,8 @@ from oncelog_protocol.records.control import EndTransactionMarker, read_marker
 logger = logging.getLogger(__name__)
 
 MAX_PENDING_SNAPSHOTS: Final = 8
-"""The maximum number of snapshots that wait for the next flush. If the log rolls more often, the oldest waiting
-snapshots are dropped, which only makes a later startup slower.
+"""The maximum number of snapshots that wait for the next flush. If more snapshots wait, the oldest are dropped; the
+only consequence is that a later startup may be slower.
 """
 
 
@@ -117,8 +117,8 @@ class LogProducers:
 
     def expire(self, log_end_offset: int, *, now_ms: int, now: float, expiration_ms: int) -> Iterator[int]:
         """Forget the producers that have written nothing for `expiration_ms`; yields the number of forgotten producers
-        so far. `now` is monotonic, in seconds, and `now_ms` is wall time; a producer expires only if it was silent by
-        both clocks.
+        so far. `now` is monotonic, in seconds, and `now_ms` is wall time; a producer expires only if both clocks show
+        that it wrote nothing for the expiration time.
         """
         written_below = self._ends.look(log_end_offset, now, expiration_ms / 1000)
         return self.state.expire(now_ms, expiration_ms, written_below)
@@ -136,8 +136,8 @@ class LogProducers:
 
     @property
     def saved_up_to(self) -> int:
-        """Segments below this offset are not needed to restore the producer state, because a snapshot on the disk has
-        that state.
+        """Offset of the newest snapshot on the disk. Segments below this offset are not needed to restore the producer
+        state.
         """
         return self._saved_offset if len(self.state) else LONG_MAX
 
@@ -169,15 +169,17 @@ class LogProducers:
         self, segments: Sequence[Segment], snapshots_up_to: int, *, decided_up_to: int, high_watermark: int
     ) -> None:
         """Restore the producer state at the log end. All transactions that began below `decided_up_to` have ended.
-        Snapshots above `snapshots_up_to` are deleted. A marker at or above `high_watermark` may not be replicated, so
-        its transaction holds the last stable offset back until `ProducerState.on_high_watermark`. Raises OSError.
+        Snapshots above `snapshots_up_to` are deleted. A marker at or above `high_watermark` may not be replicated yet.
+        Until `ProducerState.on_high_watermark` confirms the replication, the last stable offset stays below the
+        marker's transaction. Raises OSError.
         """
-        # Delete these snapshots before anything is appended. If they reappeared after a power cut, they would be
-        # mistaken for snapshots of the new batches.
+        # Delete these snapshots before a batch is appended. If an old snapshot reappeared after a power cut, it would
+        # be mistaken for a snapshot of the new batches.
         names = self._snapshots.remove_above(snapshots_up_to)
         damaged = self.aborted.load(names)
         if damaged is not None:
-            # Restore once only for the transaction indexes: a newer snapshot may be the only source for its producers.
+            # Use this restore only to rebuild the transaction indexes; then restore the producers from the newest
+            # snapshot, which may be the only source of their state.
             self._restore(segments, names, damaged)
             self.aborted.mend()
             names = self._snapshots.file_names()
@@ -203,8 +205,8 @@ class LogProducers:
         self._ends.cut(log_end_offset)
 
     def move_on_to(self, offset: int) -> None:
-        """Prepare for the removal of all records, after which the log restarts at `offset`, above its present end. The
-        producer state is kept, in a snapshot. Raises OSError.
+        """Prepare for the removal of all records. Afterwards the log restarts at `offset`, which is above its present
+        end. The producer state is kept in a snapshot at `offset`. Raises OSError.
         """
         snapshot = self._snapshots.take(offset, self.state.image())
         snapshot.write()
@@ -256,8 +258,8 @@ class LogProducers:
     def _ended_in(
         self, segments: Sequence[Segment], names: Sequence[str], start: int, end: int
     ) -> list[tuple[int, int]]:
-        """Return (first offset, offset of the marker) of each transaction whose marker lies in [start, end), where a
-        snapshot at `end` describes the transaction as ended and no longer says where it began. Raises OSError.
+        """Return (first offset, offset of the marker) of each transaction whose marker lies in [start, end). The
+        snapshot at `end` does not have these offsets, because the transactions have ended there. Raises OSError.
         """
         if not any(marker < end for _, marker in _ends(segments, start, {}, unknown_too=True)):
             return []
@@ -281,8 +283,8 @@ class LogProducers:
                 if aborted is not None:
                     yield aborted
         except CorruptBatch as error:
-            # A reader that reaches the damaged batch gets the same error. The batches after the damaged batch in the
-            # same segment cannot be replayed.
+            # Only log the error: the rest of this segment cannot be replayed, and a reader of the damaged batch gets
+            # the same error.
             logger.warning(
                 "%s: the producer state of this and later batches cannot be restored: %s", segment.path, error
             )
@@ -302,8 +304,9 @@ def _ends(
     segments: Sequence[Segment], start: int, begun: dict[int, int], *, unknown_too: bool = False
 ) -> Iterator[tuple[int, int]]:
     """Yield (first offset, offset of the marker) of each transaction that ends at or after offset `start`. `begun`:
-    producer id -> first offset of its open transaction, which this generator keeps up to date. `unknown_too`: yield the
-    markers of transactions whose first offset is not known, with NO_OFFSET. Raises OSError."""
+    producer id -> first offset of its open transaction, which this generator keeps up to date. If `unknown_too` is
+    True, also yield transactions whose first offset is unknown, with NO_OFFSET as first offset. Raises OSError.
+    """
     for segment in segments:
         if segment.next_offset > start:
             with suppress(CorruptBatch):  # no further log line: the replay has already logged this error

@@ -1,8 +1,9 @@
 """Keeps the log end offsets of the recent past, which show how long ago the records below them were written.
 
 The timestamps of records do not show which producers are silent, since producers choose the timestamps: a producer that
-copies old data writes old timestamps, and a changed clock makes all timestamps look old immediately. Storing a time for
-each producer is unnecessary, too, since a producer's entry has the offset of its last batch.
+copies old data writes old timestamps, and a changed clock makes all timestamps look old immediately. The broker also
+stores no time for each producer: the offset of the producer's last batch, compared with these log ends, shows when the
+batch was written.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from __future__ import annotations
 from typing import Final
 
 ENDS: Final = 16
-"""The number of log ends that are kept, distributed evenly over the requested time. A producer may be kept longer by up
-to 1 / ENDS of the expiration time.
+"""The number of log ends that are kept, distributed evenly over the requested time. A producer may therefore expire
+later than configured, by up to 1 / ENDS of the expiration time.
 """
 
 
@@ -21,7 +22,8 @@ class RecentEnds:
     __slots__ = ("_noted", "_old_end")
 
     def __init__(self, old_end: int = 0) -> None:
-        """`old_end` (argument) is the log end when the log was opened. The time when the records below `old_end` were
+        """The argument `old_end` is the log end offset when the log was opened. The time when the records below
+        `old_end` were
         written is unknown.
         """
         self._old_end = old_end

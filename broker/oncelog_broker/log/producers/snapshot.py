@@ -15,8 +15,9 @@ producer, which Kafka's format does not have:
 - for each entry of that snapshot, in the same order: number of past batches (uint8), then the bytes of the entry
   (`entry.py`) after the first 46 bytes.
 
-A window file that is missing, damaged, or belongs to another snapshot is ignored: then only one batch per producer is
-known instead of five. A damaged snapshot is deleted, and the log is replayed from the previous snapshot instead.
+If a window file is missing, damaged, or belongs to another snapshot, the broker ignores it, and knows only the last
+batch of each producer instead of the last five. A damaged snapshot is deleted, and the log is replayed from the
+previous snapshot instead.
 """
 
 from __future__ import annotations
@@ -147,8 +148,8 @@ class PendingSnapshot:
         self._entries = entries
         self.offset = offset
         self.is_cancelled = False
-        """Whether the log was truncated below `offset`; a snapshot file that is written after the truncation must be
-        deleted again.
+        """Whether the log was truncated below `offset`. If so, the code that writes the snapshot must delete its files
+        again.
         """
         self.is_written = False
 

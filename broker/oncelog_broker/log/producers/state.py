@@ -1,8 +1,9 @@
 """Decides which batches producers may append to a log, and tracks the state of all these producers (S7-S13, S39, S40,
 S50; KIP-98, KIP-360, KIP-890).
 
-Each change has two steps: `prepare_append` or `prepare_marker` returns the change, or raises without changing anything;
-the change is adopted when the batch is in the log (E26). The checks are those of idempotence (the sequence number of a
+Each change has two steps: `prepare_append` or `prepare_marker` returns the change, or raises an error and changes
+nothing. After the batch is in the log, `adopt` or `complete` applies the change (E26). The checks are those of
+idempotence (the sequence number of a
 batch follows the previous one) and of fencing (a batch with an older producer epoch is refused). The state of one
 producer is stored as an `entry`. Sequences count records and wrap at 2^31 (`oncelog_protocol.records.sequence`).
 """
@@ -74,8 +75,8 @@ class ProducerCounters:
     duplicates: int = 0
     """Duplicates among the last five batches of their producer; the response has the offsets of the first append."""
     old_duplicates: int = 0
-    """Older duplicates: batches that are certainly in the log, but older than the remembered batches:
-    DUPLICATE_SEQUENCE_NUMBER (S12).
+    """Older duplicates: batches that are certainly in the log, but are not among the last five. The response has the
+    error DUPLICATE_SEQUENCE_NUMBER (S12).
     """
     gaps: int = 0
     """All other batches whose sequence was out of order."""
@@ -85,9 +86,9 @@ class ProducerState:
     """All producers of one log, and their open transactions.
 
     Invariants: `first_unstable_offset` is the first offset of the oldest transaction that is open, or has ended but is
-    not replicated yet. `_open` maps exactly those producers whose entry has an open transaction to the first offset of
-    that transaction. The entry of a producer with a streak (batches not yet in its entry) is the entry from the
-    beginning of the streak.
+    not replicated yet. `_open` has the first offset of the open transaction of each producer whose entry has an open
+    transaction, and no other producer. While a producer has a streak (batches not yet in its entry), its entry does not
+    change.
     """
 
     __slots__ = (
@@ -147,8 +148,8 @@ class ProducerState:
             if sequence == streak.next_sequence and epoch == streak.epoch and is_transactional == streak.transactional:
                 return streak
             self._end_streak(producer_id)
-        # First check whether the batch has the next sequence, then whether it is a duplicate: both are true only if the
-        # last five batches had 2^31 records.
+        # Check for the next sequence before checking for a duplicate. A batch can have the next sequence and be a
+        # duplicate only if the last five batches had 2^31 records.
         entry = self._entries.get(producer_id)
         coordinator_epoch, first_offset, known, past = NO_COORDINATOR_EPOCH, NO_OFFSET, 0, b""
         if entry is None:
@@ -261,8 +262,8 @@ class ProducerState:
             )
 
     def _out_of_sequence(self, header: HeaderFields, entry: bytes) -> DuplicateBatch:
-        """Decide whether a batch of the current epoch without the next sequence is a duplicate or an error (S8, S9,
-        S12, E33).
+        """Decide whether a batch of the current epoch that does not have the next sequence is a duplicate or an error
+        (S8, S9, S12, E33).
         """
         delta, producer_id, sequence = header[LAST_OFFSET_DELTA], header[PRODUCER_ID], header[BASE_SEQUENCE]
         wanted = increment_sequence(sequence, delta)
@@ -277,8 +278,9 @@ class ProducerState:
                 self.counters.duplicates += 1
                 return DuplicateBatch(last_offset - last_delta, timestamp)
         # A batch is a certain duplicate only if this log is known to have its sequences; while a transaction is open,
-        # only the sequences of that transaction count. A lower number alone proves nothing: after a loss of state, an
-        # earlier batch may never have arrived, and treating that batch as a duplicate would lose it.
+        # only the sequences of that transaction count. A sequence below the last sequence does not prove a duplicate:
+        # after a loss of state, an earlier batch may never have arrived, and treating that batch as a duplicate would
+        # lose its records.
         if self._is_strict and last >= 0 and delta <= back < known:
             if is_transactional and first_offset < 0:
                 raise self._used_before(header)
@@ -317,8 +319,9 @@ class ProducerState:
         """Check a transaction marker before it is appended. Returns the producer's new entry, which the caller passes
         to `complete`.
 
-        Raises TRANSACTION_COORDINATOR_FENCED (S40), INVALID_PRODUCER_EPOCH; with transactions V2 the latter also for
-        the current epoch, because a marker has the next higher epoch.
+        Raises TRANSACTION_COORDINATOR_FENCED (S40), INVALID_PRODUCER_EPOCH; with transactions V2,
+        INVALID_PRODUCER_EPOCH is also raised for the current epoch, because a V2 marker must have a higher epoch than
+        its transaction.
         """
         if producer_id in self._streaks:
             self._end_streak(producer_id)
@@ -358,7 +361,8 @@ class ProducerState:
     def follow_marker(
         self, producer_id: int, epoch: int, marker: EndTransactionMarker, timestamp: int, offset: int
     ) -> EndedTransaction | None:
-        """Record a marker fetched from a leaderwithout checking the marker; returns the transaction that the marker
+        """Record a marker that was fetched from a leader, without checking the marker. Returns the transaction that the
+        marker
         aborted, or None.
         """
         self._end_streak(producer_id)
@@ -372,17 +376,19 @@ class ProducerState:
         """Remove the transactions that are replicated now, because their markers are below `high_watermark`."""
         unreplicated = self.unreplicated
         if unreplicated:
-            # Transactions deeper in the heap have larger first offsets: whether they are replicated is irrelevant until
-            # they come to the top.
+            # Only the top of the heap must be checked: all other transactions have larger first offsets, so they do not
+            # change `first_unstable_offset` yet.
             while unreplicated and unreplicated[0][1] < high_watermark:
                 heappop(unreplicated)
-            if not unreplicated:  # the code of `_find_first_unstable`, written here to save a call
+            if not unreplicated:  # a copy of the code of `_find_first_unstable`, because this saves a call
                 self.first_unstable_offset = next(iter(self._open.values()), NOTHING_UNSTABLE)
             else:
                 self._find_first_unstable()
 
     def has_open_transaction(self, producer_id: int, epoch: int) -> bool:
-        """Whether a transaction of exactly this epoch is open; its batches need not be verified again (KIP-890)."""
+        """Whether the producer has an open transaction of exactly this epoch. Batches of such a transaction need not be
+        verified with the coordinator again (KIP-890).
+        """
         streak = self._streaks.get(producer_id)
         if streak is not None:
             return streak.transactional != 0 and streak.epoch == epoch
@@ -434,17 +440,17 @@ class ProducerState:
         return map(describe, self._entries.values())
 
     def image(self) -> list[bytes]:
-        """Return all entries as they are now; this is cheap because entries are immutable. This method may be called
-        between `prepare_append` and `adopt`, when the log rolls; streaks (batches not yet in an entry) continue
-        afterwards.
+        """Return all entries as they are now; this is cheap because entries are immutable. When the log rolls, this
+        method is called between `prepare_append` and `adopt`; this does not end any streak (batches not yet in an
+        entry).
         """
         for producer_id, streak in self._streaks.items():
             self._entries[producer_id] = streak.settle()
         return list(self._entries.values())
 
     def restore(self, entries: Iterable[bytes]) -> None:
-        """Replace the state by the entries of a snapshot. Transactions that are open in the entries are open
-        afterwards.
+        """Replace the state by the entries of a snapshot. A transaction is open afterwards if it is open in its
+        producer's entry.
         """
         self._entries, self._streaks, still_open = {}, {}, []
         for entry in entries:
@@ -464,7 +470,8 @@ class ProducerState:
         self._find_first_unstable()
 
     def end_transactions_before(self, offset: int, begun: Mapping[int, int]) -> None:
-        """End the transactions that began below `offset`, whose markers can no longer be found. `begun` maps a producer
+        """Mark the transactions that began below `offset` as ended; compaction may have removed their markers. `begun`
+        maps a producer
         id to the first offset of a later transaction that this producer has open.
         """
         for producer_id, first_offset in list(self._open.items()):
@@ -483,7 +490,7 @@ class ProducerState:
 
         A producer expires only if its last batch is below `written_below`, because later batches were written recently,
         whatever their timestamps. A producer with an open transaction never expires (S56). After every `EXPIRY_SLICE`
-        producers, yields the number of forgotten producers so far; batches may be appended meanwhile.
+        producers, yields the number of forgotten producers so far; batches may be appended between two steps.
         """
         ids, newest, gone = list(self._entries), now_ms - expiration_ms, 0
         for start in range(0, len(ids), EXPIRY_SLICE):

@@ -52,10 +52,11 @@ def parse_aborted(data: bytes | bytearray | memoryview) -> list[EndedTransaction
 
 
 class TransactionIndex:
-    """The transaction index of one segment, which is entirely in memory, because aborts are few. Methods raise OSError.
+    """The transaction index of one segment. All entries are in memory, because a segment has few aborted transactions.
+    Methods raise OSError.
 
-    If the disk is full, a new entry is kept in memory, because its marker is already in the log, and is written with
-    the next entry or the next flush.
+    If the disk is full, a new entry stays in memory, because its marker is already in the log. The next new entry or
+    the next flush writes the entry to the file.
     """
 
     __slots__ = (
@@ -77,8 +78,8 @@ class TransactionIndex:
         self._is_unwritten = False
         self._is_unsynced = False
         self.is_damaged = False
-        """Whether the file is damaged. A damaged file is not changed until `mend` replaces it, so that the next startup
-        recognises it as damaged, too.
+        """Whether the file is damaged. A damaged file is not changed until `mend` replaces it. If the broker is killed
+        before `mend`, the next startup therefore also finds the damage.
         """
         self.base_offset = base_offset
         self.path = os.path.join(directory, file_prefix(base_offset) + TRANSACTION_INDEX_SUFFIX)

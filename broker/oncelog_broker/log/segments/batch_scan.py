@@ -11,7 +11,9 @@ from oncelog_broker.runtime.disk import File
 from oncelog_protocol.records.batch import HEADER, HEADER_SIZE, LOG_OVERHEAD, MAGIC_V2, CorruptBatch, RecordBatch
 
 HEADER_WINDOW: Final = 8192
-"""Bytes read ahead while walking headers: two index intervals, so that most lookups need one read."""
+"""Bytes that each read requests while batch headers are scanned. This is two index intervals, so that most lookups need
+one read.
+"""
 
 VERIFY_CHUNK: Final = 128 * 1024
 """Bytes per read while verifying; a larger batch is read in one piece. This number must not exceed
@@ -20,7 +22,7 @@ VERIFY_CHUNK: Final = 128 * 1024
 
 
 class BatchLocation(NamedTuple):
-    """The facts about one batch in a log file that its header contains. `position` and `size` are in bytes."""
+    """The position, size and header fields of one batch in a log file. `position` and `size` are in bytes."""
 
     position: int
     size: int

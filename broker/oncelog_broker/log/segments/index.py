@@ -1,7 +1,8 @@
 """The common base of the two indexes of a segment: sorted entries of fixed size, in memory or in a file.
 
 The index of an active segment is a bytearray. New entries of an active index are written to the file only when the log
-is flushed, rolled or closed, so that an append needs one write. The index of a closed segment is read when it is first
+is flushed, rolled or closed, so that an append writes to only one file. The index of a closed segment is read when it
+is first
 used. Kafka preallocates its index files: after a crash, or while Kafka has a directory open, these files end with
 zeros, which are not entries.
 """
@@ -58,7 +59,7 @@ class SegmentIndex:
         raise NotImplementedError
 
     def reset(self) -> None:
-        """Make this index the empty index of an active segment, whatever the file contains."""
+        """Start an empty index for an active segment, and ignore the old content of the file."""
         self.entries, self._loaded = bytearray(), None
         self._persisted = -1
 

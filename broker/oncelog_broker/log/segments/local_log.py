@@ -1,8 +1,8 @@
 """All segments of one log: appends at the end, rolls, reads, deletes the oldest segments, and truncates the end of the
 log.
 
-Source: Kafka's LocalLog. This class has no policy, checkpoints or leader epochs: `LogContent` and `LogState` have
-these. Methods raise OSError; methods that read also raise CorruptBatch.
+Source: Kafka's LocalLog. Policy, checkpoints and leader epochs are not in this class, but in `LogContent` and
+`LogState`. Methods raise OSError; methods that read also raise CorruptBatch.
 """
 
 from __future__ import annotations
@@ -127,7 +127,8 @@ class LocalLog:
         now_ms: int,
         appended: Callable[[list[RecordBatch], int], None],
     ) -> None:
-        """Append the batches `whole`, which are adjacent in `records`, with one write for each segment.
+        """Append the batches `whole`, which are adjacent in the buffer `records`, with one write for each segment that
+        they fill.
 
         After each write, `appended` is called with the batches written and the base offset of their segment. If a write
         fails, the batches in earlier segments remain appended.
@@ -166,15 +167,15 @@ class LocalLog:
 
     def roll(self, start: int | None = None) -> None:
         """Close the active segment and create a new one, which begins at the log end offset, or at the higher offset
-        `start`. Nothing happens if the active segment is empty and begins at that offset; if this method raises,
-        nothing has changed.
+        `start`. Does nothing if the active segment is empty and already begins at that offset. If this method raises,
+        the log is unchanged.
         """
         closed, start = self.active, self.log_end_offset if start is None else start
         if closed.size == 0 and closed.base_offset == start:
             return
         closed.write_indexes()
         if start > self.log_end_offset:
-            self._sync_end()  # otherwise recovery would mistake lost records for a part of the gap
+            self._sync_end()  # sync first, because otherwise recovery would mistake lost records for a part of the gap
         segment = self._loader.create(start, self._clock.now_ms())
         if closed.size > 0:
             closed.seal()
@@ -197,8 +198,8 @@ class LocalLog:
     def _roll_reason(
         self, size: int, last_offset: int, max_timestamp: int, now_ms: int, pending: int = 0
     ) -> RollReason | None:
-        """Return why a batch with these values does not fit the active segment after `pending` more bytes; None if it
-        fits.
+        """Return why a batch with these values does not fit the active segment; None if the batch fits. `pending` is
+        the number of bytes that will be appended before the batch.
         """
         active = self.active
         return roll_reason(
@@ -297,14 +298,14 @@ class LocalLog:
         self._adopt_active(segment)
 
     def holds(self, segments: Sequence[Segment]) -> bool:
-        """Whether exactly these segments are still in the log, adjacent, and none of them is active."""
+        """Whether all these segments are still in the log, are adjacent, and are closed."""
         number = self._number_of(segments[0].base_offset)
         same = self._row[number : number + len(segments)] == list(segments)
         return same and self.active is not segments[-1]
 
     def replace(self, old: Sequence[Segment], cleaned: Segment, *, suffix: str) -> None:
-        """Replace the segments `old` by `cleaned`, whose file names still have the `suffix`; `holds(old)` must be
-        True.
+        """Replace the segments `old` by the segment `cleaned`. The file names of `cleaned` still have the suffix
+        `suffix` at the call; `holds(old)` must be True.
         """
         self._reader.forget_positions()
         number = self._number_of(old[0].base_offset)

@@ -5,14 +5,14 @@ segments. A gap alone therefore proves nothing, and only the following cases are
 
 - The log file is empty, but its index or time index has entries: the log file was emptied.
 - The log file is empty, and the log was never compacted: the file was emptied, because no empty segment is ever closed.
-- The last index entry is at or behind the end of the log file, and the batches in the file end before the offset of
-  that entry: the file was cut.
-- There is an index or time index with entries, but no log file: the log file was removed.
+- The last index entry points at or behind the end of the log file, and the batches in the file end below the entry's
+  offset: the log file was cut.
+- An index or time index with entries exists without a log file: the log file was removed.
 
 This module does not detect a file that lost less than its last `index.interval.bytes`, or a segment whose files are all
 missing. Damage inside a segment is found when the segment is read, since each batch has a CRC. The loss of unsynced
-records is not an error but a torn end, which recovery cuts; `synced_up_to` is the recovery point, or the end of the log
-after a clean shutdown.
+records is not an error: recovery truncates such a torn end of the log. `synced_up_to` is the recovery point, or the end
+of the log after a clean shutdown.
 
 Only the last entry of each index is read, so that the startup stays quick.
 """
@@ -90,7 +90,8 @@ def was_emptied(segment: Segment, *, was_compacted: bool) -> bool:
 def check_removed(
     disk: Disk, directory: str, segments: Sequence[Segment], *, log_start_offset: int, synced_up_to: float
 ) -> list[str]:
-    """Search for log files that were removed; returns the paths of indexes that have no log file for another reason.
+    """Search for log files that were removed. Returns the paths of indexes without a log file that do not prove a loss,
+    because another segment has their records.
 
     An interrupted operation of this broker leaves no index without a log file, because the broker removes or renames
     the log file last. Raises LogCorrupt, CorruptBatch, OSError.

@@ -2,8 +2,9 @@
 entry per `index.interval.bytes`.
 
 An entry has 8 bytes: the offset relative to the segment's base offset (int32) and the position (int32), both
-big-endian. An entry means that the batch at `position` ends with `offset`; in files from Kafka, the first of several
-batches is at `position`, and the last of these batches ends with `offset`. A search for an offset starts at the entry
+big-endian. In files of this broker, an entry means that the batch at `position` ends with `offset`. In files from
+Kafka, an entry may cover several batches: the first batch is at `position`, and the last batch ends with `offset`. A
+search for an offset starts at the entry
 with the greatest offset that is not above the wanted offset. Source: Kafka's OffsetIndex.
 """
 
@@ -94,8 +95,8 @@ class OffsetIndex(SegmentIndex):
             previous_offset, previous_position = relative, position
 
     def _count_up_to(self, field: int, value: int) -> int:
-        """Return how many entries have a `field` not above `value`. This is a plain loop because a Fetch does three
-        lookups, and `bisect` with a key would call a Python function a dozen times in each.
+        """Return how many entries have a `field` not above `value`. The bisection is written as a plain loop for speed:
+        `bisect` with a key would call a Python function a dozen times in each of the three lookups of a Fetch.
         """
         data = self._data()
         unpack = ENTRY.unpack_from

@@ -8,12 +8,13 @@ at or above the recovery point is the torn end of an unsynced write: the log is 
 records; `lost_segments` lists the losses that are detected.
 
 Above the recovery point, each segment begins where the previous segment ends. Only compaction creates gaps, and
-compaction first waits for a flush, which moves the recovery point. A gap above the recovery point is therefore the lost
-end of a segment, even if the next segment reached the disk, and the log is truncated before the gap. There are two
-exceptions. First, a log from another broker, such as Kafka's, may have been compacted beyond its recovery point.
-Second, a follower copies the gaps of its leader. A gap is within one segment if index entries can express the offsets
-after the gap. Before a larger gap, everything is synced before the next segment is created, so that no end of a segment
-can be lost at such a gap.
+compaction first waits for a flush, which moves the recovery point. A gap above the recovery point therefore means that
+a segment lost its end, even if the next segment reached the disk, and recovery truncates the log before the gap. This
+rule has two exceptions. First, a log from another broker, such as Kafka's, may have been compacted beyond its recovery
+point.
+Second, a follower copies the gaps of its leader. If index entries can express the offsets after the gap, the gap is
+inside one segment. At a larger gap, the follower syncs the log before it creates the next segment, so that the segment
+before the gap cannot lose its end.
 
 A truncation is synced immediately, because otherwise a power cut could bring removed batches back after new batches
 were appended.
@@ -85,8 +86,8 @@ class LastKnown:
 
     @property
     def holes_are_losses(self) -> bool:
-        """Whether each gap above the recovery point is a loss, because no compaction can have gone beyond the recovery
-        point.
+        """Whether each gap above the recovery point means lost records, because this log cannot have been compacted
+        above its recovery point.
         """
         return self.compacted_up_to is None or self.compacted_up_to <= self.recovery_point
 
@@ -146,8 +147,8 @@ class SegmentLoader:
     def create_first(self, base_offset: int) -> Segment:
         """Create the only segment of a new log.
 
-        The log file is created with the first record, so that a topic of a thousand partitions needs two files for each
-        partition, instead of three. If the log does not start at 0, the log file is created now, because its name may
+        The log file is created with the first record, so that a new partition needs two files instead of three. If the
+        log does not start at 0, the log file is created now, because its name may
         be the only record of the log start.
         """
         return self.create(base_offset, self.now_ms, is_made_later=base_offset == 0)
@@ -214,7 +215,9 @@ class SegmentLoader:
                 segment.rebuild_indexes()
 
     def _verify(self, segments: list[Segment], first: int, known: LastKnown, epochs: LeaderEpochs) -> list[Segment]:
-        """Verify the log from the recovery point on, which is in `segments[first]`; returns the remaining segments."""
+        """Verify the log from the recovery point on; `segments[first]` contains the recovery point. Returns the
+        segments that remain after truncation.
+        """
         recovery_point, was_compacted = known.recovery_point, known.was_compacted
         epochs.truncate_from_end(recovery_point, persist=False)
         expected = segments[first].base_offset
@@ -337,9 +340,8 @@ def rebuild_epochs(segments: Sequence[Segment], epochs: LeaderEpochs) -> None:
 
 
 def finish_interrupted_work(disk: Disk, directory: str) -> None:
-    """Finish deletions, and compactions whose new segments are complete, so that no operation is half done.
-
-    Files of other programs are left alone.
+    """Finish interrupted deletions, and interrupted compactions whose new segments are complete. Files of other
+    programs are not changed.
     """
     names = disk.list_directory(directory)
     if any(name.endswith((DELETED_SUFFIX, DISCARDED_SUFFIX)) for name in names):
@@ -380,7 +382,7 @@ def _base_of(name: str) -> int | None:
 
 
 def _finish_swaps(disk: Disk, directory: str, swaps: Sequence[str]) -> None:
-    """Replace the old segments by the complete compacted segments that were made from these old segments."""
+    """Finish interrupted compactions: replace the old segments by the complete compacted segments (.swap)."""
     names = disk.list_directory(directory)
     for name in swaps:
         path = os.path.join(directory, name)

@@ -23,8 +23,9 @@ def deletable_segments(
     """Return how many of `segments`, counted from the oldest, may be deleted; a segment may be deleted only together
     with all older segments.
 
-    A segment is deleted if it is too old, if the log is still too large without it, or if all its records are below the
-    log start. A segment that extends above `upper_bound` (the high watermark) is not deleted, because followers may
+    A segment is deleted if its records are too old, if the rest of the log still reaches the size limit, or if all its
+    records are below the log start. A segment that extends above `upper_bound` (the high watermark) is not deleted,
+    because followers may
     still need it. The last segment may be deleted unless it is empty; the log then creates a new segment.
     """
     by_retention = config.deletes_by_retention

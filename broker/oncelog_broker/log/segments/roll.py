@@ -45,11 +45,12 @@ class RollParams:
 
     @classmethod
     def of(cls, config: LogConfig, base_offset: int, salt: str) -> RollParams:
-        """Return the limits; `salt` gives each partition another jitter, so that logs that were created together do not
-        roll together. The jitter is computed from the salt and the base offset, and is not random, so that a simulation
+        """Return the limits. `salt` gives each partition a different jitter, so that logs created at the same time do
+        not roll at the same time. The jitter is computed from the salt and the base offset, and is not random, so that
+        a simulation
         can be repeated.
         """
-        # Records that must be compacted in time must also leave the active segment in time.
+        # Limit the age by max.compaction.lag.ms, because records in the active segment cannot be compacted.
         segment_ms = min(config.segment_ms, config.max_compaction_lag_ms) if config.is_compacted else config.segment_ms
         jitter_range = min(config.segment_jitter_ms, segment_ms)
         jitter = crc32(f"{salt}-{base_offset}".encode()) % jitter_range if jitter_range > 0 else 0

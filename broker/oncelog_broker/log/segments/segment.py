@@ -48,7 +48,7 @@ def file_prefix(base_offset: int) -> str:
 
 
 class _NoFile:
-    """Replaces a log file that is not created yet: an empty file that needs no sync."""
+    """Stands in for a log file that is not created yet; behaves as an empty file that needs no sync."""
 
     path, size = "", 0
 
@@ -298,8 +298,8 @@ class Segment:
     def truncate_to(self, offset: int) -> None:
         """Remove the batch that contains `offset`, and all batches after it; the segment must be active.
 
-        `next_offset` is then the offset after the last remaining batch, as if the files had just been opened: a gap
-        before `offset` is forgotten. Views of the removed bytes must not be accessed afterwards (`RealFile`).
+        Afterwards `next_offset` is the offset after the last remaining batch, even if there was a gap between that
+        batch and `offset`. Views of the removed bytes must not be accessed afterwards (`RealFile`).
         """
         first_removed = next(self.batches_from(offset), None)
         if first_removed is not None:
@@ -371,8 +371,8 @@ class Segment:
             self.note_batch(batch.position, batch.size, batch.last_offset, batch.max_timestamp)
 
     def start_empty(self) -> None:
-        """Make this segment the active segment before any batch is passed to `note_batch`, whatever the file contains;
-        the caller then passes all batches of the file.
+        """Make this segment the active segment with empty indexes. The caller must then pass all batches of the file to
+        `note_batch`.
         """
         self.offset_index.reset()
         self.time_index.reset()
@@ -454,8 +454,8 @@ class Segment:
         """
         at, next_offset = 0, -1
         end = position + len(view)
-        # Do not access a mapped view: a bad sector would kill the process, while reading the header from the file
-        # raises OSError.
+        # Read the header from the file instead of a mapped view: at a bad sector, a mapped view would kill the process,
+        # but a read raises OSError.
         is_mapped = isinstance(view.obj, mmap)
         hint = self._last_entry_before(end, upper_bound, EMPTY if is_mapped else view, position)
         if hint is not None and hint.position > position:
@@ -473,7 +473,7 @@ class Segment:
 
     def _last_entry_before(self, position: int, offset: int, known: memoryview, start: int) -> BatchLocation | None:
         """Return the last batch that has an index entry before `position` and does not begin above `offset`. `known`
-        has bytes of the file from `start` on that were already read, perhaps none.
+        has the bytes of the file from `start` on that were already read; it may be empty.
         """
         index = self.offset_index
         try:
@@ -499,8 +499,9 @@ class Segment:
             return self.offset_index.lookup(offset).position
 
     def _indexed_batch(self, entry: OffsetPosition, known: memoryview = EMPTY, start: int = 0) -> BatchLocation | None:
-        """Return the batch that `entry` points at; None if no batch begins there or the batch is a later batch, because
-        index entries are not trusted. The batch header is read from the file, unless it is in `known`, which has the
+        """Return the batch that `entry` points at; None if no batch begins at the entry's position, or if that batch
+        begins after the entry's offset. This check is needed because an index may be damaged. The batch header is read
+        from the file, unless it is in `known`, which has the
         file's bytes from `start` on.
         """
         if entry.position < 0:

@@ -11,8 +11,8 @@ from oncelog_broker.runtime.disk import File
 from oncelog_protocol.records.batch import HEADER_SIZE
 
 REMEMBERED_POSITIONS: Final = 32
-"""The maximum number of read positions that a log remembers: one for each consumer group and follower that reads the
-log sequentially.
+"""The maximum number of read positions that are remembered for each log. Each consumer group or follower that reads the
+log sequentially needs one read position.
 """
 
 
@@ -44,8 +44,8 @@ class SegmentReader:
         the log. The result also has the offset after the last batch read.
 
         `segments_from` returns the segment whose range contains an offset, and all segments after it. The function is
-        not stored, because it belongs to the log, which owns this reader: a stored function would create a reference
-        cycle, which delays freeing a deleted log (`runtime/garbage.py`).
+        an argument and not a field, because a field would create a reference cycle between this reader and its log. A
+        reference cycle delays freeing a deleted log (`runtime/garbage.py`).
 
         Raises CorruptBatch, OSError.
         """

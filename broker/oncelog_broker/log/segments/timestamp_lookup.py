@@ -1,8 +1,8 @@
 """Lookups by time for ListOffsets: finds the first record at or after a timestamp, and the record with the largest
 timestamp (T12).
 
-Batch headers lead only to the batch, so the records of the batch are checked one by one, in slices of work, because a
-batch may have a million records.
+Batch headers are enough to find the batch. The records of that batch are then checked one by one, in slices of work,
+because a batch may have a million records.
 """
 
 from __future__ import annotations
