@@ -52,8 +52,8 @@ def served_versions(
     client_metrics: bool = False,
 ) -> ApiVersionsResponse:
     """Return the response to every well-formed request. `level`: the finalized level of `oncelog.version`
-    (`feature_levels`). `shows_zero`: the client can read features whose lowest level is 0; `is_for_brokers`: include
-    `oncelog.version`, and the APIs that only brokers use; `two_phase_commit`: the setting
+    (`feature_levels`). `shows_zero`: whether the client can read features whose lowest level is 0; `is_for_brokers`:
+    whether the response includes `oncelog.version` and the APIs that only brokers use; `two_phase_commit`: the setting
     transaction.two.phase.commit.enable; `client_metrics`: whether there is a subscription of client metrics.
     """
     features = [(name, low, high) for name, low, high, _ in FEATURES]

@@ -94,8 +94,8 @@ def _not_appended() -> NoReturn:
 def _append_in_transaction(
     partition: Partition, records: memoryview, required_acks: int, transaction_version: int
 ) -> tuple[int, int]:
-    """Append a batch of a transaction that is already open in the partition; the guard proves that the transaction was
-    verified.
+    """Append a batch of a transaction that is already open in the partition, so that the coordinator need not verify
+    the transaction.
     """
     return partition.append(
         records, required_acks=required_acks, transaction_version=transaction_version, records_checked=True
