@@ -113,8 +113,8 @@ class Shared(Generic[T]):
 
 
 async def _awaited(load: Callable[[], Awaitable[T]]) -> T:
-    """The load has its own time limit, because the page that has started it may have stopped waiting while other pages
-    still wait.
+    """Run the load with its own time limit, because the page that has started the load may have stopped waiting while
+    other pages still wait.
     """
     async with asyncio.timeout(PAGE_SECONDS):
         return await load()

@@ -84,8 +84,8 @@ class LogPicture:
     last_stable: Mark | None
     high_watermark: Mark | None
     held_back_x: float | None
-    """Position of the last stable offset in percent, from which on read_committed consumers see no records; None if it
-    is not in the picture.
+    """Position of the last stable offset in percent, from which on read_committed consumers see no records; None if no
+    part of the picture is beyond it.
     """
     height: int
     base: int
