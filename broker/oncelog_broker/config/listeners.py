@@ -69,7 +69,9 @@ def listeners(config: BrokerConfig) -> tuple[Listener, ...]:
 
 
 def parsed_listeners(config: BrokerConfig, texts: Iterable[str]) -> tuple[Listener, ...]:
-    """Addresses to bind in addition to `listeners`; the security protocols are those in `config`. Raises InvalidConfig."""
+    """Addresses to bind in addition to `listeners`; the security protocols are those in `config`. Raises
+    InvalidConfig.
+    """
     return _parse_all(LISTENERS.name, texts, _protocols(config))
 
 
@@ -99,7 +101,9 @@ def advertised_listeners(config: BrokerConfig, local_hostname: str) -> tuple[Lis
 
 
 def with_bound_ports(advertised: Iterable[Listener], bound: Mapping[str, int]) -> tuple[Listener, ...]:
-    """Return `advertised`, with each port 0 replaced by the actual port of the listener with the same name in `bound`."""
+    """Return `advertised`, with each port 0 replaced by the actual port of the listener with the same name in
+    `bound`.
+    """
     return tuple(listener if listener.port else listener._replace(port=bound[listener.name]) for listener in advertised)
 
 

@@ -1,4 +1,6 @@
-"""Dumps a `.log` file: a row for each batch and, if requested, for each record. Only one batch is in memory at a time."""
+"""Dumps a `.log` file: a row for each batch and, if requested, for each record. Only one batch is in memory
+at a time.
+"""
 
 from __future__ import annotations
 

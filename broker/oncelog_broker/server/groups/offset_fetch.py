@@ -150,7 +150,9 @@ def _each(
 
 
 def _joined(context: GroupContext, answers: list[GroupResponse]) -> Answer[GroupResponse]:
-    """If one part fails, the entire group fails, because this broker does not coordinate the group; the client retries."""
+    """If one part fails, the entire group fails, because this broker does not coordinate the group; the
+    client retries.
+    """
     for answer in answers:
         if answer.error_code:
             return answer

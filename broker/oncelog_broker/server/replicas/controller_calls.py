@@ -1,4 +1,6 @@
-"""Sends this broker's own requests to the controller; if this broker is the controller, calls the controller directly."""
+"""Sends this broker's own requests to the controller; if this broker is the controller, calls the controller
+directly.
+"""
 
 from __future__ import annotations
 
