@@ -1,7 +1,8 @@
 """One broker: starts its parts (`assembly/`) in order, and stops them in reverse order.
 
-Start: lock the data directories -> open the metadata store -> compare directories and store, refuse or continue
-(`starting/`) -> open the logs -> bind the listeners (port 0 becomes an actual port) -> register, claim the controller
+Start: lock the data directories -> open the metadata store -> compare the directories with the store, refuse the start
+or continue (`starting/`) -> open the logs -> bind the listeners (port 0 becomes an actual port) -> register, claim the
+controller
 role, elect leaders -> read the cluster image, open the partitions that the image assigns to this broker -> serve. No
 request is served before the cluster image is complete.
 """
@@ -40,8 +41,8 @@ __all__ = ["Broker", "BrokerStartError"]
 logger = logging.getLogger(__name__)
 
 DOUBT_SECONDS: Final = 2.0
-"""Seconds for which a stopping broker waits until its session is confirmed, because a broker with the only in-sync
-replica of a partition must not stop just because ZooKeeper responded late. If ZooKeeper is unreachable, the stop is
+"""Seconds for which a stopping broker waits for a late response of ZooKeeper that confirms its session, because without
+a session it cannot hand over its leaderships. If ZooKeeper is unreachable, the stop is
 delayed by this number of seconds.
 """
 
@@ -70,7 +71,8 @@ class Broker:
         store: StoreOpening | None = None,
         shared_listeners: Sequence[Listener] = (),
     ) -> None:
-        """`clock`, `disk`, `network`: None means those of the operating system. `store`: opens the metadata store; None
+        """`clock`, `disk`, `network`: None means the clock, disk or network of the operating system. `store`: opens the
+        metadata store; None
         means the store that the configuration names. Several brokers of one process may share a `MemoryTree`.
         `shared_listeners`: addresses on which all workers of this machine listen, if this broker is one of several."""
         self._host = Host.of(clock, disk, network)
@@ -81,8 +83,9 @@ class Broker:
         """The steps that `stop` runs, in reverse order of the start."""
         self._parts: Parts | None = None
         self.failed = asyncio.Event()
-        """Set when the broker cannot continue and must be stopped; the reason is logged. An unreachable ZooKeeper does
-        not set this event: the broker stops leading until ZooKeeper is reachable again."""
+        """Set when the broker cannot continue and must be stopped; the reason is logged. This event is not set while
+        ZooKeeper is unreachable; the broker then only stops leading until ZooKeeper is reachable again.
+        """
         self.http_service = HttpService()
 
     @property
@@ -184,8 +187,9 @@ class Broker:
         await self._undo.aclose()
 
     def _on_session(self, state: SessionState) -> None:
-        """Let a broker without a cluster fail when its store is lost, for example by a failed fsync, because the
-        leaders of partitions can then no longer be determined. Not called when the broker closes the store itself."""
+        """Stop a broker without a cluster when its metadata store fails, for example at an fsync, because the broker
+        can then no longer determine the leaders of partitions. Not called when the broker closes the store itself.
+        """
         if state is SessionState.LOST:
             logger.error("the metadata store is lost: the broker stops")
             self.failed.set()

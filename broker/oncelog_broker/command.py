@@ -1,6 +1,7 @@
 """`oncelog serve`: start a broker and keep it running until a signal.
 
-One line on standard output has the addresses, the mode, and the place of the data. All other output is log output on
+The command prints one line on standard output: the addresses, the mode, and the data directories. All other output is
+log output on
 standard error, by default from level WARNING on.
 """
 
@@ -158,7 +159,7 @@ def serve(
 
 
 def _asked_workers(config: BrokerConfig, text: str | None) -> int | None:
-    """How many workers to run; None for one broker in this process. Raises Failure."""
+    """The number of workers to run; None means one broker in this process. Raises Failure."""
     from oncelog_broker.runtime.cores import usable_cores
     from oncelog_broker.runtime.disk import RealDisk
     from oncelog_broker.workers.worker_directories import (
@@ -225,7 +226,7 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
         click.echo(f"oncelog: cannot start: {error}", err=True)
         return 1
     keep_collections_short()
-    await asyncio.to_thread(flush_logs)  # log lines of the start are written before the ready line
+    await asyncio.to_thread(flush_logs)  # write the queued log lines of the start before the ready line
     addresses = ", ".join(f"{listener.host}:{listener.port}" for listener in broker.advertised)
     directories = ", ".join(str(Path(directory).absolute()) for directory in broker.config.log_dirs)
     metadata = described_store(broker.config)
@@ -247,8 +248,9 @@ async def _run(broker: object, startup_options: StartupOptions) -> int:
 
 
 async def _leave(broker: Broker, *unless: asyncio.Task[Any]) -> None:
-    """Let other brokers take over, until one of the futures in `unless` completes, for example because of a second
-    signal."""
+    """Run the controlled shutdown, so that other brokers take over this broker's partitions. Give up when one of the
+    futures in `unless` completes, for example because of a second signal.
+    """
     leaving = asyncio.get_running_loop().create_task(broker.leave())
     await asyncio.wait((leaving, *unless), return_when=asyncio.FIRST_COMPLETED)
     if not leaving.done():

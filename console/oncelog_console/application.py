@@ -66,7 +66,7 @@ def application(site: Site, *, hosts: Iterable[str] = ()) -> Starlette:
 
     middleware = [Middleware(Guard, hosts=tuple(hosts), allows_changes=site.takes_forms)]
     if site.oidc is not None:
-        # The cookie is signed, and used only on the way to the identity provider and back.
+        # This signed cookie is used only while the browser is at the identity provider for a login.
         middleware.append(
             Middleware(
                 SessionMiddleware,

@@ -16,7 +16,8 @@ PASSWORD_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
 
 
 class Login(StrEnum):
-    """Which user the console acts as in the cluster. NONE: the user in the console's settings, for all visitors. SASL:
+    """Determines as which user of the cluster the console sends its requests. NONE: the user in the console's settings,
+    for all visitors. SASL:
     the cluster's user whose name and password the visitor enters. OIDC: the user whom the identity provider has
     authenticated, by a token (OAUTHBEARER).
     """

@@ -21,7 +21,7 @@ from oncelog_console.values.reader import SchemaFile
 
 DEFAULT_LISTEN = "127.0.0.1:8080"
 CLUSTER = "cluster"
-"""The name of the only cluster, which no page shows."""
+"""Internal name of the cluster if there is only one; no page shows this name."""
 
 
 def _url(text: str) -> str:

@@ -72,8 +72,8 @@ def read_configuration(path: Path) -> Configuration:
 
 
 def schema_files(given: Mapping[str, str], directory: Path) -> dict[str, SchemaFile]:
-    """Return the schema of each topic, from `FILE` or `FILE#MESSAGE` for each topic. Each file is parsed here once, so
-    that a mistake is reported at the start. Raises ValueError.
+    """Return the schema of each topic, from `FILE` or `FILE#MESSAGE` for each topic. Each file is also parsed, so that
+    a mistake in it is reported when the console starts. Raises ValueError.
     """
     found = {}
     for topic, text in given.items():

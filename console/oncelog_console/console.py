@@ -50,7 +50,7 @@ class Capacity:
 
 @dataclass(slots=True)
 class Console:
-    """The state of one cluster or, where users log in, of one cluster in one session. `user`: the user who has logged
+    """The state of one cluster for all visitors or, if users log in, for one session. `user`: the user who has logged
     in; None without login. `values` and `queries` belong to the cluster, for all users.
     """
 
@@ -64,7 +64,7 @@ class Console:
     notices: Notices = field(default_factory=Notices)
     shared: Shared[Any] = field(default_factory=Shared)
     closed: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set at the end of a session; it ends the session's live tails."""
+    """Set at the end of a session, so that the session's live tails (pages with new records) end."""
     history: LagHistory = field(init=False)
     _sampling: asyncio.Task[None] | None = None
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COLUMNS: Final = ("partition", "offset", "timestamp", "key", "value", "headers", "fate")
 FORMULA: Final = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
-"""First characters of a cell that a spreadsheet takes for a formula, which may run programs."""
+"""If a cell begins with one of these characters, a spreadsheet treats the cell as a formula, which may run programs."""
 GUARD: Final = "'"
 """The character before a cell that looks like a formula, so that the spreadsheet shows the rest of the cell as text."""
 

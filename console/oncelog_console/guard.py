@@ -1,6 +1,7 @@
 """Checks before every page: the request's host and origin, and response headers for the browser.
 
-A browser sends requests for any page that is open in it, so a request may come from another site. So a request must
+A page of any site that is open in the user's browser can make the browser send requests to the console. So a request
+must
 name the console as its host (another name that resolves to the console today could be another site tomorrow), a request
 from another site only gets pages, and a change must come from a page of the console, with the token that only the
 console's pages have.

@@ -14,9 +14,9 @@ MAX_FORM_BYTES: Final = 256 * 1024
 FORM_SECONDS: Final = 10.0
 MAX_FORM_FIELDS: Final = 32
 SEND_SECONDS: Final = 30.0
-"""Seconds in which the browser must read something of a response before the response is aborted."""
+"""Seconds after which a response is aborted if the browser has read no bytes of it."""
 PAGE_SECONDS: Final = 20.0
-"""Seconds for all requests of one page to the cluster together."""
+"""Limit in seconds on the time that one page waits for the cluster, for all of the page's requests together."""
 MAX_PAGES: Final = 8
 """Limit on the pages that query the cluster concurrently; further pages wait."""
 MAX_TAILS: Final = 8
@@ -45,7 +45,7 @@ PROVIDER_SECONDS: Final = 10.0
 MAX_PROVIDER_BYTES: Final = 1024 * 1024
 """Limit in bytes on a response of an identity provider."""
 LOGIN_SECONDS: Final = 600
-"""Seconds that a user has at the identity provider."""
+"""Limit in seconds on the time that a user spends at the identity provider during a login."""
 
 # --- requests to the cluster
 
@@ -53,7 +53,7 @@ CALL_TIMEOUT_MS: Final = 8_000
 SHARED_SECONDS: Final = 1.5
 """Seconds for which a loaded value is shared by several pages."""
 MAX_SEARCHED_PARTITIONS: Final = 5_000
-"""Number of partitions above which not all of them are searched for hanging transactions."""
+"""Limit on the partitions that are searched for hanging transactions."""
 MAX_TRANSACTIONS: Final = 100
 """Limit on the open transactions whose producer and coordinator state a page shows."""
 MAX_EXPLAINED: Final = 100
@@ -63,7 +63,7 @@ MAX_HOLDS: Final = 50
 
 SAMPLE_SECONDS: Final = 5.0
 SAMPLES: Final = 720
-"""Number of kept samples of a group's lag: an hour."""
+"""Number of samples of a group's lag that are kept, enough for an hour."""
 MAX_SAMPLED_GROUPS: Final = 200
 
 # --- requests to Spark drivers for metrics

@@ -84,7 +84,7 @@ class Shared(Generic[T]):
         self._running: set[asyncio.Task[T]] = set()
 
     async def get(self, key: Hashable, load: Callable[[], Awaitable[T]]) -> T:
-        """Raises the errors of `load` or TimeoutError, for all waiting callers."""
+        """If `load` fails, all waiting callers get its exception, or TimeoutError."""
         now = self._clock()
         self._loaded = {k: (until, task) for k, (until, task) in self._loaded.items() if until > now or not task.done()}
         if key not in self._loaded:
@@ -107,11 +107,14 @@ class Shared(Generic[T]):
     def _ended(self, task: asyncio.Task[T]) -> None:
         self._running.discard(task)
         if not task.cancelled():
-            # Mark the error of the load as retrieved, because possibly no page waits for the load any more.
+            # Read the exception of the load, because asyncio would otherwise log it as never retrieved if no page waits
+            # any more.
             task.exception()
 
 
 async def _awaited(load: Callable[[], Awaitable[T]]) -> T:
-    """Run the load with a time limit of its own, because its caller may have left."""
+    """Run the load with its own time limit, because the page that has started the load may have stopped waiting while
+    other pages still wait.
+    """
     async with asyncio.timeout(PAGE_SECONDS):
         return await load()

@@ -10,10 +10,11 @@ All parts use settings.py, the current configuration. socket_server.py has the l
 bound before the broker registers, since the registration names their ports, and accept connections when everything else
 is ready.
 
-The arguments of a part's `start` are everything that the part needs. `start` returns a working part; if `start` fails,
-it closes everything that it has opened, and raises an exception. `close` stops a part and releases what the part has
-opened. Only `Broker._start` knows the order in which the parts start and close.
+A part gets everything that it needs as arguments of its `start`. `start` returns a working part; if `start` fails,
+it closes everything that it has opened, and raises an exception. `close` stops a part, and closes the files,
+connections and tasks that the part has opened. Only `Broker._start` knows the order in which the parts start and close.
 
-Two parts are completed after their creation, because each needs a later part: `LogEndCalls.begin` (a broker may be
-controller before it has replicas) and `SocketServer.learn_users` (sockets are bound before the broker can register).
+Two objects need a later part, so they are completed after their creation: `LogEndCalls.begin` (needs the replicas, but
+a broker may be controller before it has them) and `SocketServer.learn_users` (needs the cluster's users, but the
+sockets are bound before the broker can register).
 """

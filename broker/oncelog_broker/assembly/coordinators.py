@@ -79,7 +79,8 @@ class Coordinators:
         self.transactions.on_image(new)
 
     def _on_opened(self, topics: Collection[str]) -> None:
-        """Load the coordinators whose state is stored in partitions of these topics, after the logs of the partitions
-        were opened."""
+        """Load the coordinators whose state is stored in these topics; called after the logs of the topics' partitions
+        were opened.
+        """
         for runtime in (self.shares.runtime, self.groups.runtime, self.transactions.runtime):
             runtime.on_opened(topics)

@@ -1,7 +1,8 @@
 """The membership of this broker in its cluster: the registration, the controller role, and the image of the cluster.
 
-Start: register -> claim the controller role if no broker has the role -> read the cluster image, which is never older
-than the registration, so that no log is mistaken for a stray log -> apply the settings in the image -> keep a copy of
+Start: register -> claim the controller role if no broker has the role -> read the cluster image, which must not be
+older than the registration, because in an older image a log of this broker could look like a stray log -> apply the
+settings in the image -> keep a copy of
 the image on disk. Close: write a last copy of the cluster image, then stop following the store. The registration ends
 with the session, which `storage` closes.
 """
@@ -60,8 +61,7 @@ class ClusterMembership:
         self.member = member
         self.elector = elector
         self.log_end_calls = log_end_calls
-        """Sends and answers the requests for log end offsets that an election needs; received requests wait until
-        `begin` is called.
+        """Requests the log end offsets that an election needs; requests wait until `begin` is called.
         """
         self.metadata = metadata
         self.is_clustered = is_clustered
@@ -134,8 +134,9 @@ class _Registrar:
         """The last registration of this broker."""
 
     async def register(self) -> Membership:
-        """Register this broker in the cluster. The key of the session is written to disk before that, so that the next
-        process of this broker can end this session first."""
+        """Register this broker in the cluster. Before the registration, the session's key is written to disk, so that
+        the next process of this broker can end this session.
+        """
         storage, store, predecessor = self._storage, self._storage.store, self._storage.predecessor
         node_id = self._settings.node_id
         await feature_levels.check_levels(store, node_id)
@@ -156,7 +157,8 @@ class _Registrar:
             node_id,
             registration,
             storage.found_logs,
-            # A session that was not closed expires after its timeout, and ZooKeeper reports the expiry one tick later.
+            # The session of a killed process expires after its timeout, and ZooKeeper reports the expiry up to one tick
+            # later.
             wait_seconds=store.session_timeout * 1.5,
             process=storage.data.process,
             before=self._membership,
@@ -166,7 +168,8 @@ class _Registrar:
         return membership
 
     async def check_store(self) -> None:
-        """Check that the store is the same as at the registration, before the cluster image is read in a new session.
+        """Check that the metadata store is still the store in which this broker registered; called before the cluster
+        image is read in a new session.
         Raises WrongStore, StoreUnavailable."""
         if self._membership is not None:
             await check_store(self._storage.store, self._settings.node_id, self._membership)

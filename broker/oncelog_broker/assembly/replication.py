@@ -38,7 +38,7 @@ from oncelog_broker.upkeep.maintenance import LogMaintenance
 
 
 class Replication:
-    """The replicas of this broker with everything that they need. Created by `start`."""
+    """The replicas of this broker, with their fetchers, ISR keeper and other parts. Created by `start`."""
 
     def __init__(
         self,
@@ -104,8 +104,8 @@ class Replication:
             epochs = EpochRaiser(settings.node_id, replicas, metadata, calls.alter_partition, host)
             if is_store_older:
                 epochs.doubt_all()
-            # In a cluster, raising leader epochs may need log ends from other brokers; this broker's part of that
-            # exchange waits until this broker has started.
+            # In a cluster, raising leader epochs may need the log end offsets of other brokers, which also wait for
+            # this broker's log end offsets. So do not wait for the raised epochs here.
             if not membership.is_clustered:
                 await epochs.until_raised(back.until_current)
             epochs.start()
@@ -128,7 +128,8 @@ class Replication:
 
 
 class WayBack:
-    """Brings image and replicas up to date after the session was resumed or the broker has registered again. Implements
+    """Updates the cluster image and the replicas after the session was resumed, or after the broker has registered
+    again. Implements
     `Return`."""
 
     def __init__(self, node_id: int, store: MetadataStore, metadata: MetadataCache, replicas: Replicas) -> None:
@@ -138,7 +139,7 @@ class WayBack:
         self._replicas = replicas
 
     async def until_current(self) -> None:
-        """Return when the replicas have applied the present contents of the store. Raises StoreUnavailable."""
+        """Wait until the replicas have applied the present contents of the metadata store. Raises StoreUnavailable."""
         await self._metadata.until_current()
         await self._replicas.until_settled()
 
@@ -160,9 +161,10 @@ def _epoch_of(image: ClusterImage, broker_id: int) -> int:
 async def _producer_ids(
     settings: Settings, storage: Storage, membership: ClusterMembership, host: Host
 ) -> ProducerIdManager:
-    """Raise the next producer id above all producer ids in the logs, before any request is served. The producer ids in
-    stray logs count, too, because a stray log may be used again; so this must be done before stray logs are set aside
-    (S75)."""
+    """Raise the next producer id above all producer ids in the logs, before any request is served. Call this method
+    before stray logs are set aside (S75): it also reads the producer ids in stray logs, because a stray log may be used
+    again.
+    """
     producer_ids = ProducerIdManager(storage.store, settings.node_id, is_alone=not membership.is_clustered)
     pauses = host.slices.pauses()
     for log in storage.logs.logs():
@@ -178,8 +180,8 @@ async def _look_at_logs(settings: Settings, storage: Storage, membership: Cluste
     expected = {
         (topic.name, index): len(state.replicas) > 1
         for topic, index, state in image.partitions_on(node_id)
-        # A partition in which this broker is an out-of-sync follower is skipped: the missing log of such a follower may
-        # start empty and fetch all records again.
+        # Skip a partition in which this broker is an out-of-sync follower, because such a follower may start with an
+        # empty log and fetch all records again.
         if state.leader == node_id or node_id in state.isr or state.leader == NO_LEADER
     }
     lost = sorted(each.path for each in data.verdict.lost.values())
@@ -216,7 +218,9 @@ def _fetching(
 
 
 def _doubt(replicas: Replicas, storage: Storage, *, is_store_older: bool) -> None:
-    """Tell the replicas which logs may have lost their ends, and which leader epochs of the store are too low."""
+    """Pass two lists to the replicas: the logs that may have lost their last records, and the partitions whose leader
+    epoch in the store is too low.
+    """
     if storage.may_lack_ends:
         replicas.doubt_logs()
     replicas.lost_epochs.expect(storage.epochs_above)

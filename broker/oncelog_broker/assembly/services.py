@@ -40,7 +40,8 @@ from oncelog_broker.telemetry.client_telemetry import ClientTelemetry
 class Services:
     """The parts of one broker that serve requests. `config` is replaced when dynamic settings change.
 
-    No handler sees all fields. Handlers are divided into *rooms*, the folders of `server/`, each with its own
+    The type of a handler's context restricts which fields the handler can use. Handlers are divided into *rooms*, the
+    folders of `server/`, each with its own
     `services.py`. The `services.py` of a room (subpackage of `server/`) declares the fields that the handlers of the
     room need.
     """
@@ -82,7 +83,9 @@ class Services:
     authorizer: StandardAuthorizer | None
     """Checks the rights of clients; with None every client may do everything."""
     key_ages: Callable[[], Iterable[tuple[str, float]]]
-    """Each listener that accepts signed tokens, with the seconds since its keys were last read (`Securities`)."""
+    """Returns, for each listener that accepts signed tokens, the seconds since the listener's signing keys were last
+    read (`Securities`).
+    """
 
     @property
     def image(self) -> ClusterImage:

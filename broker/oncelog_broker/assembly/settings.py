@@ -21,7 +21,7 @@ KEYS_OF_LOGS: Final = (
     keys.IDEMPOTENCE_UNKNOWN_PRODUCER,
     keys.MESSAGE_MAX_DECOMPRESSED_BYTES,
 )
-"""The broker settings that each log needs in addition to the settings that topics inherit."""
+"""The broker settings that each log needs, but that topics do not inherit."""
 
 
 class Settings:

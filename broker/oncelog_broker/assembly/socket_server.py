@@ -42,12 +42,14 @@ logger = logging.getLogger(__name__)
 
 
 class SocketServer:
-    """The listening sockets of one broker. Created before all other parts, so that invalid settings are refused before
-    anything is changed."""
+    """The listening sockets of one broker. The object is created before all other parts, so that invalid listener
+    settings are refused before the start changes anything.
+    """
 
     def __init__(self, settings: Settings, host: Host, *, is_clustered: bool, shared: Sequence[Listener] = ()) -> None:
         """Raises InvalidConfig. Divides the file descriptors of the process, before the first log is opened. `shared`:
-        the addresses on which all workers of this machine listen; empty for a broker that is not one of several."""
+        the addresses on which all workers of this machine listen; empty without workers.
+        """
         config = settings.current()
         self._config = config
         self._host = host
@@ -100,7 +102,7 @@ def divide_descriptors(config: BrokerConfig, disk: Disk) -> int:
     descriptors that remain for connections."""
     max_connections = config[keys.MAX_CONNECTIONS]
     connections = disk.divide_descriptors(max_connections)
-    # A warning is logged only if less than half of max.connections is possible.
+    # Log a warning only if the file descriptors are not enough for half of max.connections.
     if connections < max_connections // 2:
         logger.warning(
             "the limit of open files is much too low for max.connections",

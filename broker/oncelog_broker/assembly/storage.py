@@ -1,6 +1,7 @@
 """The storage of one broker: its data directories, its metadata store and its logs.
 
-Start: lock the directories -> open the store -> compare both, and refuse or continue (`starting/`) -> open the logs ->
+Start: lock the directories -> open the store -> compare the directories with the store, and refuse the start or
+continue (`starting/`) -> open the logs ->
 end the session of the previous process. A refused start changes nothing. Close: the logs are closed first, which writes
 the mark of a clean shutdown and unlocks the directories. After that, the metadata store is closed, which ends the
 session.
@@ -117,7 +118,7 @@ class Storage:
         await self.data.note_pending()
 
     def found_logs(self) -> FoundLogs:
-        """Return the logs from which this broker founds a new cluster. Raises OSError."""
+        """Return the logs whose topics a new cluster takes over when this broker founds the cluster. Raises OSError."""
         return self.data.found_logs(self.logs, self.needed_settings)
 
     async def on_registered(self, membership: Membership) -> None:
@@ -132,14 +133,17 @@ class Storage:
         await self.data.note_seen(self.store.last_zxid)
 
     async def forget_lost_directories(self, image: ClusterImage) -> None:
-        """Forget the missing data directories, if every partition of this broker has a log in one of the present
-        directories."""
+        """Remove the missing data directories from the record, if every partition of this broker has a log in one of
+        the present directories.
+        """
         hosted = {(topic.name, index) for topic, index, _ in image.partitions_on(self._settings.node_id)}
         if hosted.isdisjoint(self.logs.failures) and hosted <= set(self.logs.partitions()):
             await self.data.forget_lost()
 
     def store_file(self, image: ClusterImage) -> StoreFile | None:
-        """The embedded metadata store, whose file mode is checked at the start; None if brokers share the store."""
+        """The embedded metadata store, for the check of its file mode at the start; None if several brokers share the
+        store.
+        """
         if self.data.kind.is_shared:
             return None
         path = os.path.join(self.data.home, METADATA_FILE)
@@ -170,7 +174,7 @@ class Storage:
     async def _note_store_at_the_end(self) -> None:
         try:
             await self.note_store()
-        except OSError as error:  # the next start compares with an older id, which is also correct
+        except OSError as error:  # harmless: the next start compares the store with an older id
             logger.error(
                 "the id of the metadata store's last write could not be written to oncelog.identity",
                 extra={"reason": error},

@@ -1,5 +1,5 @@
-"""Checks changes of settings by CreateTopics, AlterConfigs and IncrementalAlterConfigs. Pure: input and output are
-overrides.
+"""Checks changes of settings by CreateTopics, AlterConfigs and IncrementalAlterConfigs. The functions have no side
+effects: they take the old overrides and return the new overrides.
 
 Overrides are text in the form that `ConfigKey.format` returns, as in Kafka.
 """
@@ -50,8 +50,8 @@ class ConfigChange(NamedTuple):
 
 
 Changes = Mapping[str, ConfigChange]
-"""Configuration key -> change of its value. The number of changes need not be limited, because processing ends at the
-first unknown key.
+"""Configuration key -> change of its value. The number of changes needs no limit, because there are few known keys, and
+processing ends at the first unknown key.
 """
 
 
@@ -66,7 +66,9 @@ def check_topic_overrides(overrides: Mapping[str, str | None]) -> dict[str, str]
 
 
 def valid_topic_overrides(topic: str, overrides: Mapping[str, str]) -> dict[str, str]:
-    """Those settings of another broker's topic that this broker supports; every unsupported setting is logged."""
+    """The settings of a topic that another broker has created, without the settings that this broker does not support;
+    each of these is logged.
+    """
     valid: dict[str, str] = {}
     for name, value in overrides.items():
         try:
@@ -79,7 +81,8 @@ def valid_topic_overrides(topic: str, overrides: Mapping[str, str]) -> dict[str,
 def alter_topic_overrides(current: Mapping[str, str], changes: Changes) -> dict[str, str]:
     """The overrides of a topic after all `changes`. Raises KafkaError if a change is invalid.
 
-    APPEND and SUBTRACT start from the default if the topic has no value, as in Kafka. DELETE of an unset or unknown key
+    If the topic has no value of its own, APPEND and SUBTRACT change a copy of the default, as in Kafka. DELETE of an
+    unset or unknown key
     changes nothing, since tools for Kafka delete keys that they may have set. The error is INVALID_CONFIG for an
     unknown key, an invalid value, or a list operation on a key that is not a list, and INVALID_REQUEST for an unknown
     operation.
@@ -98,8 +101,8 @@ def alter_broker_overrides(current: Mapping[str, str], changes: Changes) -> dict
     """The dynamic settings of a broker, or of all brokers, after `changes`. Raises KafkaError like
     `alter_topic_overrides`.
 
-    The error for a read-only key is INVALID_REQUEST, as in Kafka. A key of Kafka's dynamic keys that has no effect here
-    is stored.
+    The error for a read-only key is INVALID_REQUEST, as in Kafka. If one of Kafka's dynamic keys has no effect here,
+    its value is stored nevertheless.
     """
     altered = dict(current)
     for name, change in changes.items():
@@ -159,8 +162,9 @@ def _check_bounds(name: str, value: int, bounds: GroupBounds, broker: BrokerConf
 
 def alter_client_metrics_overrides(current: Mapping[str, str], changes: Changes) -> dict[str, str]:
     """The settings of a subscription of client metrics after `changes`. Raises KafkaError: INVALID_REQUEST for an
-    unknown key and for an interval outside its limits, INVALID_CONFIG for an invalid value, an element that is there
-    twice, or a pattern for an attribute that clients do not have."""
+    unknown key and for an interval outside its limits, INVALID_CONFIG for an invalid value, a repeated list element, or
+    a pattern for an attribute that clients do not have.
+    """
     altered = dict(current)
     for name, change in changes.items():
         if change.operation == AlterOperation.DELETE:
@@ -286,7 +290,9 @@ def _text(key: ConfigKey[Any], value: object) -> str:
 
 
 def _check_together(overrides: Mapping[str, str]) -> None:
-    """Check the rules that concern several keys of a topic. Unreadable stored values are ignored."""
+    """Check the rules that concern several keys of a topic. The check ignores stored values that this release cannot
+    read.
+    """
     overrides = readable_topic_overrides(overrides)
 
     def value(name: str) -> Any:

@@ -1,4 +1,4 @@
-"""Declares broker keys that a group may override, within a minimum and a maximum that are broker keys, too."""
+"""Declares broker keys that a group may override within bounds; the minimum and the maximum are also broker keys."""
 
 from __future__ import annotations
 

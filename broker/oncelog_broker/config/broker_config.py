@@ -34,8 +34,9 @@ class BrokerConfig:
         overrides: Mapping[str, Any] = _NOTHING,
     ) -> None:
         """All arguments are typed values by key name: `static` are the startup settings, `dynamic` the dynamic settings
-        of this broker, `dynamic_default` those of all brokers. `overrides` are the settings of single listeners, by
-        full name."""
+        of this broker, `dynamic_default` the dynamic settings of all brokers. `overrides` are the settings of single
+        listeners; the key is the full name (`listener.name.<name>.<key>`).
+        """
         self.overrides = overrides
         self._layers: tuple[tuple[ConfigSource, Mapping[str, object]], ...] = (
             (ConfigSource.DYNAMIC_BROKER_CONFIG, dynamic),

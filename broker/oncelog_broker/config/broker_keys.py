@@ -1,7 +1,10 @@
-"""The broker's configuration keys with an effect. The names are Kafka's; so are the defaults, unless the doc of a key
-says otherwise. `BROKER_KEYS` also includes the keys of `topic_defaults` (inherited by topics), `zookeeper_keys`,
+"""The broker's configuration keys that have an effect in oncelog. The names are Kafka's. The defaults are Kafka's, too,
+unless the documentation of a key says otherwise. `BROKER_KEYS` also includes the keys of `topic_defaults` (inherited by
+topics), `zookeeper_keys`,
 `leadership_keys`, `security_keys`, `authorizer_keys`, `group_keys`, `share_keys`, `streams_keys` and `http_keys`. Most
-other defaults are limits where Kafka has no limit, so that no client can exhaust memory or file descriptors."""
+of the defaults that differ from Kafka's are limits where Kafka has no limit, so that no client can exhaust memory or
+file descriptors.
+"""
 
 from __future__ import annotations
 
@@ -629,4 +632,4 @@ BROKER_SYNONYMS: Final[Mapping[str, tuple[ConfigKey[Any], ...]]] = {
     "log.dirs": (LOG_DIR,),
     "advertised.listeners": (LISTENERS,),
 }
-"""Name of a key -> the keys whose values are used, in this order, if the key is not set."""
+"""Name of a key -> the keys that are used instead if the key is not set; the first of them that is set counts."""

@@ -39,7 +39,8 @@ class ConfigType(IntEnum):
 
 class ConfigSource(IntEnum):
     """The source of a value, with the codes of DescribeConfigs. Among the codes up to DEFAULT_CONFIG a smaller code
-    takes precedence. Loggers, client metrics and groups have separate sources."""
+    takes precedence. Settings of loggers, client metrics and groups have their own codes, without such an order.
+    """
 
     DYNAMIC_TOPIC_CONFIG = 1
     DYNAMIC_BROKER_CONFIG = 2

@@ -6,10 +6,11 @@ here is accepted, with a warning in the log. There are three kinds:
 - Dynamic keys may change while the broker runs. The value must have the key's type; the value is stored and described.
 - Static keys are read by Kafka only at startup. Static keys without effect are accepted at startup, and refused while
   the broker runs, as in Kafka.
-- Refused keys are keys whose users rely on a function that this broker does not have, such as a policy or a plug-in for
-  authorization. Keys of this kind are refused with the reason.
+- Refused keys request a function that this broker does not have, and on which users would rely, such as a policy or a
+  plug-in for authorization. Keys of this kind are refused with the reason.
 
-A name that is unknown in Kafka, too, is refused as a typing error. The module is imported only when a key is not in
+If neither Kafka nor this broker knows a key, the key is refused as a typing error. The module is imported only when a
+key is not in
 `BROKER_KEYS`, so that most starts do not spend time on the import.
 """
 

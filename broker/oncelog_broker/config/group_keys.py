@@ -1,8 +1,8 @@
 """The configuration keys of groups of the consumer protocol (KIP-848), with Kafka's names and defaults, and the keys
 that a single group may override (`GROUP_KEYS`).
 
-Most keys in `GROUP_KEYS` have a broker key with the value for all groups, and broker keys with the limits for the
-overrides of groups.
+Most keys in `GROUP_KEYS` correspond to three broker keys: the value for groups without an override, and the minimum and
+maximum of overrides.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ class GroupBounds(NamedTuple):
 
 
 class GroupKey(NamedTuple):
-    """A key that a single group may override; `bounds` is None if there are no broker keys for it."""
+    """A key that a single group may override; `bounds` is None if no broker keys correspond to the group key."""
 
     key: ConfigKey[Any]
     bounds: GroupBounds | None = None

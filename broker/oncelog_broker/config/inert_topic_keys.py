@@ -1,7 +1,8 @@
 """Kafka's topic keys without effect here, which are declared so that scripts for Kafka work.
 
-A key is declared in this module if scripts set the key, and its allowed values do not enable a feature that this broker
-does not have (recompression, tiered storage). Other values are refused, as a Kafka broker without tiered storage
+This module declares a key if scripts for Kafka commonly set the key. The allowed values are those that do not enable a
+feature that this broker lacks (recompression, tiered storage). Other values are refused, as a Kafka broker without
+tiered storage
 refuses `remote.storage.enable=true`. Defaults and allowed values are Kafka's.
 """
 

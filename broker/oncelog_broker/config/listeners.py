@@ -1,7 +1,8 @@
 """Parses and checks `listeners`, `advertised.listeners` and `listener.security.protocol.map`.
 
-A client could connect once and then not reach the broker, if the broker advertised an address that is valid only on the
-broker's own host (T24). So the wildcard address is replaced by a host name, and port 0 by the bound port.
+If the broker advertised an address that is valid only on its own host, a client on another host could connect to a
+bootstrap address, but not to the advertised address (T24). So the wildcard address is replaced by a host name, and port
+0 by the bound port.
 """
 
 from __future__ import annotations
@@ -68,7 +69,9 @@ def listeners(config: BrokerConfig) -> tuple[Listener, ...]:
 
 
 def parsed_listeners(config: BrokerConfig, texts: Iterable[str]) -> tuple[Listener, ...]:
-    """Further addresses to bind, with the security protocols of `config`. Raises InvalidConfig."""
+    """Addresses to bind in addition to `listeners`; the security protocols are those in `config`. Raises
+    InvalidConfig.
+    """
     return _parse_all(LISTENERS.name, texts, _protocols(config))
 
 
@@ -98,7 +101,9 @@ def advertised_listeners(config: BrokerConfig, local_hostname: str) -> tuple[Lis
 
 
 def with_bound_ports(advertised: Iterable[Listener], bound: Mapping[str, int]) -> tuple[Listener, ...]:
-    """`advertised` with each port 0 replaced by the bound port of the listener with the same name (`bound`)."""
+    """Return `advertised`, with each port 0 replaced by the actual port of the listener with the same name in
+    `bound`.
+    """
     return tuple(listener if listener.port else listener._replace(port=bound[listener.name]) for listener in advertised)
 
 

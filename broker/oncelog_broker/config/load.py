@@ -48,8 +48,7 @@ OTHER_VARIABLES: Final = frozenset(
         "ONCELOG_ZOOKEEPER_CLASSPATH",
     }
 )
-"""Variables of other commands, which are not settings of a broker. A broker must start although these variables are
-set."""
+"""Variables of other commands, which are not settings of a broker. A broker ignores these variables."""
 SERVICE_VARIABLE: Final = re.compile(
     r"ONCELOG(_\w+)?_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?)"
 )
@@ -151,7 +150,9 @@ def environment_settings(environment: Mapping[str, str]) -> list[Setting]:
 
 
 def _is_meant(variable: str) -> bool:
-    """Whether an ONCELOG_ variable that names no key is a misspelt key; otherwise a warning is logged."""
+    """Whether an ONCELOG_ variable that names no key resembles a key, so that it is refused as misspelt; logs a warning
+    for any other variable.
+    """
     if not SERVICE_VARIABLE.fullmatch(variable):
         if resembles(_name_of(variable.removeprefix(ENVIRONMENT_PREFIX)), BROKER_KEYS, MISSPELT):
             return True

@@ -21,7 +21,8 @@ from oncelog_broker.config.topic_keys import TOPIC_KEYS, TopicKey
 
 
 class ConfigSynonym(NamedTuple):
-    """A value that was given for a key, with the name that was used to set the value. A value of None means that the
+    """A value that was set for a key, and the name under which it was set, which may be a synonym of the key. A value
+    of None means that the
     value is hidden."""
 
     name: str
@@ -93,7 +94,7 @@ def describe_client_metrics(overrides: Mapping[str, str]) -> list[DescribedConfi
 
 
 def describe_broker(broker: BrokerConfig) -> list[DescribedConfig]:
-    """The DescribeConfigs entries of every broker key."""
+    """The entry of each broker key, for a DescribeConfigs response."""
     described = []
     for name, value in broker.overrides.items():
         of_listener = override_key(name)
@@ -144,7 +145,9 @@ def _describe_topic_key(topic_key: TopicKey, overrides: Mapping[str, str], broke
 
 
 def _inherited(topic_key: TopicKey, broker: BrokerConfig) -> tuple[object, ConfigSource]:
-    """The value of a topic key that follows from the broker's settings, and its source."""
+    """The value of a topic key for topics without an override, which comes from the broker's settings; and the source
+    of this value.
+    """
     if not topic_key.synonyms:
         return topic_key.key.default, ConfigSource.DEFAULT_CONFIG
     for synonym in topic_key.synonyms:

@@ -1,8 +1,8 @@
 """Handles settings in the metadata store that this release cannot read, because a newer release or a tool wrote them.
 Pure.
 
-An unreadable value affects only its own setting (S76), which is treated as not set. If this could delete records that
-the unreadable value was meant to keep, all records are kept instead, until the setting is corrected.
+An unreadable value affects only its own setting (S76), which is treated as not set. If ignoring a setting could delete
+records that the unreadable value was meant to keep, all records are kept until the setting is corrected.
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ KEEPS_RECORDS: Final[Mapping[str, str]] = {
     "log.retention.ms": "-1",
     "log.retention.bytes": "-1",
 }
-"""Topic key -> the replacement of an unreadable value, with which nothing is deleted or compacted."""
+"""Topic key -> the value that replaces an unreadable value; with the replacement no records are deleted or compacted.
+"""
 UNREADABLE_TOPIC: Final[Mapping[str, str]] = {"cleanup.policy": ""}
 """The replacement for the settings of a topic whose node in the metadata store cannot be read."""
 UNREADABLE_BROKER: Final[Mapping[str, str]] = {"log.cleanup.policy": ""}

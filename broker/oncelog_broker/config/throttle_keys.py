@@ -1,5 +1,5 @@
-"""The keys of the replication throttle (KIP-73): rates of brokers, and lists of throttled replicas of topics; and the
-rate at which a broker copies logs between its data directories (KIP-113).
+"""The keys of the replication throttle (KIP-73): rates for each broker, and lists of throttled replicas for each topic.
+The module also has the key for the rate at which a broker copies logs between its data directories (KIP-113).
 
 `BROKER_KEYS` in `broker_keys` and `TOPIC_KEYS` in `topic_keys` include these keys. Names and allowed values are
 Kafka's.

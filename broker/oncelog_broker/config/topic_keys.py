@@ -1,7 +1,8 @@
 """The configuration keys of topics, and the broker keys from which a topic key inherits its value.
 
-A topic key gets its type and default from its broker keys. The first broker key that is set is effective, and the last
-broker key always has a value. Keys without effect (`inert_topic_keys`) and lists of replicas (`throttle_keys`) have no
+A topic key gets its type and default from its broker keys. Of a topic key's broker keys, the first one that is set is
+effective; the last one always has a value, because it has a default. Keys without effect (`inert_topic_keys`) and lists
+of replicas (`throttle_keys`) have no
 broker keys. `log.retention.hours` and similar keys are converted to milliseconds. Source: Kafka's TopicConfig and its
 table of broker synonyms.
 """

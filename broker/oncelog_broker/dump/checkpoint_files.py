@@ -1,5 +1,6 @@
-"""Dumps the small text files: checkpoints with a row per entry, meta.properties and partition.metadata with one row per
-file."""
+"""Dumps the small text files: a checkpoint becomes one row for each entry; meta.properties and partition.metadata
+become one row each.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +13,9 @@ from oncelog_broker.log.checkpoints import CheckpointCorrupt, parse_checkpoint
 Parser = Callable[[list[str]], dict[str, Value]]
 
 MAX_CHECKPOINT_BYTES: Final = 64 * 1024 * 1024
-"""Maximum bytes of a checkpoint file, which is read completely; far above the size for 100,000 partitions with the
-longest names."""
+"""Maximum size in bytes of a checkpoint file, because the file is read into memory. A file with 100,000 partitions with
+the longest names is far smaller.
+"""
 
 
 def dump_leader_epochs(file: BinaryIO, path: str) -> Iterator[Item]:

@@ -1,5 +1,6 @@
-"""Dumps a `.log` file: a row for each batch and, if requested, for each record. Never more than one batch is in
-memory."""
+"""Dumps a `.log` file: a row for each batch and, if requested, for each record. Only one batch is in memory
+at a time.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +47,8 @@ def dump_log(
 ) -> Iterator[Item]:
     """The rows of a log file of `size` bytes. The dump ends after a batch with an invalid length.
 
-    `base_offset` is the offset in the file's name; None if the name has no offset. Keys and values are decoded with
+    `base_offset` is the offset in the file's name; None if the file's name contains no offset. Keys and values are
+    decoded with
     `decoder`; with None they are shown undecoded. Batches that end after the first `max_bytes` bytes are left out.
     """
     if base_offset is not None:

@@ -12,7 +12,7 @@ from oncelog_broker.log.producers.transaction_index import ENTRY_VERSION, parse_
 from oncelog_broker.log.segments.index import IndexCorrupt
 
 MAX_BYTES: Final = 256 * 1024 * 1024
-"""Maximum bytes that are read of a file, which is read completely; enough for millions of entries."""
+"""Maximum size in bytes of a file, because the file is read into memory; this is enough for millions of entries."""
 
 
 def dump_snapshot(file: BinaryIO) -> Iterator[Item]:

@@ -34,8 +34,7 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """A line of text without data, such as `Log starting offset: 0`. This kind of text line is not printed with
-    --json."""
+    """A line of text without data, such as `Log starting offset: 0`. With --json, text lines are not printed."""
 
     text: str
 

@@ -27,7 +27,7 @@ class Point(NamedTuple):
     actions: tuple[str, ...]
     filters: tuple[str, ...]
     has_after: bool = False
-    """Whether a crash or a delay is also possible after the step that the point names."""
+    """Whether a crash or a delay can strike after the step that the point names, and not only before it."""
 
 
 def _step(name: str, what: str, *filters: str, drop: str = "") -> Point:

@@ -9,9 +9,9 @@ DELETE /faults/7         delete one fault; /faults deletes all faults
 POST   /crash            kill the broker process (kill -9)
 POST   /pause, /resume   pause or resume the broker (`standstill.py`)
 
-A web page in a browser could send requests to loopback, too. Requests that a page can send without a preflight (a form,
-a script of another origin) lack the JSON Content-Type, or name a host that is not an address; such requests are
-refused.
+A web page in a browser on this machine could also send requests to the control. So the control refuses requests without
+the JSON Content-Type, which a page of another origin cannot send without a preflight, and requests whose Host is a name
+instead of an IP address.
 """
 
 from __future__ import annotations
@@ -46,8 +46,9 @@ JSON_TYPE: Final = "application/json"
 
 
 def _commands() -> ModuleType:
-    """The module `commands`, imported at the first request, because its import of all messages would delay the start of
-    the broker."""
+    """The module `commands`. It is imported at the first request, because it imports all messages, which would delay
+    the start of the broker.
+    """
 
     from oncelog_broker.fail_control import commands
 
@@ -239,7 +240,8 @@ class _Handler(BaseHTTPRequestHandler):
             status, answer = HTTPStatus.OK, self._answer()
         except Refused as error:
             status, answer = error.status, {"error": str(error)}
-            # The connection is closed, because the request body may not have been read.
+            # Close the connection, because the request body may not have been read, so that its bytes would look like
+            # the next request.
             self.close_connection = True
         body = json.dumps(answer, indent=2).encode() + b"\n"
         self.send_response(status)

@@ -1,7 +1,7 @@
 """Pauses a broker: connections stay open, and no request gets a response, as under SIGSTOP or in a long GC pause.
 
-The thread of the event loop waits in this module. Unlike a stopped process, the broker can be resumed and ended by its
-other threads.
+During the pause, the thread of the event loop waits in this module. Unlike a process under SIGSTOP, the broker still
+has running threads, which can resume or end it.
 """
 
 from __future__ import annotations

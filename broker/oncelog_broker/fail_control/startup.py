@@ -1,4 +1,6 @@
-"""The options of `oncelog serve` for tests: end together with the parent process, and serve the fail control."""
+"""The options of `oncelog serve` for tests: one ends the broker together with its parent process, the other serves the
+fail control.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,8 @@ class StartupOptions:
             self._control = HttpControl(faults, address)
 
     def begin(self, stop: asyncio.Event) -> None:
-        """Start the options in the event loop of the broker; `stop` is set at the end of standard input. Raises
+        """Activate the test options in the event loop of the broker; `stop` is set when standard input ends, which
+        means that the parent process has ended. Raises
         Failure."""
         loop = asyncio.get_running_loop()
         if self._control is not None:
@@ -44,7 +47,8 @@ class StartupOptions:
             from oncelog_broker.runtime.parent import at_end_of_input
 
             def ended() -> None:
-                # The fail control is closed first, because a paused broker could not react to `stop`.
+                # Close the fail control first, which resumes a paused broker, because a paused broker could not react
+                # to `stop`.
                 self.end()
                 with suppress(RuntimeError):  # the loop is closed: the broker has already stopped
                     loop.call_soon_threadsafe(stop.set)

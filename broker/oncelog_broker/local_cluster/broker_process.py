@@ -52,7 +52,7 @@ def settings_of(
 
 
 def _http_listener(broker: Member, asked: str | None) -> dict[str, str]:
-    """The setting for the HTTP listener of this broker; empty if no HTTP listener is asked for. Raises
+    """The setting for the HTTP listener of this broker; empty if the user has not requested an HTTP listener. Raises
     InvalidConfig."""
     if not asked:
         return {}
@@ -87,7 +87,7 @@ async def members_seen_by(broker: Member) -> frozenset[int]:
 
 
 async def out_of_sync_for(broker: Member) -> list[str] | None:
-    """The partitions that have a replica out of sync or no leader, according to this broker; None while this broker
+    """According to this broker, the partitions without a leader or with an out-of-sync replica; None while this broker
     does not respond."""
     from oncelog.admin import Admin
     from oncelog.errors import KafkaError
@@ -107,8 +107,9 @@ async def out_of_sync_for(broker: Member) -> list[str] | None:
 
 
 async def elect_preferred_leaders(addresses: str) -> int:
-    """Elect the preferred replicas as leaders, through this broker. Returns the number of elected partitions; a
-    partition whose preferred replica cannot lead keeps its leader."""
+    """Elect the preferred replicas as leaders, through this broker. Returns the number of elected partitions; if the
+    preferred replica of a partition cannot lead, the partition keeps its leader.
+    """
     from oncelog.admin import Admin
     from oncelog.errors import PartialFailure
 

@@ -39,7 +39,9 @@ SERVE_SECONDS: Final = 60.0
 """Seconds within which all started brokers must be registered."""
 STOP_SECONDS: Final = 30.0
 SYNC_SECONDS: Final = 120.0
-"""Seconds within which all replicas must be in sync, before a broker is stopped and after its restart."""
+"""Limit in seconds on the wait until all replicas are in sync; a restart waits before it stops a broker, and again
+after the broker has started.
+"""
 SHOWN_PARTITIONS: Final = 10
 """Maximum number of partitions that one message names."""
 POLL_SECONDS: Final = 0.1
@@ -53,8 +55,8 @@ class ClusterError(Exception):
 
 
 class Wanted(NamedTuple):
-    """The options of the command `up`. None means that the option stays unchanged for an existing cluster, and has its
-    default for a new cluster.
+    """The options of the command `up`. None means that the user has not given the option: an existing cluster keeps its
+    value, and a new cluster gets the default.
     """
 
     brokers: int | None = None
@@ -77,8 +79,8 @@ DEFAULT_PORT: Final = 9092
 
 
 class LocalCluster:
-    """The local cluster whose files are in `directory`. `tell` is called with each progress message, which is one
-    sentence.
+    """The local cluster whose files are in `directory`. `tell` is a function that is called with each progress message;
+    a message is one sentence.
     """
 
     def __init__(self, directory: Path, tell: Callable[[str], None]) -> None:
@@ -121,8 +123,8 @@ class LocalCluster:
                     self._until_stopped(member, state)
 
     def _until_stopped(self, member: Member, state: ClusterState) -> None:
-        """Wait until a member (broker or ZooKeeper server) has ended after SIGTERM. No second SIGTERM is sent, because
-        a second SIGTERM would interrupt the controlled shutdown.
+        """Wait until a member (broker or ZooKeeper server) has ended after SIGTERM. Send SIGTERM only once, because a
+        second SIGTERM would interrupt the controlled shutdown.
         """
         if member.process is not None and not member.process.wait(STOP_SECONDS):
             self._tell(f"process {member.pid} did not stop within {STOP_SECONDS:.0f} s and was killed")
@@ -208,7 +210,7 @@ class LocalCluster:
         )
 
     def _until_in_sync(self, state: ClusterState) -> None:
-        """Wait until all replicas are in sync according to every running broker. Raises ClusterError."""
+        """Wait until every running broker reports that all replicas are in sync. Raises ClusterError."""
         deadline = time.monotonic() + SYNC_SECONDS
         for broker in state.brokers:
             while state_of(broker) == "running" and (missing := asyncio.run(out_of_sync_for(broker))) != []:
@@ -311,7 +313,9 @@ class LocalCluster:
                 )
 
     def _has_data(self, broker: Member) -> bool:
-        """Whether the broker's data directory belongs to a cluster, possibly a cluster of this broker alone."""
+        """Whether the broker's data directory already belongs to a cluster, even if this broker is the cluster's only
+        broker.
+        """
         return (self.directory / f"broker-{broker.number}" / META_PROPERTIES_FILE).exists()
 
     def _start_broker(self, state: ClusterState, broker: Member) -> None:
@@ -341,7 +345,7 @@ class LocalCluster:
                 )
 
     def _wait_for(self, brokers: list[Member], state: ClusterState) -> None:
-        """Wait until each of `brokers` responds, and each is registered according to all running brokers. Raises
+        """Wait until each of `brokers` responds, and every running broker lists each of them as registered. Raises
         ClusterError."""
         running = [broker for broker in state.brokers if state_of(broker) == "running"]
         awaited = frozenset(broker.number for broker in brokers)
@@ -392,7 +396,9 @@ def planned(state: ClusterState | None, wanted: Wanted) -> ClusterState:
 
 
 def changed_settings(running: Mapping[str, str] | None, wanted: Mapping[str, str]) -> list[str]:
-    """The keys of the settings that a restart would change; empty if the running settings are unknown."""
+    """The keys of the settings that a restart of this broker would change; empty if the settings of the running process
+    are unknown.
+    """
     if running is None:
         return []
     keys = sorted(running.keys() | wanted.keys())

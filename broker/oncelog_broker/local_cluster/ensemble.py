@@ -35,7 +35,7 @@ FLAGS: Final = (
     "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
     "-Dorg.slf4j.simpleLogger.showDateTime=true",
 )
-"""Flags of the JVM. With these flags a server takes 70 MB and serves after 1.3 s."""
+"""Flags of the JVM. With these flags a server uses 70 MB of memory and is ready after 1.3 s."""
 MAIN_CLASS: Final = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
@@ -139,7 +139,8 @@ class Ensemble:
     """An ensemble of ZooKeeper servers; `start` returns when all servers serve. As a context manager the ensemble stops
     the servers at the end of the block.
 
-    Servers are numbered from 1, and the files have the same numbers. The options of the first start, including the
+    Servers are numbered from 1, and the names of their directories have these numbers. The options of the first start,
+    including the
     ports, stay the same while the directory exists.
     """
 
@@ -160,7 +161,8 @@ class Ensemble:
         """`servers`: the servers of an earlier run of this ensemble, in order. `dies_with_us`: whether a server is
         killed when the thread that started it ends (Linux only).
 
-        `on_launch` is called with all servers before each start of a server. `settings`: further lines of zoo.cfg.
+        `on_launch` is a function that is called with the list of all servers before each start of a server. `settings`:
+        further lines of zoo.cfg.
         """
         self.directory = directory
         self.java, self.jars = java, jars
@@ -172,7 +174,7 @@ class Ensemble:
         self._on_launch = on_launch
         self._settings = settings
         self._own_ports: list[OwnPort] = []
-        """The reserved client ports of the servers, if `start` has chosen the ports."""
+        """The reserved client ports of the servers, if `start` has chosen these ports; otherwise empty."""
 
     @property
     def connect_string(self) -> str:

@@ -16,8 +16,9 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 LEAST_VERSION: Final = 11
-"""The minimum Java version for ZooKeeper. ZooKeeper 3.9 needs only Java 8, but from Java 11 on all installations have
-the same flags for a small server."""
+"""The minimum Java version for ZooKeeper. ZooKeeper 3.9 would run on Java 8, but the JVM flags for a small server are
+the same in all installations only from Java 11 on.
+"""
 ANSWER_SECONDS: Final = 30.0
 """Timeout in seconds of `java -version`, enough for a busy machine."""
 
@@ -64,7 +65,8 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[tuple[Path, str]]:
 
 
 def version_of(java: Path) -> int | None:
-    """The major version of a Java; None if this Java does not run. (On macOS `java` may only offer an installation.)
+    """The major version of a Java; None if this Java does not run. (On macOS, `java` may be a placeholder that only
+    offers to install Java.)
 
     Most installations have the version in the file `release`; reading this file saves the start of a virtual machine.
     """

@@ -1,4 +1,4 @@
-"""Reserves loopback ports for one owner, even while no server listens.
+"""Reserves loopback ports, so that a reserved port stays free for its server even while the server does not run.
 
 A server takes seconds to start, and is restarted after a kill; meanwhile TCP does not show that its port is in use. So
 a UDP socket is bound to the same port number, and every search for free ports with this module, in any process, skips
@@ -52,7 +52,7 @@ def own_ports(count: int) -> list[OwnPort]:
 
 
 def is_free(port: int) -> bool:
-    """Whether a server can listen on this port now. Closed connections in TIME_WAIT do not count."""
+    """Whether a server can listen on this port now. Connections in TIME_WAIT do not make the port count as in use."""
     with socket.socket() as one:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:

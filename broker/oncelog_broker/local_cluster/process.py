@@ -35,16 +35,19 @@ if os.getppid() == int(sys.argv[1]):
     os.execvp(sys.argv[2], sys.argv[2:])
 """
 """Python program that requests to be killed together with its parent and then replaces itself by the command;
-PR_SET_PDEATHSIG survives execve. A `preexec_fn`, which Python runs between fork and exec, could hang if other threads
-run."""
+PR_SET_PDEATHSIG survives execve. A Popen argument `preexec_fn` is not used instead, because Python runs it between fork
+and exec, where it could hang if other threads run.
+"""
 
 _WHEN_NOTED: Final = ("/bin/sh", "-c", 'read -r noted && exec "$@" </dev/null', "sh")
-"""Shell command that waits for a line on standard input and then replaces itself by the command; it exits if the input
-ends before a line."""
+"""Shell command that waits for a line on standard input and then replaces itself by the command; the shell command
+exits if standard input ends before a line has arrived.
+"""
 
 
 _children: Final[dict[int, subprocess.Popen[bytes]]] = {}
-"""pid -> child process that has not been waited for. The Popen objects are kept, because Popen warns if a running child
+"""pid -> child process whose end was not waited for yet. The Popen objects are kept, because Popen warns if a running
+child
 is garbage-collected, and these children may outlive this process."""
 
 
@@ -62,7 +65,9 @@ class LocalProcess:
     def __init__(self, pid: int, started: str) -> None:
         self.pid = pid
         self.started = started
-        """The start time in a system-specific form, only for comparison. The value differs after a reboot."""
+        """The start time of the process in a system-specific form, which can only be compared for equality. The value
+        differs after a reboot.
+        """
 
     @classmethod
     def start(
@@ -78,8 +83,8 @@ class LocalProcess:
         appended to `log`.
 
         `dies_with_us`: the process is killed when the *thread* that calls `start` ends (Linux only). The function
-        `note` is called before the command runs. If this program ends before, or `note` fails, the command never runs,
-        so every running process has been recorded by `note`.
+        `note` is called before the command runs. If this program ends before `note` has returned, or if `note` fails,
+        the command never runs; so `note` has recorded every running process.
         """
         if dies_with_us and HAS_PROC:
             command = [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid()), *command]
@@ -105,7 +110,9 @@ class LocalProcess:
 
     @property
     def is_running(self) -> bool:
-        """Whether the process is running. The result is False for an ended process that was not waited for."""
+        """Whether the process is running. A zombie (an ended process whose parent has not waited for it) counts as not
+        running.
+        """
         child = _children.get(self.pid)
         if child is not None and child.poll() is not None:
             del _children[self.pid]
@@ -167,7 +174,7 @@ class LocalProcess:
                 else:
                     signal.pidfd_send_signal(handle, number)
             except ProcessLookupError:
-                pass  # the process has ended between the check and the signal
+                pass  # no signal was sent, because the process ended after the check
 
 
 @contextmanager

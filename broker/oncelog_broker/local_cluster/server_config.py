@@ -9,8 +9,9 @@ from typing import Final, NamedTuple
 from oncelog_broker.local_cluster.ports import LOOPBACK
 
 COMMANDS: Final = "srvr,conf,ruok,mntr,cons"
-"""The allowed four-letter commands of a server; `conf` and `srvr` show that the server is the expected server, and that
-it serves."""
+"""The allowed four-letter commands of a server; `conf` shows whether the responding server is the expected one, and
+`srvr` whether it serves.
+"""
 
 
 class ServerPorts(NamedTuple):
@@ -40,7 +41,8 @@ def server_config(
     is_synced: bool,
     others: Mapping[str, object] = NO_SETTINGS,
 ) -> str:
-    """The configuration of each server of an ensemble whose servers have these ports. One element in `ports` means a
+    """Return the configuration of each server of an ensemble; `ports` has the ports of each server. One element in
+    `ports` means a
     single server without an ensemble.
 
     `is_synced`: whether a change is synced to disk before the response, so that the change survives a power failure;

@@ -25,8 +25,8 @@ class StateFileError(Exception):
 
 @dataclass
 class Member:
-    """A broker or ZooKeeper server: its number, counted from 1 (the id of a broker), its client port, and the process
-    that ran last.
+    """A broker or ZooKeeper server: its number, counted from 1 (the id of a broker), its client port, and its running
+    process or, if none runs, its last process.
     """
 
     number: int
@@ -54,7 +54,7 @@ class ClusterState:
     zookeeper_count: int = 1
     """The requested number of ZooKeeper servers; `zookeepers` is empty until the first start of the servers."""
     settings: dict[str, str] = field(default_factory=dict)
-    """The settings for every broker from the options of the command `up`."""
+    """The settings that the user has given for every broker, as options of the command `up`."""
 
     def save(self, directory: Path) -> None:
         unfinished = directory / f"{FILE}.unfinished"

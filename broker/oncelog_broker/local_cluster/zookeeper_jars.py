@@ -16,7 +16,7 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import xml.etree.ElementTree as ElementTree  # this is a file of our own package
+import xml.etree.ElementTree as ElementTree  # safe, because this module parses only a file of our own package
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from importlib.util import find_spec

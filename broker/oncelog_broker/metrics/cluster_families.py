@@ -15,8 +15,8 @@ from oncelog_broker.replication.partition import Partition
 families = Families()
 
 LATE_TRANSACTION_BUFFER_MS: Final = 5 * 60 * 1000
-"""Milliseconds, in addition to transaction.max.timeout.ms, for which a transaction may be silent before it counts as
-late, as in Kafka.
+"""A transaction counts as late when it has been silent for transaction.max.timeout.ms and this number of milliseconds,
+as in Kafka.
 """
 
 

@@ -24,7 +24,7 @@ OF_STATES: Final = (
     ("dead", GroupState.DEAD),
 )
 STREAMS_STATE_NAMES: Final = {StreamsGroupState.NOT_READY: "not_ready"}
-"""Kafka's names of states in metrics that differ from the lower-case names in the protocol."""
+"""The names of group states that Kafka's metrics spell differently from the lower-case names in the protocol."""
 PROTOCOLS: Final = ("classic", "consumer", "share", "streams")
 
 

@@ -38,12 +38,12 @@ class Family:
 
     @property
     def is_kafkas(self) -> bool:
-        """Whether Kafka has a metric with this name, so that dashboards for Apache Kafka use it."""
+        """Whether Kafka has a metric with this name, so that dashboards for Apache Kafka use the metric."""
         return not self.name.startswith("oncelog_")
 
 
 class Families:
-    """The metrics that one module declares, in order; there is a decorator for each kind."""
+    """The metrics that one module declares, in order; each kind of metric has a decorator that declares it."""
 
     def __init__(self) -> None:
         self.declared: list[Family] = []

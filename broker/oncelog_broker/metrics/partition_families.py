@@ -32,7 +32,7 @@ def _led(name: str, text: str, value: Callable[[Partition], float]) -> None:
 
 
 def _alarm(name: str, text: str, is_wrong: Callable[[Partition], bool]) -> None:
-    """Declare a gauge of 0 or 1, which is reported for unused topics only if it is 1."""
+    """Declare a gauge whose value is 0 or 1; for topics that were never used, a value of 0 is not reported."""
 
     @families.gauge(name, text, "topic", "partition")
     def read(source: Source) -> Samples:

@@ -1,8 +1,8 @@
 """Metrics of quota usage and throttle times of clients (Kafka's ClientQuotaManager), and of connection rates.
 
 Names and labels are those that Kafka's attributes get from the exporter rule `kafka.server<type=(.+), user=(.+),
-client-id=(.+)><>(.+)` -> `kafka_server_$1_$4`. Clients that share a quota are reported together; a label is empty if
-the quota applies to all values of that label. Clients without a quota are not reported.
+client-id=(.+)><>(.+)` -> `kafka_server_$1_$4`. Clients that share a quota are reported together; the label `user` or
+`client_id` is empty if the quota applies to all users or client ids. Clients without a quota are not reported.
 """
 
 from __future__ import annotations

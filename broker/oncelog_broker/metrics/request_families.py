@@ -1,7 +1,8 @@
 """Metrics of request counts and durations, kafka.network:type=RequestMetrics, and of connections.
 
 Quantiles are computed from the latest thousand timed requests of each API; every eighth request is timed. For a request
-that does not wait, only the total time is reported, which is its local time. Kafka's times for queued requests and
+that does not wait, only the total time is reported, because its total time equals its local time. Kafka's times for
+queued requests and
 responses are omitted, because this broker has no such queues.
 """
 

@@ -3,8 +3,8 @@
 prometheus_client writes the format one metric family at a time; a family of ten thousand samples would take a tenth of
 a second. Each family is therefore passed in pieces, and the header is removed from all pieces except the first.
 
-A request during a scrape, or soon after a scrape, gets the text of that scrape. Scrapes therefore take at most a fixed
-share of the time, however often they are requested.
+An HTTP request that arrives during a scrape, or soon after a scrape, gets the text of that scrape. So the broker spends
+at most a fixed share of its time on scrapes, however often they are requested.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ CONTENT_TYPE: Final = CONTENT_TYPE_PLAIN_0_0_4
 SAMPLES_PER_STEP: Final = 50
 """The number of samples that are formatted in one slice, which takes half a millisecond."""
 LARGEST_SHARE: Final = 0.1
-"""The maximum share of time that scrapes may take, unless the text would become older than OLDEST_SECONDS."""
+"""The maximum share of time that scrapes may take; a text older than OLDEST_SECONDS is replaced even if scrapes exceed
+this share.
+"""
 OLDEST_SECONDS: Final = 5.0
-"""The maximum age of a reused text in seconds: rates need two different texts, and Prometheus scrapes about every 15
-seconds.
+"""The maximum age of a reused text in seconds: Prometheus scrapes about every 15 seconds, and needs a new text each
+time to compute rates.
 """
 PIECE_BYTES: Final = 64 * 1024
 """The approximate size in bytes of the pieces of the text."""

@@ -1,7 +1,7 @@
 """The data for one scrape: the parts of a broker, and values that are collected once for all metrics.
 
-The broker continues to work between two slices of a scrape. Collections are therefore copied before iteration, and a
-scrape is not a snapshot of one moment: sums of different metrics may differ.
+The broker continues to work between two slices of a scrape. Collections are therefore copied before iteration, and the
+values of a scrape may be from slightly different moments, so that the sums of two related metrics may differ.
 """
 
 from __future__ import annotations
@@ -109,7 +109,9 @@ class ClusterCounts:
 
 
 class Source:
-    """The values for one scrape. The values are complete when the generator `look` has finished."""
+    """The values for one scrape. The generator `look` collects the values; the values are complete when `look` has
+    finished.
+    """
 
     def __init__(self, parts: Parts) -> None:
         self.parts = parts
@@ -117,9 +119,9 @@ class Source:
         self.hosted: list[Partition] = []
         self.led: list[Partition] = []
         self.topics: dict[str, TopicTraffic] = {}
-        """Topic -> traffic, including the counters of the topic's present partitions. Unused topics are omitted, as in
-        Kafka, which creates the series of a topic with the topic's first traffic; thousands of idle topics would
-        otherwise make up most of the text.
+        """Topic -> traffic, including the counters of the topic's present partitions. Topics without traffic are
+        omitted, because thousands of idle topics would make up most of the text. Kafka, too, creates a topic's metrics
+        at the topic's first traffic.
         """
         self.hosted_used: list[Partition] = []
         """The hosted partitions of used topics."""
@@ -181,7 +183,7 @@ class Source:
         yield None
         for partition, ends_step in in_steps(self.hosted):
             if partition.log.log_end_offset > 0:
-                used.add(partition.topic)  # with records, perhaps of an earlier process
+                used.add(partition.topic)  # used: the log has records, perhaps from before this process
             if ends_step:
                 yield None
         self.topics = {topic: counted for topic, counted in self.topics.items() if topic in used}
@@ -203,7 +205,7 @@ class Source:
         counted.messages_in += partition.messages_in_epoch
         start, end = partition.log.log_start_offset, partition.log.log_end_offset
         for broker_id, follower in partition.followers.items():
-            # deleted records are no lag: no follower fetches them
+            # do not count deleted records as lag, because no follower fetches them
             behind = end - max(start, follower.log_end_offset or 0)
             self.lag[broker_id] = max(self.lag.get(broker_id, 0), behind)
 

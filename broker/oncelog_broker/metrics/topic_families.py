@@ -1,6 +1,7 @@
 """Metrics of the traffic of each topic: kafka.server:type=BrokerTopicMetrics.
 
-A sample without the label `topic` is the sum of all topics, as in Kafka: dashboards select topic!="" or topic="".
+A sample without the label `topic` is the sum of all topics, as in Kafka. Dashboards select single topics with
+topic!="", and the sum with topic="".
 Topics that were never used have no samples, as in Kafka.
 """
 

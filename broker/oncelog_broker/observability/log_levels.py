@@ -23,7 +23,7 @@ LEVELS: Final[Mapping[str, int]] = {
 
 
 def logger_names() -> list[str]:
-    """Return the names of the root logger and of every logger that a module has created so far, sorted."""
+    """Return the sorted names of all loggers that exist so far, including the root logger."""
     made = logging.root.manager.loggerDict
     return sorted([ROOT, *(name for name, logger in list(made.items()) if isinstance(logger, logging.Logger))])
 

@@ -42,8 +42,8 @@ class LogWriter:
         """Queue `line`, which has no trailing newline."""
         data = line.encode("utf-8", "backslashreplace") + b"\n"
         with self._changed:
-            # Dropped lines are reported after the lines that were queued before; until then, further lines are dropped,
-            # too, so that there is a single gap.
+            # The number of dropped lines is reported after the lines that are already queued. Until this report is
+            # written, all further lines are dropped, so that the log has a single gap.
             if self._dropped or self._waiting_bytes + len(data) > MAX_WAITING_BYTES:
                 self._dropped += 1
                 return

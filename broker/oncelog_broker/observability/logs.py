@@ -64,13 +64,13 @@ class JsonFormatter(logging.Formatter):
 
 
 def flush_logs() -> None:
-    """Wait briefly until all logged lines are written, before the same events are reported elsewhere."""
+    """Wait briefly until all logged lines are written, so that they appear before text that the caller prints next."""
     for handler in logging.getLogger().handlers:
         handler.flush()
 
 
 class OfWorker(logging.Filter):
-    """Adds the number of the worker to each record that names no other worker."""
+    """Adds the number of this worker to each log record that does not already name a worker."""
 
     def __init__(self, number: int) -> None:
         super().__init__()

@@ -8,11 +8,13 @@ from collections.abc import Callable
 from typing import Final
 
 PROBE_SECONDS: Final = 0.1
-"""Seconds between two probes; this interval detects a fifth of the stalls of 20 ms, and every stall of 100 ms. A
+"""Seconds between two probes; with this interval, one in five stalls of 20 ms is detected, and every stall of 100 ms. A
 shorter interval would cost too much, because a wake-up costs as much as a request.
 """
 STALL_SECONDS: Final = 0.01
-"""Seconds by which a probe may be late without counting as a stall; no request may block the event loop for longer."""
+"""Seconds by which a probe may be late; a longer delay counts as a stall. No request may block the event loop for
+longer than this.
+"""
 BUCKETS: Final = (0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 """Upper bounds of the histogram buckets, in seconds."""
 LEAST_IDLE_SECONDS: Final = 1.0
@@ -64,8 +66,8 @@ class LoopWatch:
         self.longest_seconds = max(self.longest_seconds, late)
 
     def idle_fraction(self) -> float:
-        """Return the share of time, from 0 to 1, in which the event loop's thread did not compute, since the last
-        measurement that is at least a second old. Call this method in the event loop's thread.
+        """Return the share of time, from 0 to 1, in which the event loop's thread did not compute, measured since an
+        earlier call that is at least a second ago. Call this method in the event loop's thread.
         """
         now, spent = self._monotonic(), self._thread_seconds()
         seconds = now - self._since[0]

@@ -1,6 +1,7 @@
 """The APIs and versions that this broker serves: the only list, from which ApiVersions is built.
 
-The version ranges are those of a Kafka 4.3 broker: a version that is not served is not advertised (T3). A handler is
+The version ranges are those of a Kafka 4.3 broker: this broker advertises only versions that it serves (T3). A handler
+is
 imported when its first request arrives (`routes`), so that the broker starts quickly.
 """
 
@@ -65,7 +66,8 @@ def _served(
 SERVED: Final[dict[int, Served]] = {
     int(served.key): served
     for served in (
-        # Produce 0-2 are advertised and refused: without them librdkafka before 2.11 turns compression off (T4).
+        # Produce versions 0 to 2 are advertised, although requests in these versions are refused: librdkafka before
+        # 2.11 turns compression off if they are not advertised (T4).
         _served("records", ApiKey.PRODUCE, 3, 13, advertised_low=0, has_lane=True),
         _served("records", ApiKey.FETCH, 4, 18, has_lane=True),
         _served("records", ApiKey.LIST_OFFSETS, 1, 11),
@@ -76,7 +78,8 @@ SERVED: Final[dict[int, Served]] = {
         _served("groups", ApiKey.OFFSET_COMMIT, 2, 10),
         _served("groups", ApiKey.OFFSET_FETCH, 1, 10),
         _served("groups", ApiKey.FIND_COORDINATOR, 0, 6),
-        # JoinGroup 0 tells old versions of librdkafka that the broker supports groups (T5).
+        # JoinGroup version 0 is advertised because old versions of librdkafka recognise by it that the broker supports
+        # groups (T5).
         _served("groups", ApiKey.JOIN_GROUP, 0, 9),
         _served("groups", ApiKey.HEARTBEAT, 0, 4),
         _served("groups", ApiKey.LEAVE_GROUP, 0, 5),
@@ -124,7 +127,8 @@ SERVED: Final[dict[int, Served]] = {
         _served("transactions", ApiKey.LIST_TRANSACTIONS, 0, 2),
         _served("groups", ApiKey.CONSUMER_GROUP_HEARTBEAT, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
         _served("groups", ApiKey.CONSUMER_GROUP_DESCRIBE, 0, 1, first_level=feature_levels.CONSUMER_GROUPS),
-        # Both are advertised while there is a subscription: see `cluster/api_versions.py`.
+        # Both telemetry APIs are advertised only while a subscription of client metrics exists: see
+        # `cluster/api_versions.py`.
         _served("cluster", ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, 0, 0),
         _served("cluster", ApiKey.PUSH_TELEMETRY, 0, 0),
         _served("topics", ApiKey.LIST_CONFIG_RESOURCES, 0, 1),

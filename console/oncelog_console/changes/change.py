@@ -15,8 +15,7 @@ MAX_NUMBER: Final = 2**63 - 1
 @dataclass(frozen=True, slots=True)
 class Preview:
     """The preview of a change: what the user sees before the change is applied. `facts`: pairs of a label and a text.
-    `warning`: the data
-    that the change destroys, as text.
+    `warning`: text that says which data the change destroys.
     """
 
     facts: tuple[tuple[str, str], ...] = ()
@@ -34,10 +33,12 @@ class Change(ABC):
     verb: ClassVar[str]
     heading: ClassVar[str] = "A change"
     has_form: ClassVar[bool] = False
-    """Whether the change has a form; otherwise its URL describes it, and the user only confirms it."""
+    """Whether the change has a form. A change without a form is described by its URL, and the user only confirms it."""
     is_dangerous: ClassVar[bool] = False
     is_secret: ClassVar[bool] = False
-    """Whether a field must not be sent back to the browser; if so, the change is applied without a preview."""
+    """Whether the form has a secret field, which must not be sent back to the browser; such a change is applied without
+    a preview.
+    """
 
     @classmethod
     @abstractmethod

@@ -6,8 +6,8 @@ from oncelog.escaping import shell_quoted
 
 
 def oncelog(bootstrap: str, command: str, *names: str, **options: object) -> str:
-    """Return `oncelog COMMAND --option value NAME...`, quoted for a shell. An option is omitted if its value is None or
-    False, has no value if it is True, and is repeated for each item of a list.
+    """Return `oncelog COMMAND --option value NAME...`, quoted for a shell. A value of None or False omits the option,
+    True gives the option without a value, and a list repeats the option for each item.
     """
     told = ["oncelog", *command.split(), *_option("--bootstrap-server", bootstrap)]
     for name, value in options.items():
@@ -24,7 +24,7 @@ def oncelog(bootstrap: str, command: str, *names: str, **options: object) -> str
 
 
 def piped(line: str, command: str) -> str:
-    """Return the command with a line on its standard input."""
+    """Return a shell command that runs `command` with `line` on its standard input."""
     return f"printf '%s\\n' {shell_quoted(line)} | {command}"
 
 

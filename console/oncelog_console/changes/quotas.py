@@ -16,7 +16,8 @@ from oncelog_protocol.quotas import QuotaKey, keys_of
 PARTS: Final = ("user", "client_id", "ip")
 KEYS: Final = {key.value: key for key in QuotaKey}
 DEFAULT_FIELD: Final = "_default"
-"""Suffix of a field name; the field means the default for entities without their own quota."""
+"""Suffix of the name of a form field that selects the default entity (the quota for all names without their own quota).
+"""
 
 
 def fields_of(entity: QuotaEntity) -> dict[str, str]:

@@ -40,7 +40,7 @@ def _bytes(fields: Fields, name: str, what: str, kind: str) -> bytes | None:
 
 @dataclass(frozen=True, slots=True)
 class ProduceRecord(Change):
-    """Produces a record; `partition` None means that the record's key decides."""
+    """Produces a record; `partition` None means that the record's key determines the partition."""
 
     section: ClassVar[str] = "topics"
     name_in_url: ClassVar[str] = "record-produce"

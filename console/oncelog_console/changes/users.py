@@ -1,5 +1,5 @@
-"""Changes that set and remove SCRAM users. The console itself salts a password, and never sends it; no page contains
-it.
+"""Changes that set and remove SCRAM users. The console salts the password, and never sends the password itself to a
+broker or to a page.
 """
 
 from __future__ import annotations

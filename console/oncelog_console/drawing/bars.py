@@ -1,4 +1,6 @@
-"""Open transactions as bars, from their start until now, and on until their coordinator will abort them."""
+"""Draws open transactions as bars: from the transaction's start to now, and from now to the time at which its
+coordinator will abort it.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ from oncelog_console.drawing.scale import Scale, Tick, age_ticks
 LEAST_MS: Final = 10_000
 """Minimum length of the time axis, in ms."""
 MOST_MS: Final = 3600 * 1000
-"""Maximum length of the time axis before now, in ms: older bars are cut at the left, so that they do not shrink the
-others.
+"""Maximum length of the time axis before now, in ms: an older transaction's bar is cut at the left, because a longer
+axis would shrink all other bars.
 """
 NOW_AT: Final = 0.8
-"""The position of now as a fraction of the width; the future is to its right."""
+"""The position of now as a fraction of the width; times after now are to the right of this position."""
 TICKS: Final = 6
 
 

@@ -32,7 +32,7 @@ class LagChart:
 
 def spark(points: Iterable[tuple[int, int | None]], now_ms: int) -> LagChart:
     """Return the sparkline of a table row. The older points are divided into fewer than SPARK_POINTS runs: the line has
-    the maximum of each run, and the newest point.
+    one point for each run, the run's maximum, and finally the newest point.
     """
     *older, newest = known = [*points] or [(now_ms, None)]
     many = -(-len(known) // SPARK_POINTS)
@@ -45,7 +45,7 @@ def _height(point: tuple[int, int | None]) -> int:
 
 
 def lag_chart(points: Sequence[tuple[int, int | None]], now_ms: int) -> LagChart:
-    """`points`: pairs of time in ms and lag in records, the oldest first; a lag of None makes a gap."""
+    """`points`: pairs of time in ms and lag in records, the oldest first; a lag of None interrupts the line."""
     most = max((lag for _, lag in points if lag is not None), default=0)
     span = max(LEAST_MS, now_ms - points[0][0] if points else 0)
     across, up = Scale(now_ms - span, now_ms), Scale(0, max(1, most) * HEADROOM)

@@ -55,7 +55,7 @@ class Box:
 @dataclass(frozen=True, slots=True)
 class Lane:
     """A horizontal lane of the picture with the batches of one producer; a `producer_id` of None means records without
-    a producer; `others`: the number of further
+    a producer id; `others`: the number of further
     producers that share the lane.
     """
 
@@ -84,7 +84,9 @@ class LogPicture:
     last_stable: Mark | None
     high_watermark: Mark | None
     held_back_x: float | None
-    """Position from which on read_committed consumers see no records, in percent; None if there is none."""
+    """Position of the last stable offset in percent, from which on read_committed consumers see no records; None if no
+    part of the picture is beyond it.
+    """
     height: int
     base: int
 

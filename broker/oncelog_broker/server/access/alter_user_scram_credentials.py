@@ -1,7 +1,7 @@
 """AlterUserScramCredentials (51), v0: create, change and delete SCRAM credentials (KIP-554); each user succeeds or
 fails independently.
 
-The client salts the password, so that it never reaches the broker; the stored credential allows no login.
+The client salts the password, so that it never reaches the broker; the stored credential is not sufficient for a login.
 """
 
 from __future__ import annotations

@@ -60,8 +60,8 @@ async def _create(request: CreateAclsRequest, context: AccessContext) -> CreateA
 
 
 async def until_decided_by(context: AccessContext) -> None:
-    """Return when this broker's authorization decisions use all ACLs that were written before the call; return earlier
-    if the store is unavailable.
+    """Wait until this broker's authorization decisions use all ACLs that were written before the call; does not wait if
+    the store is unavailable.
     """
     try:
         await context.services.metadata.synced()

@@ -1,8 +1,8 @@
 """DescribeClientQuotas (48), v0-1: the configured quotas of the entities that a filter matches (KIP-546, KIP-612).
 
 Behaviour: each component of the filter selects one entity type and matches a given name, the default, or any value; an
-entity must match all components. An entity that also has a type which no component selects also matches, unless the
-filter is strict. A filter on addresses matches only entities that have an address; two spellings of one address are
+entity must match all components. A strict filter excludes entities that have a type for which the filter has no
+component. A filter on addresses matches only entities that have an address; two spellings of one address are
 equal.
 """
 
@@ -29,7 +29,7 @@ Component = DescribeClientQuotasRequest.ComponentData
 EXACT: Final = 0
 DEFAULT_ENTITY: Final = 1
 SPECIFIED: Final = 2
-"""Values of `match_type`: a given name, the default, or any specified value."""
+"""Values of `match_type`: the component matches a given name, the default entity, or any name and the default."""
 ENTITIES_PER_STEP: Final = 200
 
 

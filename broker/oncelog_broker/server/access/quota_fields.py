@@ -1,5 +1,5 @@
-"""Convert quota entities between the domain type and the parts of requests and responses; each part has a type and a
-name, and a client may have sent any string.
+"""Convert quota entities between the domain type and their form in requests and responses: a list of parts, each with a
+type and a name. A client may have sent any string as type or name.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """SaslAuthenticate (36), v0-2: carries a SASL token of the mechanism that SaslHandshake chose (KIP-152, KIP-368, T22).
 
 A refused token gets a delayed response (connection.failed.authentication.delay.ms), and then the connection is closed.
-A request at a time when no token is expected fails with ILLEGAL_SASL_STATE. Versions: v1 adds the session lifetime of
+A SaslAuthenticate request fails with ILLEGAL_SASL_STATE if the broker expects no token. Versions: v1 adds the session
+lifetime of
 the login, v2 is flexible.
 """
 

@@ -1,7 +1,8 @@
 """SaslHandshake (17), v0-1: choose a SASL mechanism (T22).
 
-On a listener without SASL, or after authentication, the error is ILLEGAL_SASL_STATE, as in Kafka. Versions: after v0
-the client sends raw SASL tokens without a header, after v1 tokens in SaslAuthenticate requests.
+On a listener without SASL, or after authentication, the error is ILLEGAL_SASL_STATE, as in Kafka. Versions: after a v0
+handshake, the client sends raw SASL tokens without a request header; after a v1 handshake, the client sends its tokens
+in SaslAuthenticate requests.
 """
 
 from __future__ import annotations

@@ -29,13 +29,15 @@ FEATURES: Final[tuple[tuple[str, int, int, int], ...]] = (
     ("streams.version", 0, STREAMS_GROUPS, feature_levels.STREAMS_GROUPS),
     ("transaction.version", 0, TRANSACTIONS_V2, feature_levels.LOWEST),
 )
-"""Table of features: for each feature its name, the lowest and highest level that this broker supports, and the level
-of `oncelog.version` from which on the highest level is finalized; below this level the lowest level is finalized. From
+"""Table of features. Each row has the feature's name, the lowest and the highest level that this broker supports, and a
+level of `oncelog.version`. From that level of `oncelog.version` on, the feature's highest level is finalized; before,
+its lowest level is finalized. From
 transaction.version 2 on, clients use Kafka's transactions V2 (T6).
 """
 OF_CLIENT_METRICS: Final = frozenset({ApiKey.GET_TELEMETRY_SUBSCRIPTIONS, ApiKey.PUSH_TELEMETRY})
 """APIs that are advertised only while there is a subscription of client metrics, as Kafka advertises them only with a
-receiver of client metrics. Without a subscription clients would ask in vain, and librdkafka would log each question.
+receiver of client metrics. Without a subscription, clients would send requests for nothing, and librdkafka would log
+each of these requests.
 """
 SOFTWARE_NAME: Final = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9.-]*[a-zA-Z0-9])?")
 """The characters that a client may use in its software name and version (KIP-511), as in Kafka."""
@@ -50,8 +52,8 @@ def served_versions(
     client_metrics: bool = False,
 ) -> ApiVersionsResponse:
     """Return the response to every well-formed request. `level`: the finalized level of `oncelog.version`
-    (`feature_levels`). `shows_zero`: the client can read features whose lowest level is 0; `is_for_brokers`: include
-    `oncelog.version`, and the APIs that only brokers use; `two_phase_commit`: the setting
+    (`feature_levels`). `shows_zero`: whether the client can read features whose lowest level is 0; `is_for_brokers`:
+    whether the response includes `oncelog.version` and the APIs that only brokers use; `two_phase_commit`: the setting
     transaction.two.phase.commit.enable; `client_metrics`: whether there is a subscription of client metrics.
     """
     features = [(name, low, high) for name, low, high, _ in FEATURES]
@@ -77,8 +79,8 @@ def served_versions(
             for name, min_version, max_version in features
             if min_version > 0 or shows_zero
         ],
-        # The epoch must not be negative, because otherwise clients ignore the features; a higher level gives a higher
-        # epoch.
+        # Clients ignore the features if the features' epoch is negative. A higher level of `oncelog.version` gives a
+        # higher epoch.
         finalized_features_epoch=level - feature_levels.LOWEST,
         finalized_features=[
             ApiVersionsResponse.FinalizedFeatureKey(name=name, max_version_level=known, min_version_level=known)

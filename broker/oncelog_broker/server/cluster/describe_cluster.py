@@ -1,7 +1,7 @@
 """DescribeCluster (60), v0-2: cluster id, controller and brokers.
 
-Versions: v1 adds the endpoint type (only brokers can be requested, because no separate controllers exist), v2 adds
-fenced brokers, of which this cluster has none.
+Versions: v1 adds the endpoint type, which must be brokers, because this cluster has no separate controllers; v2 adds
+fenced brokers, but this cluster has no fenced brokers.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""GetTelemetrySubscriptions (71), v0: which metrics this client shall push, and how often (KIP-714).
+"""GetTelemetrySubscriptions (71), v0: returns which metrics the client shall push, and how often (KIP-714).
 
-Every client may ask, as in Kafka. A client without a matching subscription gets an empty list, and asks again after the
-push interval.
+Every client may send this request, as in Kafka. A client without a matching subscription gets an empty list of metrics,
+and repeats the request after the push interval.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from oncelog_protocol.records.compression import Compression
 from oncelog_protocol.uuids import ZERO_UUID, uuid_to_string
 
 ACCEPTED: Final = (Compression.ZSTD, Compression.LZ4, Compression.GZIP, Compression.SNAPPY)
-"""The accepted codecs in Kafka's order of preference. NONE is accepted, too, and not listed, as in Kafka."""
+"""The accepted codecs in Kafka's order of preference. The codec NONE is also accepted, but is not listed, as in Kafka.
+"""
 
 
 def handle(
@@ -57,7 +58,7 @@ def _subscribed(
 
 
 def instance_of(id_: bytes, context: ClusterContext) -> Steps[ClientInstance]:
-    """Return the sender as a client of client metrics. The client is forgotten when this connection ends."""
+    """Return the record of this client for client metrics. The client is forgotten when this connection ends."""
     connection, instances = context.connection, context.services.telemetry.instances
     attributes = ClientAttributes(
         uuid_to_string(id_),

@@ -1,4 +1,5 @@
-"""PushTelemetry (72), v0: takes the metrics of a client, which /metrics then has for Prometheus (KIP-714).
+"""PushTelemetry (72), v0: receives the metrics of a client, and offers these metrics to Prometheus under /metrics
+(KIP-714).
 
 The metrics are decompressed in a thread and decoded in slices. A push with a value that cannot be decoded changes
 nothing.
@@ -23,7 +24,7 @@ from oncelog_protocol.records.compression import RecordsTooLarge, decompress
 from oncelog_protocol.uuids import ONE_UUID, ZERO_UUID
 
 RESERVED: Final = frozenset({ZERO_UUID, ONE_UUID})
-"""Client instance ids that no client has."""
+"""Reserved client instance ids, which no client may use."""
 
 
 def handle(request: PushTelemetryRequest, context: ClusterContext) -> Answer[PushTelemetryResponse]:

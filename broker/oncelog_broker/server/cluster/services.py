@@ -1,4 +1,4 @@
-"""Services for handlers of what a client requests first, and of client metrics."""
+"""Services for the handlers of client metrics, and of the requests that a client sends first."""
 
 from __future__ import annotations
 

@@ -168,7 +168,7 @@ class Dispatcher:
     def _refuse_api_versions(self, connection: BrokerConnection, correlation_id: int) -> None:
         route = self._route(ApiKey.API_VERSIONS, 0)
         context = RequestContext(self._services, connection, ApiKey.API_VERSIONS, 0, correlation_id, None)
-        run_steps(route.make())  # the import takes only a moment, because this handler is already imported
+        run_steps(route.make())  # fast, because the module of this handler is already imported
         self.respond(unsupported_version(), route, context)
 
     def wait(
@@ -231,7 +231,8 @@ class Dispatcher:
                 self._warn_of_limit(connection.client_host, f"{name}: {error}")
             connection.close(f"malformed request: {error}")
         else:
-            # This also covers a response that cannot be encoded: without the close, the connection would wait forever.
+            # Close the connection also if the response cannot be encoded, because otherwise the client would wait
+            # forever.
             logger.error("request failed", exc_info=error, extra={"api": name})
             connection.close("internal error")
 
@@ -241,8 +242,9 @@ class Dispatcher:
         dropped=lambda: None,
     )
     def respond(self, response: Any, route: Route, context: AnyContext, slot: Slot | None = None) -> Answer[None]:
-        """See `UsualWay`. A response that the handler returned immediately was built within one slice and is encoded in
-        less than one; a response that took longer may have any number of elements, so it is encoded in slices.
+        """See `UsualWay`. If the handler returned the response immediately, the response was built within one slice of
+        work, and its encoding is shorter than one slice. A response that came later may have any number of elements, so
+        it is encoded in slices.
         """
         body: list[Buffer] = [b"", b"\0"] if route.flexible_response else [b""]
         if slot is None:

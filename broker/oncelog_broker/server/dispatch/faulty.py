@@ -24,8 +24,8 @@ from oncelog_protocol.errors import ErrorCode
 NAMED_TRANSACTION: Final = ("transactional_id", "v3_and_below_transactional_id")
 NAMED_TOPICS: Final = ("topics", "topic_data", "topic_names", "v3_and_below_topics")
 NAMES_NO_TOPICS: Final = frozenset({ApiKey.FETCH})
-"""APIs whose requests cannot be matched by topic: an incremental Fetch names only partitions that have changed since
-the previous request.
+"""APIs whose faults cannot be limited to a topic, because an incremental Fetch names only partitions that have changed
+since the previous request.
 """
 GO_ON: Final = object()
 """Return value that means that no fault applies, so the request must be handled."""
@@ -54,7 +54,9 @@ class FaultyHandler:
         return list(self._faults.taken(point, is_after=False, about=lambda: named_by(request, image)))
 
     def _before(self, struck: Iterable[Fault], request: Any, context: AnyContext) -> Answer[Any]:
-        """Return the response that replaces the handler's response; GO_ON means that the handler is to be called."""
+        """Return the response with which the fault replaces the handler's response; GO_ON means that the handler must
+        be called.
+        """
         delays: list[Fault] = []
         answer: Any = GO_ON
         for fault in struck:
@@ -88,7 +90,9 @@ class FaultyHandler:
         return self._later(delays, answer) if delays else answer
 
     def _later(self, delays: Sequence[Fault], answer: Any) -> asyncio.Future[Any]:
-        """Return `answer` after all `delays` have passed one after the other; removing a fault ends its delay early."""
+        """Wait for each of the `delays` in sequence, then return `answer`; if a test removes a fault, the delay of that
+        fault ends early.
+        """
         loop = asyncio.get_running_loop()
         later: asyncio.Future[Any] = loop.create_future()
         left = iter(delays)
@@ -126,7 +130,9 @@ def _end(future: asyncio.Future[None]) -> None:
 
 
 def named_by(request: Any, image: ClusterImage) -> Mapping[str, Collection[str | None]]:
-    """Return the names in a request (topics, groups and so on), by fault filter."""
+    """Return the names in a request (of topics, groups and so on); the key is the fault filter that these names are
+    compared with.
+    """
     groups, transactions = (list(getattr(request, field, ())) for field in ("groups", "transactions"))
     topics = [
         topic

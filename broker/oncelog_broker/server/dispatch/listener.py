@@ -108,7 +108,7 @@ class Listeners:
 
 
 def _cannot_listen(listener: Listener, error: OSError) -> OSError:
-    """Return an error of the same kind whose message says what to do. The message that asyncio makes repeats the
+    """Return an OSError with the same errno, whose message says what to do. The message that asyncio makes repeats the
     address, so the system's message is used instead.
     """
     why, what_to_do = error.strerror or str(error), f"Check {listener.host!r} in `listeners`."

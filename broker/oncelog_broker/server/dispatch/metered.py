@@ -44,7 +44,7 @@ class QuotaUse(Protocol):
 
 
 class MeteredContext(AnyContext):
-    """A wrapper (`AnyContext`) that can replace any other request context."""
+    """Wraps a request context, counts usage, and can be used in place of the wrapped context (`AnyContext`)."""
 
     __slots__ = (
         "_began",
@@ -77,7 +77,9 @@ class MeteredContext(AnyContext):
     # --- measuring processor time
 
     def begins_late(self) -> bool:
-        """Whether the work on a request that was decoded in slices begins only now; `handled` ends this work."""
+        """Whether the request was decoded in slices, so that the measured work begins only now; `handled` ends this
+        work.
+        """
         is_late = self.limits.request is not None and self._began < 0
         if is_late:
             self._began = self.services.clock.processor()

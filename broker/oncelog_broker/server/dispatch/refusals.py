@@ -1,7 +1,7 @@
 """Build the response to a request that is refused entirely with one error; equal to the result of Kafka's
 `getErrorResponse`.
 
-REFUSABLE lists the APIs: requests that application clients send and whose refusal they must handle.
+REFUSABLE lists the APIs that can be refused: application clients send these requests, and must handle the error.
 """
 
 from __future__ import annotations

@@ -37,8 +37,8 @@ def handler_of(served: Served) -> Callable[..., Any]:
 
 
 class NewRoute(Exception):
-    """Raised for the first request of an API and version, for which `Route.make` must be called before the request is
-    decoded.
+    """Raised for the first request of an API and version; the caller must call `Route.make` before it decodes the
+    request.
     """
 
 

@@ -4,8 +4,9 @@ A client that has exceeded its quota gets its response immediately, with the tim
 broker handles no further request of this connection until the time is over. A Fetch beyond the quota reads nothing and
 gets an empty response.
 
-While other connections that share a quota have exceeded it, a connection that has not used this quota yet delays its
-first request that does: the request stays unread until the debt is paid (S95). Therefore a client gains nothing by
+Several connections may share a quota. While they have exceeded the quota, the first request with which a new connection
+would use the same quota is delayed: the request is not handled until the debt is paid (S95). Therefore a client gains
+nothing by
 opening a new connection for each request. A Produce request that is delayed is charged to the quota at the start of the
 delay. A delayed Produce request waits once, for earlier usage; clients that use the quota all the time do not extend
 this wait. The debt of many concurrent requests is bounded by `MAX_DEBT_WINDOWS`. A connection that has waited for a
@@ -157,8 +158,8 @@ class Throttling:
         return then(answer, lambda response: self._settled(response, context))
 
     def _ask_before_the_first(self, limits: ClientLimits, api_key: int, version: int, request_bytes: int) -> None:
-        """Raises PutOff if this is the connection's first request that uses a certain quota and other connections have
-        exceeded this quota. Fetch quotas are checked in `serve`, at each request.
+        """Raises PutOff if other connections have exceeded a quota that this connection now uses for the first time.
+        Fetch quotas are checked in `serve`, at each request.
         """
         charged = limits.charged
         if api_key == ApiKey.PRODUCE:
@@ -178,8 +179,8 @@ class Throttling:
             self._put_off(QuotaKey.REQUEST_PERCENTAGE, limit, min(seconds, self._max_request_seconds))
 
     def _ask_to_produce(self, limits: ClientLimits, limit: Limit, request_bytes: int) -> None:
-        """Raises PutOff in two cases: the request is queued behind the earlier usage; or the usage is so high that the
-        wait would exceed the bound, and the request must be checked again.
+        """Raises PutOff in two cases: the request must wait for earlier usage of the quota; or the wait would exceed
+        the bound, so that the request must be checked again later.
         """
         key = QuotaKey.PRODUCER_BYTE_RATE
         seconds = self.wait(key, limit)
@@ -191,7 +192,7 @@ class Throttling:
         self._put_off(key, limit, seconds)
 
     def _put_off(self, key: QuotaKey, limit: Limit, seconds: float) -> None:
-        """Raises PutOff if `seconds` is above 0."""
+        """Raises PutOff, which delays the request, if `seconds` is above 0."""
         if seconds > 0:
             self._tell_of_wait(key, limit, seconds)
             raise PutOff(seconds)
@@ -304,7 +305,8 @@ class Throttling:
         if limit is not None:
             self._tell_of_wait(key, limit, seconds)
         if seconds >= self._usage(key).window:
-            # Connections share the bucket, so check again before the bucket's debt is forgotten.
+            # Several connections share the bucket, so each connection checks the bucket again before the bucket's debt
+            # is forgotten.
             limits.charged.pop(key, None)
         throttle_ms = min(math.ceil(seconds * 1000), MAX_THROTTLE_MS)
         connection.throttle(throttle_ms / 1000)

@@ -46,8 +46,8 @@ def handle(request: ConsumerGroupDescribeRequest, context: GroupContext) -> Answ
 
 
 class _Found(NamedTuple):
-    """The description of a group without its members, and separately the members at the same moment, each with its
-    target assignment; thousands of members are described in slices.
+    """The description of a group without members, and a separate list of the members at the same moment, each with its
+    target assignment. The list is separate because thousands of members are described in slices.
     """
 
     group: DescribedGroup

@@ -1,7 +1,8 @@
 """DescribeGroups (15), v0-6: state and members of groups.
 
-Member metadata is shown only while the group is stable; assignments are shown always, during a rebalance those of the
-last generation. An unknown group is reported as GROUP_ID_NOT_FOUND from v6 on (KIP-1043), and in earlier versions as a
+Member metadata is shown only while the group is stable; assignments are always shown. During a rebalance, the
+assignments of the last generation are shown. An unknown group is reported as GROUP_ID_NOT_FOUND from v6 on (KIP-1043),
+and in earlier versions as a
 group in state Dead.
 """
 

@@ -33,7 +33,9 @@ Partition = Topic.DescribeShareGroupOffsetsResponsePartition
 
 FIRST_LAG_VERSION: Final = 1
 ENDS_SECONDS: Final = 5.0
-"""Seconds that another broker has to return its partitions' high watermarks; without a response the lag is unknown."""
+"""Seconds within which another broker must return the high watermarks of its partitions; without a response in this
+time, the lag is unknown.
+"""
 LATEST: Final = -1
 Ends = dict[tuple[str, int], int]
 """High watermarks by topic name and partition index."""

@@ -26,13 +26,13 @@ Coordinator = FindCoordinatorResponse.Coordinator
 
 FIRST_BATCHED_VERSION: Final = 4
 FIRST_VERSION: Final = {CoordinatorType.GROUP: 0, CoordinatorType.TRANSACTION: 0, CoordinatorType.SHARE: 6}
-"""The first version in which each key type may be requested."""
+"""Maps a key type to the first version of FindCoordinator that may request this key type."""
 INTERNAL_TOPIC: Final = {
     int(CoordinatorType.GROUP): CONSUMER_OFFSETS,
     int(CoordinatorType.TRANSACTION): TRANSACTION_STATE,
     int(CoordinatorType.SHARE): SHARE_GROUP_STATE,
 }
-"""The internal topic that keeps the state of each key type."""
+"""Maps a key type to the internal topic that keeps the state for keys of this type."""
 RULES: Final = {
     int(CoordinatorType.GROUP): rules.FIND_GROUP,
     int(CoordinatorType.TRANSACTION): rules.FIND_TRANSACTION,
@@ -71,7 +71,9 @@ async def _may_find_any(request: FindCoordinatorRequest, context: GroupContext) 
 
 
 def _refusal(key: str, key_type: int, context: GroupContext) -> ErrorCode | None:
-    """Return why the coordinator of this key is not disclosed; None means that the coordinator may be disclosed."""
+    """Return the error if the client may not learn the coordinator of this key; None means that the client may learn
+    it.
+    """
     rule = RULES[key_type]
     if key_type != CoordinatorType.SHARE:
         return None if context.may(rule, key) else rule.refused

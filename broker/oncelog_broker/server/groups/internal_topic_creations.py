@@ -1,8 +1,8 @@
 """Creates the internal topics of streams groups (KIP-1071): repartition and changelog topics that members need.
 
-A heartbeat does not wait for its topics: the response has the status MISSING_INTERNAL_TOPICS, and later responses have
-the tasks, or the error of the creation. At most one creation of a topic runs at a time. After an error the next
-creation waits until the error has expired.
+A heartbeat does not wait for its topics: the first response has the status MISSING_INTERNAL_TOPICS, and later responses
+have the member's tasks, or the error of the creation. At most one creation of a topic runs at a time. After a failed
+creation, the same topic is created again only when the stored error has expired.
 
 Source: Kafka 4.3's AutoTopicCreationManager.createStreamsInternalTopics.
 """
@@ -25,10 +25,12 @@ logger = logging.getLogger(__name__)
 MAX_ERRORS: Final = 1_000
 """Maximum number of stored errors, since any client can cause errors; the oldest error is dropped."""
 MAX_UNDER_WAY: Final = 1_000
-"""Maximum number of simultaneous creations; a later heartbeat asks for the remaining topics."""
+"""Maximum number of simultaneous creations; the remaining topics are created by a later heartbeat."""
 
 Create = Callable[[WantedTopic], Awaitable[None]]
-"""Creates a topic and waits until it can be used; an existing topic is no error. Raises KafkaError."""
+"""Creates a topic and waits until the topic can be used; if the topic already exists, there is no error. Raises
+KafkaError.
+"""
 
 
 class _Failed(NamedTuple):

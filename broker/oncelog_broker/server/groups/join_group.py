@@ -1,7 +1,8 @@
 """JoinGroup (11), v0-9: a member joins a group or its next generation; the response waits until the generation is
 formed.
 
-Versions: v0 has no rebalance timeout, v4 first gives a new member an id (KIP-394), v5 adds static members (KIP-345), v7
+Versions: v0 has no rebalance timeout, from v4 on a new member first gets an id and joins with a second request
+(KIP-394), v5 adds static members (KIP-345), v7
 has a null protocol name if no generation exists, v9 lets a returning static leader skip the assignment (KIP-814).
 """
 

@@ -1,7 +1,7 @@
 """In a LeaveGroup, members leave a group, or an administrator removes members.
 
-Versions: before v3 the request has one member, whose error is the top-level error; v3 has many members, static members
-by their instance id alone (KIP-345); v5 adds a reason, which is logged (KIP-800).
+Versions: before v3 the request has one member, whose error is the top-level error; v3 has many members, and may name a
+static member by its instance id alone (KIP-345); v5 adds a reason, which is logged (KIP-800).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ FIRST_BATCHED_VERSION: Final = 3
 
 
 MEMBERS_PER_STEP: Final = 500
-"""Limit on the members that leave in one step of the state machine; this many members take some 2 ms. The members of a
+"""Limit on the members that leave in one step of the state machine; a step with this many members takes some 2 ms. The
+members of a
 larger request leave in several steps, as if there were several requests.
 """
 
@@ -49,8 +50,8 @@ def _leave_in_parts(request: LeaveGroupRequest, context: GroupContext) -> Steps[
 
 
 def _joined(answers: list[LeaveGroupResponse]) -> LeaveGroupResponse:
-    """An error of one part applies to the entire request: this broker does not coordinate the group, or the group does
-    not exist; the client retries.
+    """If one part of the request fails, the entire request fails: this broker does not coordinate the group, or the
+    group does not exist. The client retries.
     """
     for answer in answers:
         if answer.error_code:

@@ -59,8 +59,8 @@ def _commit(
 
 
 def _commit_in_parts(request: OffsetCommitRequest, context: GroupContext) -> Steps[list[Answer[OffsetCommitResponse]]]:
-    """Other requests run between the parts, so the group may change meanwhile: then the remaining partitions are
-    refused one by one.
+    """Other requests run between the parts and may change the group. After such a change, each remaining partition gets
+    an error of its own.
     """
     answers = []
     for part in parts(request.topics):

@@ -1,8 +1,10 @@
 """StreamsGroupDescribe (89), v0: state, topology and members of streams groups (KIP-1071).
 
-Behaviour: a group that is not known, or is of another protocol, fails with GROUP_ID_NOT_FOUND. A group whose topology
-has a topic that may not be described is refused entirely. The numbers of partitions come from the configured topology;
-while topics are missing, they come from the application."""
+Behaviour: a group that is not known, or is of another protocol, fails with GROUP_ID_NOT_FOUND. If the client may not
+describe a topic of the group's topology, the entire group is refused. The partition counts come from the topology as
+configured with the existing topics; while topics are missing, the partition counts come from the application's
+topology.
+"""
 
 from __future__ import annotations
 
@@ -35,8 +37,9 @@ Topology = DescribedGroup.Topology
 
 
 class _Found(NamedTuple):
-    """The description of a group, to which the members must still be added. `members` has the members with their
-    targets at the same moment, and `topics` all topics of the topology."""
+    """The description of a group, to which the members must still be added. `members` has the members at the same
+    moment, each with its target assignment; `topics` has all topics of the topology.
+    """
 
     group: DescribedGroup
     members: list[tuple[StreamsMember, TaskSet]]

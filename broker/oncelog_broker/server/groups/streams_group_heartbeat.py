@@ -1,7 +1,8 @@
 """StreamsGroupHeartbeat (88), v0: a member of a streams group joins, stays or leaves (KIP-1071).
 
-Behaviour: a request is refused if its topology names a topic that the sender may not describe, or a topic of the
-brokers. The broker creates missing internal topics with the rights of the sender. If the sender may not create one of
+Behaviour: a request is refused if its topology names a topic that the sender may not describe, or a topic that the
+brokers use internally. The broker creates missing internal topics with the rights of the sender. If the sender may not
+create one of
 these topics, the broker creates none of them, and the status names that topic."""
 
 from __future__ import annotations

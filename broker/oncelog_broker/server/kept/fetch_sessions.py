@@ -1,7 +1,8 @@
 """Incremental fetch sessions (KIP-227): a client names its partitions once, then sends and receives only changes.
 
-The session code does no I/O: this code turns requests into plans in slices of work, because a request or a response may
-have tens of thousands of partitions. For each partition, a session remembers the client's last fetch position and the
+The session code does no I/O. It turns a request into a plan of the partitions to read, in slices of work, because a
+request may have tens of thousands of partitions. For each partition, a session remembers the client's last fetch
+position and the
 values last sent to the client. The epoch counts the requests of a session, so that a lost or repeated request is
 noticed.
 
@@ -11,14 +12,15 @@ noticed.
     id          -1      close the session; full request and full response
     id          n > 0   incremental: the n-th request since the session was created
 
-The cache is bounded by `max.incremental.fetch.session.cache.slots` and by the partitions in it. A client whose session
-does not fit into these bounds fetches without a session, which costs bytes but is equally correct. A client whose
-session outgrows these bounds gets the error for an unknown session, as after an eviction. Each follower has one session
-of its own: followers take no slots from clients, nor clients from followers.
+The cache is bounded by `max.incremental.fetch.session.cache.slots` and by the partitions in it. If a new session does
+not fit into these bounds, the client fetches without a session: its requests and responses are larger, but equally
+correct. If an existing session outgrows these bounds, the client gets FETCH_SESSION_ID_NOT_FOUND, as after an eviction.
+Each follower has one session
+of its own: sessions of followers do not use the slots of clients.
 
-A session belongs to the principal that created it. A session contains topic names, and its epoch is its owner's
-position: so other principals get the error for an unknown session (E57), and session ids cannot be guessed from other
-ids.
+A session belongs to the principal that created it. Another principal could read topic names from a session, and could
+disturb its owner by advancing the epoch. So other principals get FETCH_SESSION_ID_NOT_FOUND (E57), and session ids are
+random.
 """
 
 from __future__ import annotations
@@ -45,7 +47,7 @@ INITIAL_EPOCH: Final = 0
 MAX_EPOCH: Final = 2**31 - 1
 MAX_SESSION_ID: Final = 2**31 - 1
 MAX_SESSION_PARTITIONS: Final = 10_000
-"""Limit on the partitions of one session: the number of partitions for which a broker is designed."""
+"""Limit on the partitions of one session, equal to the number of partitions for which a broker is designed."""
 MAX_CACHED_PARTITIONS: Final = 100_000
 """Limit on the partitions of all sessions together; each partition takes some 500 bytes."""
 PARTITIONS_PER_STEP: Final = 100
@@ -80,7 +82,8 @@ class SessionPartition:
     def __init__(self, wanted: Wanted) -> None:
         self.wanted = wanted
         self.partition: Any = None
-        """The Partition object last found under this name, for the fast lane; None means none yet. The partition may
+        """The Partition object of the last request, kept for the fast lane (fast path for repeated requests); None
+        before the first request. The partition may
         have lost its leadership since that request.
         """
         self.high_watermark = -1
@@ -142,7 +145,7 @@ class FetchPlan:
         self._incremental = incremental
 
     def has_news(self, answers: list[PartitionResponse]) -> bool:
-        """Return whether one of the `answers` has another high watermark than the high watermark that was last sent."""
+        """Return whether a high watermark in `answers` differs from the high watermark last sent for its partition."""
         session = self._session
         if session is None or not self._incremental:
             return True
@@ -155,8 +158,8 @@ class FetchPlan:
         )
 
     def response(self, answers: list[PartitionResponse], endpoints: Endpoints = ()) -> FetchResponse:
-        """Return the response; `answers` are in the order of `wanted`, `endpoints` belong to the leaders that the
-        answers name.
+        """Return the response; `answers` are in the order of `wanted`; `endpoints` are the addresses of the leaders
+        that `answers` name.
         """
         topics: dict[TopicName, TopicResponse] = {}
         self._tell(self.wanted, answers, topics)
@@ -235,7 +238,7 @@ class FetchSessions:
             and is_incremental
             and sum(len(topic.partitions) for topic in request.topics) > MAX_SESSION_PARTITIONS
         ):
-            # A request that raises these errors is refused before any of its partitions is processed.
+            # A request with one of these errors is refused before any of its partitions is read.
             self._give_up(request.session_id, owner)
             raise KafkaError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
         named: Named = {}
@@ -274,8 +277,8 @@ class FetchSessions:
         return FetchPlan([cached.wanted for cached in session.partitions.values()], session, incremental=True)
 
     def find(self, session_id: int, *, follower: int | None, owner: object) -> FetchSession | None:
-        """Return the session with this id if it belongs to the follower, or otherwise to the owner; None if no such
-        session exists.
+        """Return the session with this id if it belongs to this follower, or for a client, to this owner; None if no
+        such session exists.
         """
         session = self._sessions.get(session_id) if follower is None else self._of_followers.get(follower)
         if session is None or session.session_id != session_id or session.owner != owner:

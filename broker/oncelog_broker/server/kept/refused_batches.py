@@ -1,14 +1,16 @@
 """Remembers each producer's first batch that was refused for a retriable reason: the producer will retry this batch,
 and the broker must append it before all later batches.
 
-Clients send several batches without waiting for responses. If a broker learns a moment later than the producers that it
-leads a partition, it refuses the first batches, and already is the leader when the next batches of the same pipeline
-arrive. Kafka refuses those later batches with OUT_OF_ORDER_SEQUENCE_NUMBER. librdkafka then continues with a new epoch,
+Clients send several batches without waiting for responses. A broker may learn later than the producers that it leads a
+partition. Such a broker refuses the first batches of a producer, and may accept the producer's next batches, which
+arrive a moment later. Kafka refuses those later batches with OUT_OF_ORDER_SEQUENCE_NUMBER. librdkafka then continues
+with a new epoch,
 and renumbers even batches that the previous leader had appended and replicated without sending a response: these
-batches would be duplicated. And if a partition does not know the producer, it would accept a later batch as the
-producer's first one, and then refuse the real first batch forever.
+batches would be duplicated. If the partition's log has no state of the producer, the broker would even accept a later
+batch as the producer's first batch, and then refuse the real first batch forever.
 
-Therefore a batch behind a refused batch is refused for the same reason until the producer retries the refused batch. An
+Therefore, after a refused batch, the broker refuses the producer's later batches with the same error until the producer
+retries the refused batch. An
 entry lasts only some seconds: if a producer retries the first batch at another broker, the later batch must get its
 real error. Pure.
 
@@ -28,12 +30,12 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 MAX_REFUSED: Final = 10_000
 """Limit on the remembered batches; the newest are kept, and this many use five megabytes."""
 REMEMBERED_SECONDS: Final = 10.0
-"""Seconds that an entry lasts: longer than batches that were sent together with the refused batch are in flight."""
+"""Seconds until an entry expires; batches that were sent together with the refused batch arrive earlier."""
 
 
 class Destination(NamedTuple):
-    """A partition as its producer names it, always in the same way: a broker that does not know the partition yet has
-    no other name for it.
+    """A partition in the words of the producer's request (topic name or topic id, and index), because a broker that has
+    no metadata of the partition yet cannot convert one to the other.
     """
 
     topic: str
@@ -85,7 +87,7 @@ class RefusedBatches:
         self.lowest.pop((where, producer_id), None)
         oldest = next(iter(self.lowest.values()), None)
         if oldest is not None and self._is_over(oldest, now):
-            self.lowest.popitem(last=False)  # drop it early: later batches then need no lookup
+            self.lowest.popitem(last=False)  # drop the entry now, so that later batches need no lookup
 
     def _remembered(self, key: tuple[Destination, int], now: float) -> Refused | None:
         first = self.lowest.get(key)

@@ -1,14 +1,15 @@
 """Fast lanes serve requests that a connection repeats, without decoding the requests or building response objects.
 
-A lane (see `oncelog_broker.server.net.lane`) compares a request with requests of the same connection that were served
-in the usual way (decoded and passed to a handler) before. If only the expected fields differ, such as the correlation
-id and the records, the lane (fast path) does what the handler would do and fills in the response. In every other case
-the fast lane (fast path) declines before it has any effect, and the request is served in the usual way (decoded and
-passed to a handler). The declarations of the messages determine which fields are compared and filled in
+A lane (see `oncelog_broker.server.net.lane`) compares a request with earlier requests of the same connection that were
+decoded and passed to a handler (the usual way). If only the expected fields differ, such as the correlation id and the
+records, the fast lane has the same effects as the handler, and fills in the response. If other fields differ, the fast
+lane declines the request before it has any effect, and the request is decoded and passed to its handler. The
+declarations of the messages determine which fields are compared and filled in
 (`oncelog_protocol.templates`).
 
-A fast lane follows every rule of the usual way (decoding and handler), and property tests compare both ways: responses,
-files, metrics. Fail points also work in fast lanes, and fast lanes also charge a client's records to its quota. Fast
+A fast lane follows every rule that the handler follows. Property tests compare the responses, files and metrics of the
+fast lane with those of the handler. Fail points also work in fast lanes, and fast lanes also charge a client's records
+to its quota. Fast
 lanes are off for clients with a quota on processor time or on fetched bytes, before a login, and while a test has set
 faults for requests or responses (`oncelog serve --fail-control`).
 

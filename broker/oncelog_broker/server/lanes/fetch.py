@@ -1,13 +1,13 @@
 """The fast lane of Fetch: serves requests that name at most one partition, with or without a fetch session.
 
-A request that differs from an earlier request only in numbers (epochs, offsets, the partition's index) is recognised by
-the bytes around these numbers. `one_fetch` checks the partitions of a request, waits, and responds.
+The lane recognises a request that differs from an earlier request only in numbers (epochs, offsets, the partition's
+index): the bytes around these numbers are equal. `one_fetch` checks the partitions of a request, waits, and responds.
 
-Order: first the lane (fast path) checks all partitions, and declines if one of them must be served by the handler of
-Fetch (the usual way), for example because of an error, a diverging log or a throttle. Then the lane (fast path) counts
-the request in its fetch session, and notes a follower's position in each partition. If a request turns out to need the
-usual way (decoding and handler) only after this point (two partitions with news, aborted transactions),
-`records.fetch.read_again` serves it.
+Order: first the fast lane checks all partitions. It declines the request if the handler of Fetch must serve one of
+them, for example because of an error, a diverging log or a throttle. After these checks, the fast lane counts the
+request in its fetch session, and records a follower's position in each partition. After the request is counted, the
+lane may still find a case that it does not serve: two partitions with changes, or aborted transactions.
+`records.fetch.read_again` serves such a request.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ MIN_VERSION: Final = 10
 zstd.
 """
 MAX_KNOWN: Final = 64
-"""Limit on the requests that a lane (fast path of one connection) remembers, one for each topic, and on the partitions
-that it remembers of a topic without a session.
+"""Limit on the requests that a lane remembers, one for each topic; also the limit on the partitions of a topic that a
+lane remembers for requests without a session.
 """
 MAX_REQUEST_BYTES: Final = 2048
-"""Bytes of the longest request that a lane (fast path of one connection) remembers."""
+"""Size in bytes of the longest request that a fast lane remembers."""
 MAX_LOOKED_AT: Final = 1000
-"""Partitions of the largest session that a lane serves: all partitions are checked in one iteration of the loop, a
-microsecond for each.
+"""Partitions of the largest session that a lane serves: the lane checks all partitions in one iteration of the loop,
+which takes about a microsecond for each partition.
 """
 
 
@@ -87,11 +87,11 @@ class FetchLane:
         )
         """The number fields of a partition in a request."""
         self._layouts: dict[int, Struct] = {}
-        """By the frame's size: which bytes of a request are compared, and which are numbers."""
+        """Maps a frame's size to a template: which bytes of the request are compared, and which bytes are numbers."""
         self._known: dict[tuple[bytes, ...], Asked] = {}
         """The remembered requests, found by the bytes around their numbers."""
         self._config: object = None
-        """The configuration from which the limit in `_ways` was taken."""
+        """The configuration in force when `_ways` was filled; `_ways` contains a limit from this configuration."""
         self._is_known = False
         """Whether the present request equals an earlier request except for the numbers."""
         self._will_learn = False
@@ -200,7 +200,7 @@ class FetchLane:
         if layout.size != len(frame) - PREFIX.size or layout.unpack_from(frame, PREFIX.size)[::2] != pattern.kept:
             return None  # stop: the client encodes requests differently from our encoder, so templates do not fit
         if self._layouts.setdefault(len(frame), layout).format != layout.format:
-            return None  # stop: another request of the same size has its numbers at other positions
+            return None  # remember nothing: an earlier request of the same size has its numbers at other positions
         asked = self._known[pattern.kept] = Asked(request, context.client_id)
         return asked
 

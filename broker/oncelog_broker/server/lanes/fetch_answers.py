@@ -16,8 +16,8 @@ TopicResponse = FetchResponse.FetchableTopicResponse
 PartitionResponse = TopicResponse.PartitionData
 
 MAX_KEPT: Final = 64
-"""Limit on the templates that are kept: one for each partition that a lane (fast path) returns, and for each of the
-lane's sessions.
+"""Limit on the response templates that a fast lane keeps: one for each partition that it returns in each of its
+sessions.
 """
 NO_RECORDS: Final = memoryview(b"")
 NO_TOPIC: Final = TopicName("", b"")
@@ -25,7 +25,7 @@ NO_PARTITION: Final = -1
 
 
 class _Template:
-    """The bytes of a response before its records, and the bytes behind the records."""
+    """Template of a response: the bytes before the records, and the bytes behind the records."""
 
     __slots__ = ("fixed_bytes", "kept", "pack", "tail")
 
@@ -33,7 +33,8 @@ class _Template:
         packed = Struct(">ii" + layout)
         self.pack, self.kept, self.tail = packed.pack, kept, tail
         self.fixed_bytes = packed.size - 4 + len(tail)
-        """The value of the frame's size field in bytes, without the records and their length field."""
+        """The value of the frame's size field (in bytes) for a response without records and without their length field.
+        """
 
 
 class FetchAnswers:
@@ -47,7 +48,7 @@ class FetchAnswers:
         self._response_header = b"\0" if flexible else b""
         self._write_records = records_writer(FetchResponse, version)
         self._kept: dict[tuple[int, bool, TopicName, int], _Template] = {}
-        """Templates by session id, whether aborted transactions are included, topic and partition."""
+        """Templates; the key is session id, whether the response includes aborted transactions, topic and partition."""
 
     def without_partition(self, correlation_id: int, session_id: int) -> list[Buffer]:
         """Return the frame of a response without partitions."""

@@ -1,10 +1,11 @@
-"""Serves one request of the Fetch lane: checks the partitions, and responds immediately or when a wait in the purgatory
-ends.
+"""Serves one request of the Fetch lane: checks the partitions, and responds immediately or after a wait in the
+purgatory.
 
 A partition has news (changes that the client must get) if the partition has records to return, or if its high watermark
-or log start offset differs from the value last sent in the session. If exactly one partition has news, the lane (fast
-path) reads this partition and responds; if too few bytes are available, the request waits. All other cases are read
-again and served in the usual way (by the handler of Fetch).
+or log start offset differs from the value last sent in the session. If exactly one partition has news, the fast lane
+reads this partition and responds; if fewer bytes than the request's minimum are available, the request waits. If
+several partitions have news, or if transactions were aborted, the code of the Fetch handler reads the partitions again
+and responds.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ class Asked:
     )
 
     def __init__(self, request: FetchRequest, client_id: str | None) -> None:
-        """`request`: any one of these requests."""
+        """`request`: one of the requests that have these bytes around their numbers."""
         self.request = request
         self.client_id = client_id
         self.session_id = request.session_id
@@ -144,8 +145,8 @@ class OneFetch:
     # --- looking
 
     def look(self) -> bool:
-        """Find the partitions with news (changes that the client must get). Returns False if a partition must be served
-        in the usual way (by the handler).
+        """Find the partitions with news (changes that the client must get). Returns False if the handler must serve one
+        of the partitions.
         """
         asked, services = self._asked, self._ways.services
         follower, authorizer, allowed = asked.follower, services.authorizer, None
@@ -253,7 +254,7 @@ class OneFetch:
             services.isr_keeper.consider(joining)
 
     def _read(self, each: SessionPartition) -> memoryview | None:
-        """Return the records of a partition; None means that the handler (the usual way) must read them."""
+        """Return the records of a partition; None means that the Fetch handler must read the records."""
         asked, partition, request = self._asked, each.partition, each.wanted.request
         reader, may_copy = partition.log.reader, self._connection.copied_answer_bytes > 0
         max_bytes = min(request.partition_max_bytes, asked.request.max_bytes, self._ways.max_bytes)
@@ -295,7 +296,8 @@ class OneFetch:
         high_watermark, log_start_offset = partition.high_watermark, partition.log.state.log_start_offset
         if session is not None:
             told.high_watermark, told.log_start_offset = high_watermark, log_start_offset
-            # A partition that returned records goes to the end, so that the other partitions come first next time.
+            # Move a partition that returned records to the end of the session, so that the next response begins with
+            # the other partitions.
             if size:
                 session.partitions.move_to_end((wanted.topic, wanted.request.partition))
         offsets = high_watermark, partition.last_stable_offset, log_start_offset

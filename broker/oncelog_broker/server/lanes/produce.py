@@ -2,9 +2,10 @@
 before.
 
 The lane compares all bytes before the records (client id, transactional id, acks, timeout, topic and partition) with
-earlier requests; a connection may write to several partitions alternately. The lane (fast path) makes every check that
-the handler of Produce makes before an append, and declines if a check has another result than usual. Both the lane and
-the handler append by `Partition.append`, and the handler reports the errors of the lane. With acks=all and several
+earlier requests; a connection may write to several partitions alternately. The fast lane makes every check that the
+handler of Produce makes before an append. If a check fails, the lane declines, and the handler serves the request. The
+lane and the handler both append with `Partition.append`; code of the handler builds the lane's error responses. With
+acks=all and several
 replicas, or with flush.messages=1, the response waits in the partition's purgatory, and the connection's next request
 is handled meanwhile.
 """
@@ -56,17 +57,19 @@ MAX_DESTINATIONS: Final = 64
 id.
 """
 MAX_HEAD_BYTES: Final = 2048
-"""Bytes of the longest head (the bytes before the records) that a lane remembers. A transactional id alone may have 32
-kB, and a connection may use many transactional ids.
+"""Bytes of the longest head (the bytes before the records) that a lane remembers. The limit is needed because a
+transactional id may have 32 kB, and a connection may use many transactional ids.
 """
 MAX_LENGTHS: Final = 4
 """Limit on the different head lengths that a lane remembers: topic names differ in length."""
 MAX_TOGETHER: Final = 16
-"""Limit on the requests of one connection that are answered together after a sync: in one iteration of the event loop,
-32 such groups may be answered (`purgatory.WOKEN_PER_TURN`).
+"""Limit on the requests of one connection that form a group: one sync of the log ends their wait, and their responses
+are sent together. One iteration of the event loop may respond to 32 groups (`purgatory.WOKEN_PER_TURN`).
 """
 TOGETHER_SECONDS: Final = 0.1
-"""Seconds for which further requests join a group. Its time limit is that of its first request."""
+"""Seconds for which further requests may join a group of requests that wait for one sync. A group has the time limit of
+its first request.
+"""
 ANSWER_FIELDS: Final = ("base_offset", "log_append_time_ms", "log_start_offset")
 """The fields that change from one response to the next; they are adjacent."""
 
@@ -78,7 +81,9 @@ Rights = tuple[tuple[int, str | None], ...]
 
 
 respond = fail_point("acknowledge", dropped=lambda: None)(BrokerConnection.respond)
-"""Sends a response, given connection, frame and optionally a slot; has the same fail point as the handler."""
+"""Function that sends a response on a connection; its arguments are the connection, the frame and optionally a slot.
+The function has the same fail point as the handler.
+"""
 
 
 def _not_appended() -> NoReturn:
@@ -89,7 +94,9 @@ def _not_appended() -> NoReturn:
 def _append_in_transaction(
     partition: Partition, records: memoryview, required_acks: int, transaction_version: int
 ) -> tuple[int, int]:
-    """Append a batch of a transaction that is open in the partition, with the guard of its verification."""
+    """Append a batch of a transaction that is already open in the partition, so that the coordinator need not verify
+    the transaction.
+    """
     return partition.append(
         records, required_acks=required_acks, transaction_version=transaction_version, records_checked=True
     )
@@ -139,7 +146,7 @@ class _Destination:
         self.required_acks = request.acks
         self.timeout_seconds = max(0, request.timeout_ms) / 1000
         self.rights = rights
-        """The rights that the principal needs for this destination: the kinds and names of ACL rules."""
+        """The rights that the principal needs for this destination; each right is the kind and name of an ACL rule."""
         self.transactional = 0 if request.transactional_id is None else TRANSACTIONAL_BIT
         self.transaction_version = 0 if version < FIRST_TRANSACTIONS_V2_VERSION else TRANSACTIONS_V2
         self.request_tail = request_tail
@@ -184,12 +191,12 @@ class ProduceLane:
         self._known: dict[bytes, _Destination] = {}
         """Destinations by their heads: the bytes between the correlation id and the length of the records."""
         self._unsynced: _SyncedTogether | None = None
-        """The requests that were the last to wait for a disk alone; None if there were none."""
+        """The newest group of requests that wait only for the disk, not for replicas; None before the first group."""
         self._lengths: tuple[int, ...] = ()
         """Positions in a frame at which a head may end."""
         self._is_known = False
-        """Whether `_known` has the destination of the present request. If the lane declines a known request, the lane
-        remembers nothing from it.
+        """Whether `_known` has the destination of the present request. From a declined request with a known
+        destination, the lane remembers nothing.
         """
         self._will_learn = False
         """Whether the connection has sent a request that the lane could remember: the lane remembers requests from the
@@ -547,12 +554,14 @@ class _SyncedTogether:
         assert isinstance(answer, Future)
         self._answer = answer
         self._round = partition.purgatory.unsynced
-        """The answers that the same sync will complete; another list as soon as that sync begins."""
+        """The waiting answers that the log's next sync completes; the log starts another list when that sync begins."""
         no_longer_than(self._timeout_seconds, answer, lane.services.deadlines)
         answer.add_done_callback(self._synced)
 
     def takes(self, known: _Destination) -> bool:
-        """Whether a request to this destination that is appended now waits for the same sync and equally long."""
+        """Whether a request that is appended to this destination now may join this group: the request would wait for
+        the same sync, with the same time limit.
+        """
         return (
             known.partition is self._partition
             and self._partition.purgatory.unsynced is self._round

@@ -2,7 +2,8 @@
 interpret requests.
 
 - `connection` is one connection: its socket, and the order of its requests. `connection_state` decides when the next
-  request is handled: it has a lifecycle of five states, and named holds. `connections` has all open connections,
+  request is handled: by a lifecycle of five states, and by holds (named reasons to wait). `connections` has all open
+  connections,
   `connection_rates` limits new connections per address. `software` is the client software of a connection.
 - Receive side: `frame_reader` cuts frames out of the receive buffer; `header_cache` avoids decoding the same header
   again; a `lane` avoids decoding an entire request that resembles earlier requests.
@@ -10,6 +11,6 @@ interpret requests.
 `write_buffer`.
 - Back-pressure: `limits` has the limits of one client, and the `memory_budget` counts the bytes of requests and
   responses of each connection; a connection is not read while its share is used up.
-- `tls_transport` is TLS between socket and connection, `tls_handshakes` schedules the handshakes one after the other,
+- `tls_transport` is TLS between socket and connection, `tls_handshakes` runs one handshake after another,
   and `login_gate` decides what may be sent before a login.
 """

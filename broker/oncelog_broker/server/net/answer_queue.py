@@ -81,7 +81,8 @@ class AnswerQueue:
         there while so many responses are outstanding that no further request may be handled.
         """
         self.memory = Holding(limits.answers, address)
-        """This queue's share of the memory budget: the unsent bytes on the heap, if they exceed WRITE_HIGH_WATER_BYTES.
+        """This queue's share of the memory budget: the number of unsent bytes on the heap if more than
+        WRITE_HIGH_WATER_BYTES are unsent, otherwise 0.
         """
         self._copies_all = False
         """Whether the transport copies all bytes to the heap because it encrypts them."""
@@ -114,8 +115,8 @@ class AnswerQueue:
         self.flow()
 
     def stop_long_polls(self) -> None:
-        """Cancel the responses that wait for other clients. A request that is still being decoded is cancelled when it
-        would start to wait.
+        """Cancel the responses that wait for other clients. If a request is still being decoded, its response is
+        cancelled later, when the request would start to wait for other clients.
         """
         for slot in list(self._slots):
             if slot.is_long_poll and not slot.is_unread and slot.waits_for is not None:
@@ -208,7 +209,7 @@ class AnswerQueue:
         of the queue are sent.
         """
         if self._is_closed:
-            return  # not counted: the client has stopped reading, so these bytes would never be subtracted
+            return  # not counted, because the connection has ended, so these bytes would never be subtracted
         slot.is_ready, slot.waits_for = True, None
         slots = self._slots
         if len(slots) == 1 and slots[0] is slot:
@@ -273,7 +274,8 @@ class AnswerQueue:
     # --- clients that do not read their responses
 
     def stall(self, now: float) -> None:
-        """Note that the client has left more than WRITE_HIGH_WATER_BYTES unread, until `flow` is called. `now` is the
+        """Record that the client has not read more than WRITE_HIGH_WATER_BYTES of its responses; `flow` records the end
+        of this state. `now` is the
         loop's time.
         """
         self._stalled_since = now
@@ -287,7 +289,7 @@ class AnswerQueue:
         self._weigh()
 
     def stalled_seconds(self, now: float) -> float:
-        """Return for how many seconds the client has read nothing. A client on a slow line that takes long to read a
+        """Return the seconds since the client last read any bytes. A client on a slow line that takes long to read a
         large response does not count as stalled. The caller must call this method periodically.
         """
         if not self._stalled_since:
@@ -309,7 +311,7 @@ def size_of(parts: list[Buffer]) -> int:
 
 
 def heap_size_of(pieces: list[Buffer]) -> int:
-    """Return the number of bytes that are not slices of mapped files."""
+    """Return how many bytes of `parts` are on the heap, that is, are not slices of mapped files."""
     size = 0
     for piece in pieces:
         if type(piece) is not memoryview or type(piece.obj) is not mmap.mmap:

@@ -2,9 +2,10 @@
 
 Requests are handled in order. The next request is handled when the effects of the previous request are done (T17); by
 then most requests have their response. A request that still waits for its response has a slot in the `answer_queue`
-(responses in the order of requests). A waiting request blocks the requests behind it, as in Kafka, unless it has
-declared its effects done (`let_next_in`): a Produce that is appended and waits for other replicas does so; therefore
-pipelined requests wait concurrently while their appends stay in order. `connection_state` names every reason why the
+(responses in the order of requests). A waiting request blocks the requests behind it, as in Kafka, until it has
+declared its effects done (`let_next_in`). A Produce declares its effects done when its records are appended, before
+other replicas have them. So pipelined Produce requests wait concurrently, and their appends stay in order.
+`connection_state` names every reason why the
 next request is not handled. While a request is held (delayed for one of these reasons), the client's bytes stay in the
 receive buffer and, when the buffer is full, in the client's socket: back-pressure.
 
@@ -53,7 +54,8 @@ MEMORY_RETRY_SECONDS: Final = 0.05
 """Seconds that a connection without memory for a large frame waits before it requests memory again."""
 HOLDS_WITHOUT_SENDING: Final = "request makes no progress while others wait for the memory that it holds"
 LEFT_SECONDS: Final = 60.0
-"""Seconds that a request of a disconnected client may take. After this time the request is abandoned, together with the
+"""Seconds that each request may still take after its client has disconnected. After this time the request is abandoned,
+together with the
 requests behind it.
 """
 REST_SECONDS: Final = 1.0
@@ -61,8 +63,8 @@ REST_SECONDS: Final = 1.0
 
 
 class PutOff(Exception):
-    """Raised when the request must be handled later, because other clients have exceeded the quota that this client
-    shares with them.
+    """Raised when a request must be handled later, because its client shares a quota with other clients that have
+    exceeded this quota.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -72,7 +74,7 @@ class PutOff(Exception):
 
 class FrameHandler(Protocol):
     """Serves one request; `frame` does not include the size field. Raises MalformedMessage for a request that cannot be
-    answered, and PutOff for a request that must be passed again later.
+    answered, and PutOff for a request that the caller must pass to the dispatcher again later.
     """
 
     def __call__(self, connection: BrokerConnection, frame: memoryview, /) -> None: ...
@@ -147,7 +149,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         request.
         """
         self._may_be_large = False
-        """Whether the next request may begin at any size, because the scheduler of large requests has selected this
+        """Whether the next request may be a large one, because the scheduler of large requests has selected this
         connection.
         """
         self._is_watched = False
@@ -183,7 +185,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.software = UNKNOWN
         self.state: dict[str, object] = {}
         self.at_end: dict[str, Callable[[], None]] = {}
-        """Callbacks for the end of the connection, by the name of their owner."""
+        """Callbacks that are called when the connection ends; the key names the owner of the callback."""
 
     # --- callbacks from the transport
 
@@ -194,7 +196,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         self.client_host, self.client_port = host, port
         connected = transport.get_extra_info("socket")
         if not self._is_encrypted and self._connections.refuse_if_over_rate(self._transport, host, self.listener):
-            # Ignore the bytes: uvloop delivers bytes although reading was paused before it began.
+            # Ignore the bytes: uvloop calls this method once even if reading was paused before the transport began to
+            # read.
             self._lifecycle.on(Event.CLOSED)
             return
         refused = self._connections.admit(self, host)
@@ -330,8 +333,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._may_be_large = False
             frame = received.next_frame()
             if frame is None:
-                # The time of the frame is measured from here, not from the frame's first byte: the frame could not
-                # proceed while earlier requests were handled.
+                # The time of the frame is measured from here, not from the frame's first byte: the connection reads no
+                # further bytes of this frame while it handles earlier requests.
                 if not received.is_amid_frame:
                     self._frame_since = 0.0
                 elif not self._frame_since:
@@ -368,7 +371,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
         return False
 
     def throttle(self, seconds: float) -> None:
-        """Handle no request for `seconds`: the client has exceeded a quota (KIP-219). The client's bytes stay in the
+        """Handle no request for `seconds`, because the client has exceeded a quota (KIP-219). The client's bytes stay
+        in the
         receive buffer and, when the buffer is full, in the client's socket.
         """
         now = self._loop.time()
@@ -412,8 +416,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
             self._loop.call_later(BEYOND_WINDOW_SECONDS, self._watch)
 
     def _watch(self) -> None:
-        """Check a connection that uses more than its share of memory. Only one connection may exceed its share, so it
-        is checked more often than `sweep` does.
+        """Check a connection that uses more than its share of memory. Only one connection at a time may exceed its
+        share, so this check runs more often than `sweep`.
         """
         is_ending = self._lifecycle.state in (State.DRAINING, State.ENDED)
         self._is_watched = self._received.memory.is_beyond and not is_ending
@@ -450,7 +454,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
     def _go_on(self) -> None:
         """Handle the next requests if no hold (reason to wait) remains; called when a hold was removed."""
         if not self._lifecycle.holds:
-            # An open connection without received bytes has no frame to handle, and no request still reads a frame.
+            # If an open connection has no received bytes, it has no frame to handle, and no request still reads a
+            # frame.
             if self._received.end or self._lifecycle.state is not State.OPEN:
                 self._handle_frames()
             if not self._lifecycle.holds:
@@ -480,8 +485,8 @@ class BrokerConnection(asyncio.BufferedProtocol):
 
     @property
     def copied_answer_bytes(self) -> int:
-        """Return how many bytes of records in a response may be copies on the heap: a fraction of the free memory,
-        because records can also be sent from mapped files.
+        """Return how many bytes of records a response may copy to the heap. The result is only a fraction of the free
+        memory budget, because records can also be sent from mapped files without a copy.
         """
         if not self._answer_budget.used:
             return self._connections.limits.copied_answer_bytes
@@ -498,8 +503,9 @@ class BrokerConnection(asyncio.BufferedProtocol):
     ) -> Slot:
         """Reserve a slot for a response that comes later: the caller then calls `respond` with this slot, and `finish`.
 
-        `answer` is cancelled when the client disconnects; if other requests are behind it, only if it `is_long_poll`,
-        that is, waits for other clients. With `reads_frame` the frame's bytes stay unchanged until the response is
+        `answer` is cancelled when the client disconnects. If other requests are behind it, `answer` is cancelled only
+        if `is_long_poll`, which means that it waits for other clients. With `reads_frame` the frame's bytes stay
+        unchanged until the response is
         sent. `holds_back`: whether no other request of the connection is handled before `finish` or `let_next_in`.
         `is_unread`: the request is still being decoded, and is not cancelled before `begins`.
         """

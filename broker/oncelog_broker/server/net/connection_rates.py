@@ -3,8 +3,8 @@ KIP-612).
 
 Connections that arrive faster than a listener's rate wait in the listener's backlog. The inter-broker listener has its
 own rate, so that many clients do not delay connections between brokers. A connection from an address beyond its quota
-is accepted, because the address is not known before, and is closed after a delay; a client that waits for this
-connection opens no other one meanwhile.
+is accepted, because the address is known only then, and is closed after a delay. The delay slows down a client that
+waits for this connection before it opens another one.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class _Rate:
 
 
 class _Pace:
-    """The pace of one listener: combines its own rate and the rate of all listeners."""
+    """Decides when one listener may accept the next connection, from the listener's own rate and the rate of all
+    listeners together.
+    """
 
     def __init__(self, rates: list[_Rate], clock: Clock, window: float) -> None:
         self._rates = rates
@@ -86,7 +88,9 @@ class ConnectionRates:
         self.made: dict[str, Made] = {}
         """By listener."""
         self.turned_away = 0
-        """Connections closed since the start because their address had exceeded its rate."""
+        """Number of connections, since the broker's start, that were closed because their address had exceeded its
+        rate.
+        """
 
     def on_image(self, image: ClusterImage) -> None:
         """Enforce the address quotas of this cluster image."""

@@ -4,8 +4,8 @@ The lifecycle is a table, TRANSITIONS: every change of a connection's state is c
 reference` draws the lifecycle (docs/reference/connections.md).
 
 A hold is a named reason for not handling the next request. Several holds (reasons to wait) may be set simultaneously,
-and the code that sets a hold also removes it: a connection that is throttled while it queues with a large request waits
-for both. Each state that handles no requests also sets the hold (reason to wait) `Hold.STATE`, so the next request is
+and the code that sets a hold also removes it: a connection may be throttled and also wait until its large request is
+scheduled. Each state that handles no requests also sets the hold (reason to wait) `Hold.STATE`, so the next request is
 handled if no hold is set, and the hot path tests a single integer.
 """
 
@@ -17,7 +17,7 @@ from typing import Final
 
 
 class State(Enum):
-    """The state of a connection. The value of each state describes the state."""
+    """The state of a connection. The value of each member is a description for the reference page."""
 
     OPEN = "Requests are handled in order."
     LAST_REQUEST = "The request being handled is the last one. When all answers are written the connection drains."
@@ -30,7 +30,7 @@ class State(Enum):
 
 
 class Event(Enum):
-    """An event that changes the state of a connection. An event's value says when the event happens."""
+    """An event that changes the state of a connection. The value of each member says when the event happens."""
 
     LAST_REQUEST_TAKEN = "The request being handled is to be the last: a login was refused."
     CLIENT_LEFT = "The client sends no more, and a request or answer is left to handle or send."

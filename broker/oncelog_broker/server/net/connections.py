@@ -33,8 +33,9 @@ class Connections:
     """All open connections; invariant: `limits` counts exactly these connections."""
 
     def __init__(self, limits: Limits, budget: LoopBudget, rates: ConnectionRates | None = None) -> None:
-        """`budget`: the time that all connections together may spend in one iteration of the loop, beyond one request
-        each. `rates`: limits the rate of new connections; None means no limit.
+        """`budget`: the time that one iteration of the loop may spend on further requests, for all connections
+        together; the first request of each connection is not limited by the budget. `rates`: limits the rate of new
+        connections; None means no limit.
         """
         self.limits = limits
         self.rates = rates

@@ -1,8 +1,9 @@
 """The receive side of a connection: one buffer for received bytes, from which frames are cut.
 
-The buffer grows with the bytes received, never with a claimed frame size, and is freed while the connection is idle. A
-large frame gets address space for its entire length, so that it is never copied, but uses memory only as its bytes
-arrive. A frame is a slice of the buffer, not a copy: its bytes stay unchanged until the next frame is requested or, if
+The buffer grows with the bytes received, never with a claimed frame size, and is freed while the connection is idle.
+For a large frame, the buffer reserves address space of the entire frame, so that the frame is never copied; the system
+allocates memory only as bytes arrive. A frame is a slice of the buffer, not a copy: its bytes stay unchanged until the
+next frame is requested or, if
 the request still reads the frame (`lend`), as long as the request needs it: bytes that arrive meanwhile go into another
 buffer.
 """
@@ -68,12 +69,16 @@ class ReceiveBuffer:
         self._limits = limits
         self._max_frame_bytes, self._min_frame_bytes = limits.request_max_bytes, MIN_FRAME_BYTES
         self.memory = Holding(limits.requests, address)
-        """The buffer's share of the memory budget: its size in bytes, once it exceeds the initial size."""
+        """The buffer's share of the memory budget: the buffer's size in bytes if it exceeds the initial size, otherwise
+        0.
+        """
         self.received = 0
         """Bytes received since the connection began."""
         self._view = memoryview(b"")
         self._granted = 0
-        """How many bytes of the view may be written: all bytes, except for a large frame."""
+        """How many bytes of the view may be written: for a large frame, only the part that has memory; otherwise all
+        bytes.
+        """
         self.begin = 0
         """The position where the next frame begins."""
         self.end = 0
@@ -83,8 +88,8 @@ class ReceiveBuffer:
         self._is_lent = False
 
     def accept_logins(self, max_frame_bytes: int) -> None:
-        """Set the frame limit in bytes, which applies until the client has authenticated. Raw SASL tokens may have any
-        size, including 0.
+        """Set the frame limit in bytes, which applies until the client has authenticated. There is no minimum size,
+        because a raw SASL token may even be empty.
         """
         self._max_frame_bytes, self._min_frame_bytes = max_frame_bytes, 0
         self.memory = self.memory.moved_to(self._limits.logins)
@@ -174,7 +179,8 @@ class ReceiveBuffer:
         return True
 
     def make_room(self) -> bool:
-        """Make room for more bytes, while no frame of the buffer is in use except a frame that a request still reads.
+        """Make room for more bytes; the caller ensures that no frame of the buffer is in use, except a frame that was
+        lent to a request.
         Returns False if no memory is available; the caller then calls again later.
         """
         if self._is_lent:
@@ -237,7 +243,9 @@ class ReceiveBuffer:
         self._view, self._granted, self.begin, self.end = view, len(view), 0, pending
 
     def give_up(self) -> None:
-        """Drop the buffer (slices that are still in use keep it alive) and its share of the memory budget."""
+        """Drop the buffer, and return its share of the memory budget; slices that are still in use keep the buffer's
+        memory alive.
+        """
         self._view, self._granted = memoryview(b""), 0
         self.begin = self.end = 0
         self.memory.owe(0)
@@ -251,6 +259,6 @@ def _give_back_with(buffer: object, memory: Holding) -> None:
 
     def gone() -> None:
         with suppress(RuntimeError):  # skip, because the loop has ended, and nobody uses the budget any more
-            loop.call_soon_threadsafe(memory.owe, 0)  # perhaps called in a thread, which released the last slice
+            loop.call_soon_threadsafe(memory.owe, 0)  # this may run in the worker thread that released the last slice
 
     finalize(buffer, gone).atexit = False

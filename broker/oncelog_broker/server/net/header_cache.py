@@ -13,7 +13,9 @@ PREFIX: Final = Struct(">hhi")
 KEPT_HEADER_BYTES: Final = 1024
 """Bytes behind the PREFIX above which a header is not cached, so that the memory of a connection is bounded."""
 MAX_HEADER_TAGS: Final = 100
-"""Limit on the tagged fields in one header. Kafka defines no such fields, so all of them are skipped."""
+"""Limit on the tagged fields in one header. Kafka defines no tagged fields of request headers, so all of them are
+skipped.
+"""
 
 
 class CachedHeader:
@@ -41,4 +43,6 @@ class CachedHeader:
 
 
 NO_HEADER: Final = CachedHeader(None, b"", None)
-"""The cached header of a connection that has sent nothing yet, or whose header is too large to cache."""
+"""Placeholder for the cached header of a connection that has sent no request, or whose last header was too large to
+cache.
+"""

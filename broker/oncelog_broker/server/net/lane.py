@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, Protocol
 
 VARIABLE: Final = "ONCELOG_FAST_LANES"
-"""Environment variable: `off` turns off all fast lanes of this process, so that benchmarks and tests can compare both
-ways.
+"""Environment variable: `off` turns off all fast lanes of this process, so that benchmarks and tests can compare fast
+lanes with the handlers.
 """
 
 
@@ -20,14 +20,15 @@ def are_open(environment: Mapping[str, str] = os.environ) -> bool:
 
 
 class UsualWay(Protocol):
-    """The parts of the dispatcher that lanes use: its quotas, and its methods for responses that no fast lane
-    builds."""
+    """The parts of the dispatcher that lanes use: its quotas, and its methods for sending responses that the fast lane
+    does not build itself.
+    """
 
     throttling: Any
     """Enforces the quotas of clients (`dispatch.throttling`); None while no client has a quota."""
 
     def respond(self, response: Any, route: Any, context: Any, slot: Any = None, /) -> Any:
-        """Encode and send the response to a request, immediately; with a slot, encode in slices, and the caller
+        """Encode and send the response to a request, immediately; if a slot is given, encode in slices; the caller then
         finishes the slot.
         """
 

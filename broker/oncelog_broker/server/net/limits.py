@@ -17,8 +17,8 @@ from oncelog_broker.server.net.memory_budget import Holding, MemoryBudget
 FRAME_SECONDS: Final = 30.0
 """Seconds within which a frame that has begun must be complete, or the connection is closed (slow-loris)."""
 MIN_FRAME_RATE: Final = 256 * 1024
-"""Each time that this many bytes of the frame have arrived, FRAME_SECONDS is extended by one second, because a slow
-network may carry a large frame.
+"""Number of arrived bytes of a frame that extend FRAME_SECONDS by one second, because a large frame may arrive over a
+slow network.
 """
 RESPONSE_STALL_SECONDS: Final = 60.0
 """Seconds after which a client that reads none of its responses is disconnected."""
@@ -34,11 +34,11 @@ COPIED_ANSWER_BYTES: Final = 2 * 1024 * 1024
 """Limit on the bytes of records that one response may copy to the heap; other records are sent from the mapped
 files."""
 ANSWER_ESTIMATE_BYTES: Final = 64 * 1024
-"""The assumed size of a response before it is built: a request waits while its connection may not use this many bytes.
+"""The assumed size of a response before it is built: a request waits until its connection may use this many more bytes.
 """
 MAX_REQUEST_ELEMENTS: Final = 50_000
-"""Limit on the array elements in one request, each of which costs a microsecond or more; the limit allows several
-elements for each of the 10,000 partitions for which a broker is designed.
+"""Limit on the array elements in one request, because each element costs a microsecond or more. The limit allows
+several elements for each partition: a broker is designed for 10,000 partitions.
 """
 BYTES_BESIDE_METADATA: Final = 4 << 20
 """Limit in bytes on a request without records, in addition to group.metadata.max.bytes. The fields of such a request
@@ -46,12 +46,12 @@ are copied in one call, 0.6 ms for each MB. Records are not copied, so only requ
 socket.request.max.bytes.
 """
 LOGIN_BYTES: Final = 16 * 1024 * 1024
-"""Limit on the request bytes of all connections together that have not logged in yet. Before its login, a connection
-counts here only with tokens that do not fit into its first buffer.
+"""Limit on the request bytes of all connections together that have not logged in yet. Before a login, only tokens that
+do not fit into the connection's first buffer count toward this limit.
 """
 LARGE_REQUEST_BYTES: Final = 4 * 1024
-"""Size in bytes above which a request may cost some milliseconds. Above this size, the requests of many connections do
-not all begin in one iteration of the event loop, as small requests do.
+"""Size in bytes above which a request may cost some milliseconds. Requests above this size are scheduled: one iteration
+of the event loop does not begin the large requests of all connections, as it does with small requests.
 """
 ELEMENTS_AT_ONCE: Final = 4_000
 """Array elements above which a request is decoded in slices; decoding this many takes two to four milliseconds."""
@@ -68,7 +68,7 @@ class Limits:
     queued_max_response_bytes: int
     idle_seconds: float
     connection_descriptors: int = sys.maxsize
-    """The number of this process's file descriptors that connections may use."""
+    """The number of file descriptors that connections may use, out of all descriptors of this process."""
     send_buffer_bytes: int = -1
     receive_buffer_bytes: int = -1
     connections: int = 0

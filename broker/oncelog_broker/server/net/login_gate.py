@@ -75,7 +75,8 @@ class LoginGate:
         return not self.exchange.is_done and now > self._until
 
     def handshake(self, mechanism: str, version: int) -> None:
-        """Choose a SASL mechanism. A client that logs in again has as many seconds as for the first login (S94). Raises
+        """Choose a SASL mechanism. The time limit of a second login equals the time limit of the first login (S94).
+        Raises
         KafkaError: UNSUPPORTED_SASL_MECHANISM, ILLEGAL_SASL_STATE."""
         is_again = self.exchange.is_done
         self.exchange.handshake(mechanism, version)
@@ -86,8 +87,9 @@ class LoginGate:
         self._until = asyncio.get_running_loop().time() + LOGIN_SECONDS
 
     def lets_in(self, connection: GatedConnection, frame: memoryview) -> bool:
-        """Return whether the frame is a request that may be handled; False means that the frame was a token and has
-        been answered. Raises MalformedMessage for a request that is not allowed: the caller then closes the connection,
+        """Return whether the frame is a request that may be handled; False means that the frame was a SASL token, whose
+        response was already sent. Raises MalformedMessage for a request that is not allowed: the caller then closes the
+        connection,
         as Kafka does.
         """
         if self.exchange.phase is Phase.RAW_TOKENS:
@@ -105,7 +107,7 @@ class LoginGate:
 
     def authenticate(self, connection: GatedConnection, token: bytes) -> tuple[bytes, int]:
         """Process a SASL token; return the response, and the session lifetime of the login in milliseconds. Raises
-        KafkaError; if the error is Refused, the caller responds with `refusal`.
+        KafkaError for a refused token; if the exception is a Refused, the caller responds with the result of `refusal`.
         """
         try:
             progress = self.exchange.authenticate(token, self._clock.now_ms() / 1000, self._clock.uptime())
@@ -136,8 +138,8 @@ class LoginGate:
         try:
             answer, _ = self.authenticate(connection, token)
         except KafkaError as error:
-            # With raw tokens, which older clients use instead of SaslAuthenticate, no error can be sent: the connection
-            # closes.
+            # If the client sends raw tokens (older clients do so instead of SaslAuthenticate), the broker cannot send
+            # an error, and closes the connection.
             held = self.refusal(connection, error)
             slot = connection.wait_for(held, reads_frame=False, holds_back=True)
             held.add_done_callback(

@@ -1,18 +1,19 @@
 """Counts how many bytes of requests or responses each connection and each address uses: the basis of back-pressure.
 Pure.
 
-A `MemoryBudget` limits the bytes of one kind that all connections together may use. The share of a connection depends
-on the usage of the others: an address may use three quarters of what other addresses leave of the budget, and a
-connection three quarters of what other connections of its address leave of the address's part. So a new connection
-always gets some bytes, however many are in use, and a single connection gets more than half of the budget (the "dynamic
+A `MemoryBudget` limits the bytes of requests, or the bytes of responses, that all connections together may use. The
+share of a connection depends
+on the usage of the others: an address may use three quarters of the bytes that other addresses leave free in the
+budget. A connection may use three quarters of the bytes that other connections leave free in the part of their address.
+So a new connection always gets some bytes, however many bytes are in use, and a connection that is alone gets more than
+half of the budget (the "dynamic
 thresholds" of shared packet buffers, Choudhury and Hahne 1998).
 
-A request may need more than a share, and several half-received requests must not wait for each other forever: so one
-holding (the bytes of one connection) at any time may exceed its share, namely the waiting holding that needs the fewest
-bytes in total. The total is therefore at most the budget plus one request.
+A request may need more than a share, and several half-received requests must not wait for each other forever: so at any
+time one holding (the bytes of one connection) may exceed its share. That holding is the waiting holding that needs the
+fewest bytes in total. The total is therefore at most the budget plus one request.
 
-While other connections are refused bytes, a connection that uses bytes must make progress (`Progress`), or it is
-disconnected.
+If other connections wait for memory, a connection that uses memory and makes no progress (`Progress`) is disconnected.
 """
 
 from __future__ import annotations
@@ -21,14 +22,14 @@ from collections import Counter
 from typing import Final
 
 TURNOVER_SECONDS: Final = 30.0
-"""While other connections wait for memory, a connection must move as many bytes as it uses within this many seconds:
-receive bytes of a request, or send bytes of a response.
+"""Limit in seconds for a connection that uses memory while other connections wait for memory: in this time it must
+receive or send as many bytes as it uses.
 """
 PROGRESS_WINDOW_SECONDS: Final = 5.0
-"""Seconds for which progress is measured: a shorter pause of a client means nothing."""
+"""Seconds for which progress is measured: a client that pauses for a shorter time is not disconnected."""
 BEYOND_WINDOW_SECONDS: Final = 1.0
-"""Seconds for which progress is measured while a holding (the bytes of one connection) exceeds its share: this
-connection must be faster.
+"""Seconds for which progress is measured while a holding (the bytes of one connection) exceeds its share; shorter,
+because this connection uses memory that others need.
 """
 
 NO_LIMIT: Final = -1
@@ -41,7 +42,9 @@ def _share(left: int) -> int:
 
 
 class MemoryBudget:
-    """The memory budget for bytes of one kind. A `limit` of NO_LIMIT means that the budget is unlimited."""
+    """The memory budget for the bytes of requests, or for the bytes of responses. A `limit` of NO_LIMIT means that the
+    budget is unlimited.
+    """
 
     __slots__ = ("_least", "_waiting", "beyond", "by_address", "is_short", "is_tight", "limit", "used")
 
@@ -56,7 +59,8 @@ class MemoryBudget:
         self.is_tight = False
         """Whether more than half of the limit is in use."""
         self.is_short = False
-        """Whether a holding (bytes of one connection) was refused bytes and half of the limit has not been free since.
+        """Whether a holding (bytes of one connection) was refused bytes, and more than half of the limit has been in
+        use ever since.
         """
         self._waiting: dict[Holding, int] = {}
         """Holdings (bytes of one connection each) that were refused more than their share, each with the bytes that it
@@ -145,15 +149,17 @@ class Holding:
 
     @property
     def is_short(self) -> bool:
-        """Whether another holding of this budget was refused bytes, and half of the budget has not been free since."""
+        """Whether another holding of this budget was refused bytes, and more than half of the budget has been in use
+        ever since.
+        """
         return self._budget.is_short
 
     def hold(self, size: int, needs: int = 0) -> bool:
-        """Set this holding to `size` bytes in total; a smaller size is always granted, and False means that no memory
-        is available for a larger size now.
+        """Set this holding to `size` bytes in total; a smaller size is always granted. Returns False if the budget has
+        no memory for a larger size now.
 
-        `needs`: the size that the holding will finally need; it decides the position in the queue of holdings that need
-        more than their share.
+        `needs`: the size that the holding will finally need; of the holdings that need more than their share, the
+        holding with the smallest `needs` comes first.
         """
         budget = self._budget
         if size <= self.held or budget.limit < 0 or size <= self.share:
@@ -206,7 +212,7 @@ class Holding:
 
 
 class Progress:
-    """Decides whether a connection moves enough bytes for the memory that it uses. This method must be called
+    """Decides whether a connection moves enough bytes for the memory that it uses. `is_too_slow` must be called
     periodically; `now` is in seconds.
     """
 

@@ -15,9 +15,9 @@ class Software(NamedTuple):
     version: str
 
     def cut(self) -> Software:
-        """Return this with at most one character more than MAX_CHARS in each field."""
+        """Return this software with its name and version cut to at most MAX_CHARS + 1 characters."""
         return Software(self.name[: MAX_CHARS + 1], self.version[: MAX_CHARS + 1])
 
 
 UNKNOWN: Final = Software("unknown", "unknown")
-"""The software of a client that has not sent its name, as Kafka calls it."""
+"""The name and version that Kafka uses for a client that has not sent its software."""

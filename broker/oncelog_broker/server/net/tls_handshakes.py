@@ -1,14 +1,15 @@
 """Schedules TLS handshakes, because each step of a handshake costs the loop about a millisecond.
 
-One iteration of the loop does one step of a handshake, however many clients there are. At most MAX_AT_ONCE handshakes
+Each iteration of the loop runs one step of one handshake, whatever the number of clients. At most MAX_AT_ONCE
+handshakes
 run concurrently; the other clients wait, with their first bytes buffered. Addresses start handshakes in round-robin
-order, a new address first, so that an address with thousands of clients delays only its own clients. Within an address
-the newest client starts first: because if more clients arrive than can be served, an old client disconnects before its
-handshake could start.
+order, a new address first, so that an address with thousands of clients delays only its own clients. Of the clients of
+one address, the newest client starts first, because with too many clients, an old client would give up before the end
+of its handshake.
 
-While MAX_AT_ONCE handshakes run, an address that has more running handshakes than a waiting address aborts its oldest
-handshake. If no waiting address has fewer handshakes, a handshake that has not ended LEFT_SECONDS after its start is
-aborted.
+While MAX_AT_ONCE handshakes run, a waiting address with fewer running handshakes replaces the oldest handshake of the
+address that has the most. If no waiting address has fewer running handshakes, a waiting handshake replaces a handshake
+that is unfinished LEFT_SECONDS after its start.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from oncelog_broker.runtime.round_robin import RoundRobin
 MAX_AT_ONCE: Final = 256
 """Limit on concurrent handshakes, each of which uses some 50 KB."""
 LEFT_SECONDS: Final = 0.5
-"""Seconds after its start at which an unfinished handshake may be aborted in favour of another handshake."""
+"""Seconds after which an unfinished handshake may be aborted so that another handshake can start."""
 HOSTS_LOOKED_AT: Final = 8
-"""Limit on the waiting addresses that are searched for an address with fewer handshakes than another address."""
+"""Limit on the waiting addresses that one search visits, to find an address with fewer running handshakes than the
+address that has the most.
+"""
 HANDSHAKE_SECONDS: Final = 10.0
 """Limit in seconds from the start of the connection to the end of its handshake."""
 
@@ -49,7 +52,7 @@ class TlsHandshakes:
 
     def __init__(self) -> None:
         self._under_way: dict[Handshake, float] = {}
-        """Running handshakes with the loop's time at which each began, oldest first."""
+        """The running handshakes, oldest first, each with the loop's time at which it began."""
         self._places: dict[str, dict[Handshake, None]] = {}
         """For each address, its running handshakes, oldest first."""
         self._waiting: OrderedDict[str, dict[Handshake, None]] = OrderedDict()
@@ -57,8 +60,8 @@ class TlsHandshakes:
         """
         self._ready: deque[Handshake] = deque()
         self._round_robin = RoundRobin()
-        """The only member of this round robin is this object, so that one iteration of the loop takes one step of a
-        handshake.
+        """The only member of this round robin is this scheduler, so that each iteration of the loop runs only one step
+        of one handshake.
         """
         self._is_member = False
         self._timer: asyncio.TimerHandle | None = None
@@ -99,8 +102,8 @@ class TlsHandshakes:
             self._round_robin.join(self)
 
     def take_slice(self) -> bool:
-        """Take one step of one handshake. Returns False, because this object itself rejoins the round robin, even if
-        the step raises an exception.
+        """Take one step of one handshake. Returns False, so that the round robin does not add this scheduler again;
+        `take_slice` adds it itself, even if the step raises an exception.
         """
         self._is_member = False
         try:
@@ -153,8 +156,8 @@ class TlsHandshakes:
         most = self._most_places()
         for host in islice(self._waiting, HOSTS_LOOKED_AT):
             if len(self._places.get(host, ())) + 1 < len(most):
-                # The address with the most handshakes aborts its oldest handshake, and then still has at least as many
-                # handshakes as this address.
+                # Abort the oldest handshake of the address with the most handshakes only if that address afterwards
+                # still has at least as many handshakes as this address.
                 return host, 0.0
         began = self._under_way[next(iter(most))]
         return first, max(0.0, began + LEFT_SECONDS - asyncio.get_running_loop().time())

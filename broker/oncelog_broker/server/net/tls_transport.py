@@ -1,8 +1,9 @@
-"""TLS between a socket and a `BrokerConnection`: the event loop uses it as a protocol, the connection uses it as its
-transport.
+"""TLS between a socket and a `BrokerConnection`: the event loop uses this object as a protocol, and the connection uses
+this object as its transport.
 
-This class replaces the loop's `start_tls` for four reasons: a connection must be counted before anything is computed
-for it; handshakes must be scheduled (`tls_handshakes`); encrypted bytes must be counted together with the bytes in the
+This class replaces the loop's `start_tls` for four reasons: a connection must be counted in the limits before its
+handshake costs processor time; handshakes must be scheduled (`tls_handshakes`); encrypted bytes must be counted
+together with the bytes in the
 socket's buffer; and a client that has ended its stream must still get its responses. With this class TLS behaves like
 TCP, so that `BrokerConnection` sees no difference.
 
@@ -34,11 +35,11 @@ logger = logging.getLogger(__name__)
 RECEIVE_BYTES: Final = 128 * 1024
 """Largest read of a socket in bytes; a read is also limited to the room in the connection's receive buffer."""
 RECORD_BYTES: Final = 17 * 1024
-"""Size in bytes of a TLS record, and the smallest read: less than a record cannot be decrypted."""
+"""Size in bytes of a TLS record, and of the smallest read, because an incomplete record cannot be decrypted."""
 OPENSSL_BYTES: Final = 2 * RECORD_BYTES
-"""Limit on the bytes inside OpenSSL in each direction: each call passes at most this many bytes to decrypt or encrypt,
-and at most this many remain when the connection pauses reading (of an incomplete record, and of one read without room
-for it).
+"""Limit on the bytes inside OpenSSL in each direction: one call passes at most this many bytes. When the connection
+pauses reading, at most this many bytes remain inside OpenSSL: an incomplete record, and the bytes of one read that did
+not fit into the connection's buffer.
 """
 PLAIN_BYTES: Final = 32 * 1024
 """Number of plain-text bytes that encrypt to at most OPENSSL_BYTES: two complete records."""
@@ -66,8 +67,8 @@ class _State(Enum):
 
 
 class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
-    """One TLS connection of a client. The connection is counted when the socket is accepted, and its place in the
-    limits passes to the `BrokerConnection` after the handshake.
+    """One TLS connection of a client. The limits count the connection from its acceptance on; after the handshake, the
+    `BrokerConnection` is counted in its place.
     """
 
     def __init__(
@@ -98,8 +99,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._has_ended = False
         """Whether the client has ended its stream."""
         self._told_of_end: bool | None = None
-        """Whether the transport stays open after the client's end, as the connection decided; None before the client's
-        end.
+        """Whether the transport stays open after the client has ended its stream, as the connection decided; None
+        before the end of the client's stream.
         """
 
     # --- callbacks from the socket
@@ -193,7 +194,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._flush()
             self._raw.resume_reading()
         except (ssl.SSLError, ValueError) as error:
-            self._flush()  # send OpenSSL's last bytes: the alert that explains the failure
+            self._flush()  # send OpenSSL's last bytes, an alert with the reason of the failure
             reason = getattr(error, "verify_message", None) or getattr(error, "reason", None) or str(error)
             self.close(f"TLS handshake failed: {reason}", gently=True)
         else:
@@ -201,8 +202,8 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._open()
 
     def _open(self) -> None:
-        """Pass the connection's place in the limits, and the bytes received after the handshake, to the
-        `BrokerConnection`.
+        """Create the `BrokerConnection`, which is counted in the limits in place of this object, and pass the bytes
+        that were received after the handshake to it.
         """
         assert self._tls is not None
         assert self._raw is not None
@@ -248,7 +249,9 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._abort(f"TLS: {error.reason or error}")
 
     def _tell_of_end(self) -> bool:
-        """Notify the connection of the client's end; returns whether the transport stays open for responses."""
+        """Notify the connection that the client has ended its stream; returns whether the transport stays open for
+        responses.
+        """
         if self._told_of_end is None and self._app is not None:
             self._told_of_end = self._app.eof_received()
         return bool(self._told_of_end)
@@ -334,7 +337,7 @@ class TlsTransport(asyncio.BufferedProtocol, asyncio.Transport):
 
     def close(self, reason: str | None = None, *, gently: bool = False) -> None:
         """The method of an asyncio transport: send the buffered bytes, then the end of the stream, and close. With a
-        `reason`, which is logged, the handshake is aborted; `gently` first sends the handshake's last bytes.
+        `reason`, log the reason and abort the connection; `gently` first sends the handshake's last bytes.
         """
         if reason is None:
             self._close_raw()

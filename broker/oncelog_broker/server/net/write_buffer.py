@@ -1,7 +1,7 @@
 """Passes responses to the transport in portions, so that each iteration of the loop is short.
 
 A response from the log may be 50 MB of slices of mapped files. If such a response were written in one call, the kernel
-would copy as much as the socket's buffers take, megabytes for each connection, in one iteration of the loop; and each
+would copy megabytes for each connection, until the socket's buffer is full, in one iteration of the loop; and each
 copied page would count as memory of this process. Therefore a large response is written in portions: first while the
 loop budget lasts and the client reads, then in later iterations, in round-robin order with other connections.
 """
@@ -41,13 +41,13 @@ class WriteBuffer:
     def __init__(self, scheduler: RoundRobin) -> None:
         self._scheduler = scheduler
         self._on_clear: Callable[[], None] | None = None
-        """Callback: called when no response waits any more; None while closed, so that an ended connection does not
-        refer to itself.
+        """Callback that is called when no response waits any more. None while closed, because the callback refers to
+        the connection, and a cycle of references would keep an ended connection in memory.
         """
         self._transport: asyncio.Transport | None = None
         self._waiting: deque[Buffer] = deque()
         self.waiting_bytes = 0
-        """Bytes that the transport does not have yet."""
+        """Bytes that were not yet passed to the transport."""
         self._is_stalled = False
         self.portion_bytes = PORTION_BYTES
         self.is_scheduled = False
@@ -69,7 +69,8 @@ class WriteBuffer:
     def write(self, pieces: list[Buffer], size: int) -> None:
         """Write `pieces` (`size` bytes in total) in order, as soon as the transport and the loop budget allow."""
         if size <= self.portion_bytes and not self._waiting and self._transport is not None:
-            # Each request gets one write, because in one iteration of the loop, few responses are so large.
+            # Write a response of at most one portion even if the loop budget is spent, because few requests of one
+            # iteration of the loop have such large responses.
             self._transport.writelines(pieces)
             return
         self._waiting += pieces

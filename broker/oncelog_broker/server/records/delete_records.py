@@ -6,8 +6,8 @@ reappear after an election either: the response waits up to timeout_ms for all i
 log start offset among them. (Kafka waits for all live replicas; here a replica outside the ISR may join only after it
 has deleted the same records.)
 
-A new leader whose high watermark has not caught up returns OFFSET_NOT_AVAILABLE, which clients retry: the offset may
-belong to an acknowledged record. (Kafka returns OFFSET_OUT_OF_RANGE.)
+A new leader returns OFFSET_NOT_AVAILABLE, which clients retry, while its high watermark may be below the previous
+leader's: an offset above the high watermark may belong to an acknowledged record. (Kafka returns OFFSET_OUT_OF_RANGE.)
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ HIGH_WATERMARK: Final = -1
 
 
 class Deleted(NamedTuple):
-    """A deletion in one partition that is done in this broker's log."""
+    """The deletion of records in one partition, after this broker has deleted the records in its own log."""
 
     result: PartitionResult
     partition: Partition
@@ -79,7 +79,7 @@ class _Delete:
             logger.error("log start offsets could not be written to the checkpoint", extra={"reason": error})
         for result, partition, _ in self._deleted_here:
             # The records cannot be read now, but might be readable again after a crash, so the response has an error.
-            # Return only the errors of the failed disks, because other disks may have succeeded.
+            # Set errors only for the partitions on failed disks, because other disks may have succeeded.
             if partition.log.state.durable_start_offset < result.low_watermark:
                 result.error_code = result.error_code or ErrorCode.KAFKA_STORAGE_ERROR
         return DeleteRecordsResponse(topics=topics)

@@ -2,11 +2,11 @@
 
 Behaviour: partitions come in the order of the request or session (T11); only complete batches are returned; the first
 batch of the first partition with data may exceed every limit, so that no batch is too large to read. The request waits
-up to max_wait_ms for min_bytes, or for max_bytes if that is less. An error of a partition ends the wait immediately,
-and so does a reader's leader epoch that is not in the log (diverging_epoch). Records are sent as slices of mapped
+up to max_wait_ms for min_bytes, or for max_bytes if that is less. The wait ends immediately at an error of a partition,
+or if the reader's last leader epoch is not in this log (diverging_epoch). Records are sent as slices of mapped
 files, except the first few, which are copied. The memory budget decides how many bytes are copied, so that a client
 that does not read its responses uses little of the heap. A follower (replica_state) reads to the log's end and waits
-for new appends, and its fetch offsets report its progress. Versions: v7 incremental sessions (KIP-227,
+for new appends, and reports its progress by its fetch offsets. Versions: v7 incremental sessions (KIP-227,
 fetch_sessions.py), v9 leader epochs, v10 zstd, v12 flexible, and the leader's id with NOT_LEADER_OR_FOLLOWER, v13 topic
 ids instead of names, v16 the leader's id also with FENCED_LEADER_EPOCH, and the leader's address (KIP-951).
 """
@@ -55,16 +55,16 @@ def handle(request: FetchRequest, context: RecordContext) -> Answer[FetchRespons
 def read_again(
     request: FetchRequest, context: RecordContext, follower: Follower | None, plan: FetchPlan, *, may_wait: bool
 ) -> Answer[FetchResponse]:
-    """Return the response to a request that is already planned, after a follower's position was noted; the partitions
-    come from `plan`, all other fields from `request`.
+    """Read the partitions of `plan` and return the response; if a follower sent the request, the caller has already
+    recorded its position. All other fields come from `request`.
     """
     fetch = _Fetch(request, context, follower)
     return fetch.read_again(plan, may_wait=may_wait)
 
 
 def _follower(request: FetchRequest, context: RecordContext) -> Follower:
-    """Return the follower that sends the request, which may read beyond the high watermark and advance the high
-    watermark: another broker of this cluster that is in the cluster image, on the inter-broker listener
+    """Return the follower that sends the request; None for any other sender. A follower is a broker in the cluster
+    image that uses the inter-broker listener. Only a follower may read beyond the high watermark and advance it
     (CVE-2018-1288). Raises KafkaError.
     """
     state, brokers = request.replica_state, context.services.image.brokers
@@ -75,8 +75,9 @@ def _follower(request: FetchRequest, context: RecordContext) -> Follower:
     if known is None or state.replica_id == context.services.node_id:
         raise KafkaError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
     if state.replica_epoch != known.epoch:
-        # A broker epoch newer than the known one is refused, and the follower retries until the cluster image shows
-        # this epoch: if accepted, such an epoch would exclude all others.
+        # Refuse every broker epoch that differs from the epoch in the cluster image, even a newer one, because a wrong
+        # epoch that is too high would exclude all others. A follower with a newer epoch retries until the image has the
+        # epoch.
         raise KafkaError(ErrorCode.STALE_BROKER_EPOCH)
     return Follower(state.replica_id, state.replica_epoch)
 
@@ -84,8 +85,9 @@ def _follower(request: FetchRequest, context: RecordContext) -> Follower:
 def delayed_fetch_of(
     follower: Follower, partitions: Sequence[Partition], missing_bytes: int, services: RecordServices, *, has_news: bool
 ) -> DelayedFetch:
-    """Return the delayed fetch of a follower, which waits in the purgatories of its partitions; it ends early if the
-    follower must get other changes (`has_news`) or other requests wait for the follower. The caller sets the deadline
+    """Return the delayed fetch of a follower, which waits in the purgatories of its partitions; the delayed fetch ends
+    early if the follower must get other changes (`has_news`), or if other requests wait for this follower. The caller
+    sets the deadline
     of the delayed fetch.
     """
 

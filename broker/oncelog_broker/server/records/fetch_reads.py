@@ -28,7 +28,9 @@ PartitionRequest = FetchRequest.FetchTopic.FetchPartition
 PartitionResponse = FetchResponse.FetchableTopicResponse.PartitionData
 AbortedTransaction = PartitionResponse.AbortedTransaction
 Read = tuple[memoryview, list[AbortedTransaction] | None]
-"""Records, and the aborted transactions among them (None if the reader did not request them, S52)."""
+"""Records, and the aborted transactions among the records (None if the reader did not request the list of aborted
+transactions, S52).
+"""
 
 FIRST_ZSTD_VERSION: Final = 10
 NO_RECORDS: Final = memoryview(b"")
@@ -39,7 +41,7 @@ NOT_THERE: Final = frozenset(
 
 
 class FetchRead(ABC):
-    """One pass over the partitions of a plan, whose results `all_of` combines; `answers` are in the plan's order."""
+    """Reads each partition of a plan once; `answers` are in the plan's order, and are combined by `all_of`."""
 
     __slots__ = ("_copies_left", "_replicas", "_sizes", "_version", "answers", "hints", "is_urgent", "partitions",
                  "remaining", "seconds_throttled", "total_bytes")  # fmt: skip
@@ -62,7 +64,7 @@ class FetchRead(ABC):
         self.remaining = min(request.max_bytes, context.services.config[FETCH_MAX_BYTES])
         self.answers: list[PartitionResponse] = []
         self.hints: LeaderHints | None = None
-        """The leaders to name for partitions that other brokers lead; None if no partition needs a leader hint."""
+        """The leader hints for partitions that other brokers lead; None if no partition needs a leader hint."""
 
     def all_of(self, plan: FetchPlan) -> Steps[FetchRead]:
         for wanted in plan.wanted:
@@ -73,8 +75,8 @@ class FetchRead(ABC):
 
     @abstractmethod
     def is_outdated(self) -> bool:
-        """Return whether a partition that was read without an error has changes for the client or another leader since;
-        possible only if other work ran in between.
+        """Return whether a partition that was read without an error has, since the read, changes for the client or
+        another leader. Such changes are possible only if other work ran since the read.
         """
 
     def _read(self, wanted: Wanted) -> PartitionResponse:
@@ -130,7 +132,8 @@ class FetchRead(ABC):
         records, aborted = self._read_log(partition, asked.fetch_offset, max_bytes, is_first, may_copy)
         size = len(records)
         if size < SCATTER_BYTES or not isinstance(records.obj, mmap):
-            # Skip small records, which would have to be copied: these records are sent with the next response.
+            # Skip the records, because they are so few that they would be copied, and the copy does not fit into the
+            # memory budget; the next response has them.
             if not (may_copy or is_first):
                 self.is_urgent = True
                 return NO_RECORDS, aborted and []
@@ -230,7 +233,8 @@ class ConsumerRead(FetchRead):
         first_version = FIRST_FETCH_VERSIONS.get(code)
         if first_version is None or self._version < first_version:
             return None
-        # With FENCED_LEADER_EPOCH, this broker leads the partition in an epoch that the reader does not know.
+        # If the error is FENCED_LEADER_EPOCH, this broker may be the leader, in an epoch that the reader does not know
+        # yet.
         own = code is ErrorCode.FENCED_LEADER_EPOCH
         self.hints = self.hints or LeaderHints(self._context)
         hint = self.hints.of(*wanted.topic, wanted.request.partition, by_id=self._by_id, or_own=own)
@@ -238,8 +242,8 @@ class ConsumerRead(FetchRead):
 
 
 class ReplicaRead(FetchRead):
-    """One pass over the partitions of a follower's fetch. If `notes` is True (in the first pass), the follower's
-    position is recorded.
+    """One pass over the partitions of a follower's fetch. `notes`: whether this pass records the follower's position;
+    True in the first pass of a request.
 
     A throttled partition returns no records while the replication quota is exceeded.
     """
@@ -301,8 +305,8 @@ class ReplicaRead(FetchRead):
         return divergence
 
     def _is_throttled(self, partition: Partition) -> bool:
-        """Return whether this partition counts against the replication quota: the follower lags behind in this
-        partition.
+        """Return whether reads of this partition count against the replication quota: the replica is throttled, and the
+        follower lags behind.
         """
         return partition.is_throttled_as_leader and self._broker_id not in partition.isr
 
@@ -360,9 +364,8 @@ def _failure(wanted: Wanted, error: KafkaError) -> PartitionResponse:
 
 def _check_topic_is_not_zstd(partition: Partition) -> None:
     """A client that sends a Fetch before v10 does not declare that it can read zstd (KIP-110, T19). For such a client,
-    a topic whose compression.type is zstd is refused. Batches that a producer compressed with zstd in any other topic
-    are sent unchanged: some clients can read zstd although they use an old version, and a client that cannot read zstd
-    reports an error at these batches.
+    a topic whose compression.type is zstd is refused. In other topics, batches that a producer compressed with zstd are
+    sent unchanged. Some clients can read these batches although they use an old version; other clients report an error.
     """
     if partition.log.config.compression_type == ZSTD:
         raise KafkaError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE)

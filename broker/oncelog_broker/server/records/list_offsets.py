@@ -2,8 +2,8 @@
 
 Special timestamps: -1 latest (the last stable offset for read_committed, S50), -2 earliest, -3 the record with the
 largest timestamp (v7), -4 earliest local (v8; all our data is local), -5 latest tiered (v9) and -6 earliest pending
-upload (v11): tiered storage is not supported, so both return no offset. A partition that is named twice fails with
-INVALID_REQUEST, as in Kafka, because each look-up by time reads a batch.
+upload (v11): tiered storage is not supported, so both return no offset. If a request names a partition twice, the
+partition fails with INVALID_REQUEST, as in Kafka, because each search for a timestamp reads a batch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ FIRST_VERSION: Final = {
     LATEST_TIERED: 9,
     EARLIEST_PENDING_UPLOAD: 11,
 }
-"""The first version in which each special timestamp may be requested."""
+"""Maps a special timestamp to the first version of ListOffsets that may request it."""
 FIRST_OFFSET_NOT_AVAILABLE_VERSION: Final = 5
 
 
@@ -116,9 +116,10 @@ def find(partition: Partition, timestamp: int, isolation_level: int, version: in
 
 
 def _refuse_what_may_go_back(partition: Partition, version: int) -> None:
-    """Refuse to report the high watermark while it may be below the value that the previous leader reported: readers
-    would see it go backwards (KIP-207). Raises OFFSET_NOT_AVAILABLE, or LEADER_NOT_AVAILABLE for clients that do not
-    know that code."""
+    """Refuse to report the high watermark while it may be below the value that the previous leader reported, because
+    otherwise readers would see the high watermark decrease (KIP-207). Raises KafkaError OFFSET_NOT_AVAILABLE, or
+    LEADER_NOT_AVAILABLE for clients that do not know OFFSET_NOT_AVAILABLE.
+    """
     if not partition.high_watermark_caught_up:
         known = version >= FIRST_OFFSET_NOT_AVAILABLE_VERSION
         raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE if known else ErrorCode.LEADER_NOT_AVAILABLE)

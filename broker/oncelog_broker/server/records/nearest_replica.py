@@ -24,7 +24,9 @@ FIRST_VERSION: Final = 11
 
 
 def chooses(context: AnyContext) -> bool:
-    """Return whether this broker directs readers to replicas other than the leader, and serves reads as a follower."""
+    """Return whether reading from followers is on: this broker directs readers to follower replicas, and serves readers
+    of partitions that it follows.
+    """
     return context.version >= FIRST_VERSION and context.services.config[REPLICA_SELECTOR_CLASS] in RACK_AWARE_SELECTORS
 
 

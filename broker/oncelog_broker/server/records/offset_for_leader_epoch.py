@@ -2,9 +2,9 @@
 
 After a leader change, consumers send this request to find out whether records that they have read were truncated.
 
-Unlike in Kafka, the controller also sends this request before an election, to learn the log end offsets of brokers,
-whether they lead or not (`asks_for_log_ends`, for brokers only). A broker that does not know this field responds as to
-any client, without `are_log_ends`.
+Unlike in Kafka, the controller also sends this request before an election, to learn the log end offsets of leaders and
+followers (`asks_for_log_ends`, for brokers only). A broker of an older release does not know `asks_for_log_ends`, and
+responds as to any client; its response has no `are_log_ends`.
 """
 
 from __future__ import annotations

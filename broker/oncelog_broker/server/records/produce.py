@@ -3,14 +3,16 @@
 Behaviour: batches are opaque bytes; they are patched and written directly from the receive buffer. All partitions of a
 request are appended before the response. With acks=all the request waits in the partition's purgatory
 (`replication/purgatory.py`) until the in-sync replicas have the records: REQUEST_TIMED_OUT after timeout_ms,
-NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few replicas stay in sync. With flush.messages=1, acks=1 and acks=all wait there
-for the disk, too (`replication/group_commit.py`): KAFKA_STORAGE_ERROR if the disk fails. The next request of the
-connection is handled meanwhile. acks=0 has no response; an error then closes the connection (T17), because the client
-has no other way to notice it. Clients may not write to internal topics. Versions: v7 allows zstd, v8 adds error
+NOT_ENOUGH_REPLICAS_AFTER_APPEND if too few replicas stay in sync. With flush.messages=1, requests with acks=1 or
+acks=all also wait there until the records are synced to disk (`replication/group_commit.py`); if the disk fails, the
+error is KAFKA_STORAGE_ERROR. The next request of the connection is handled during this wait. A request with acks=0 gets
+no response. If such a request fails, the broker closes the connection (T17), because the client cannot learn of the
+error in another way. Clients may not write to internal topics. Versions: v7 allows zstd, v8 adds error
 messages and lists invalid records (KIP-467), v9 is flexible, v10 names the leader with NOT_LEADER_OR_FOLLOWER
 (KIP-951), v13 has topic ids instead of names. Order (S59): topic -> CRC and size -> format -> duplicate, sequence,
-epoch -> offsets -> append -> producer state -> answer. A batch that is already in the log gets NONE and its offset
-or, if the offset is no longer known, DUPLICATE_SEQUENCE_NUMBER (S8, S12). A fenced producer gets
+epoch -> offsets -> append -> producer state -> answer. For a batch that is already in the log, the response has the
+error code NONE and the batch's offset, or DUPLICATE_SEQUENCE_NUMBER if the offset is no longer known (S8, S12). A
+fenced producer gets
 INVALID_PRODUCER_EPOCH in every version (T8).
 """
 
@@ -71,7 +73,7 @@ FIRST_TOPIC_ID_VERSION: Final = 13
 PARTITIONS_PER_STEP: Final = 20
 """Number of a request's partitions whose leaders are looked up in one slice, which takes some tens of microseconds."""
 FENCED: Final = frozenset({ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.PRODUCER_FENCED})
-"""Error codes of the log or the coordinator for a producer whose epoch another producer has fenced."""
+"""Error codes of the log or the coordinator that mean that a newer producer has fenced this producer's epoch."""
 RETRIABLE: Final = frozenset(
     {
         ErrorCode.KAFKA_STORAGE_ERROR,
@@ -99,8 +101,8 @@ def handle(request: ProduceRequest, context: RecordContext) -> Answer[ProduceRes
         refused = context.answered_in_slices(produce.refused())
         answer = then(then(refused, produce.append_all), produce.when_replicated)
     if request.acks == 0 and isinstance(answer, Future):
-        # A client with acks=0 may disconnect as soon as it has sent everything: the disconnect does not cancel the
-        # append.
+        # The append is not cancelled when the client disconnects, because a client with acks=0 may disconnect as soon
+        # as it has sent its last request.
         return detached("produce with acks=0", answer)
     return answer
 
@@ -145,7 +147,7 @@ class _Produce:
         self._context = context
         self._response = ProduceResponse(responses=[])
         self._verification: Verification | None = None
-        """The verification of a transactional request with several batches; None for other requests."""
+        """The coordinator's verdicts for a transactional request with several batches; None for other requests."""
         self._failed: str | None = None
         """The error message for one of the batches; None if no batch has failed."""
         self._is_misplaced = False
@@ -155,17 +157,18 @@ class _Produce:
         partition.
         """
         self._late: dict[tuple[str, bytes, int], Answer[None]] | None = None
-        """For each partition, its last append that waits until its records are checked or for the verification of its
-        transaction.
+        """For each partition, the last append that still waits for the check of its records or for the verification of
+        its transaction.
         """
         self._unreplicated: list[tuple[PartitionResponse, Partition, Answer[ErrorCode]]] | None = None
-        """Batches that are appended but perhaps not on all in-sync replicas or not synced, each with its partition's
+        """Batches that are appended, and still wait for in-sync replicas or for the disk; each with its partition's
         response, its partition, and the result of the wait.
         """
 
     def refused(self) -> Steps[Answer[KafkaError | None]]:
-        """Return the error that applies to an entire transactional request of several batches, or None: all batches
-        belong to one producer (E28). The partitions are verified here in one call; under transactions V2 the call adds
+        """Return the error that refuses an entire transactional request of several batches, or None. The request is
+        refused if its batches belong to different producers (E28). The partitions are verified here in one call; under
+        transactions V2 the call adds
         them to the transaction (T7).
         """
         request, context = self._request, self._context
@@ -225,11 +228,13 @@ class _Produce:
         return self._answer_replicated([code])
 
     def refuse_all(self, refused: KafkaError) -> Answer[ProduceResponse | None]:
-        """Append no batch, and respond with the reason."""
+        """Refuse all batches, and return the response with the error."""
         return then(self.append_all(refused), self.when_replicated)
 
     def append_all(self, refused: KafkaError | None) -> Answer[None]:
-        """Append each batch, unless the entire request is refused; the result is done when no append is pending."""
+        """Append each batch, unless the entire request is refused. The returned answer completes when no append is
+        pending.
+        """
         appended = self._context.in_slices(self._append_each(refused))
         return then(then(appended, lambda _: all_of(list((self._late or {}).values()))), _nothing)
 
@@ -361,8 +366,8 @@ class _Produce:
 
     def _not_appended(self, answer: PartitionResponse, partition: Partition | None, error: KafkaError) -> None:
         if partition is not None and error.code == ErrorCode.UNKNOWN_PRODUCER_ID:
-            # The producer compares this offset with its last acknowledged offset, to find out whether its records were
-            # deleted (S28).
+            # The producer compares the log start offset with the offset of its last acknowledged record, to find out
+            # whether its records were deleted (S28).
             answer.log_start_offset = partition.log.log_start_offset
         is_in_the_log = error.code == ErrorCode.DUPLICATE_SEQUENCE_NUMBER
         if (
@@ -370,7 +375,8 @@ class _Produce:
             and is_in_the_log
             and (partition.waits_for_disk or (self._request.acks == ACKS_ALL and not partition.is_alone))
         ):
-            # Clients take this error for a success (S12), so the batch must be replicated and synced first.
+            # Clients treat DUPLICATE_SEQUENCE_NUMBER as a success (S12), so the batch must be replicated and synced
+            # before the response.
             self._replicate(answer, partition, partition.log.log_end_offset)
         if partition is not None:
             partition.traffic.failed_produces += 1
@@ -378,7 +384,8 @@ class _Produce:
         self._fail(answer, error)
 
     def _replicate(self, answer: PartitionResponse, partition: Partition, next_offset: int) -> None:
-        # The wait starts now: if it started later, another leader's record at that offset might complete it.
+        # Start the wait now. After a later start, the wait might end because of another leader's record at the same
+        # offset.
         committed = partition.acknowledged(next_offset, self._request.acks)
         if isinstance(committed, Future) or committed is not ErrorCode.NONE:
             self._unreplicated = self._unreplicated or []
@@ -409,7 +416,7 @@ class _Produce:
         self._context.effects_are_done()
         deadlines, seconds = self._context.services.deadlines, max(0, self._request.timeout_ms) / 1000
         codes = [no_longer_than(seconds, committed, deadlines) for _, _, committed in self._unreplicated]
-        if len(codes) == 1:  # the usual case, which takes one loop iteration less than `all_of`
+        if len(codes) == 1:  # the usual case of one append: without `all_of`, which needs one more loop iteration
             return then(codes[0], lambda code: self._answer_replicated([code]))
         return then(all_of(codes), self._answer_replicated)
 
@@ -421,7 +428,7 @@ class _Produce:
         return self.answer()
 
     def answer(self) -> ProduceResponse | None:
-        """Return the response in its present state; None if the client expects none (acks=0)."""
+        """Return the response with the results so far; None if the client expects no response (acks=0)."""
         if self._request.acks != 0:
             if self._is_misplaced and self._context.version >= FIRST_PRODUCE_VERSION:
                 self._say_who_leads()
@@ -454,7 +461,7 @@ def _wrong(walk: Steps[None]) -> Steps[KafkaError | None]:
 
 
 def _nothing(_: object) -> None:
-    """Convert the result of a record check without an error to None."""
+    """Ignore the result of a successful record check: None means that there is no error."""
 
 
 def _unanswered(data: PartitionData) -> PartitionResponse:
@@ -462,7 +469,7 @@ def _unanswered(data: PartitionData) -> PartitionResponse:
 
 
 def _count(records: memoryview) -> int:
-    """Return how many offsets a batch takes."""
+    """Return the number of offsets in a batch, from its base offset to its last offset."""
     (last_offset_delta,) = LAST_OFFSET_DELTA.unpack_from(records, LAST_OFFSET_DELTA_AT)
     return int(last_offset_delta) + 1
 
@@ -472,8 +479,8 @@ def _not_transactional() -> KafkaError:
 
 
 def leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
-    """Return the partition that this broker leads, even while the gate is shut (this broker's session may have
-    expired), because `Partition.append` checks the session. Also raises KafkaError for an internal topic, which clients
+    """Return the partition, which this broker leads. Does not check whether this broker's session may have expired (the
+    gate is shut), because `Partition.append` checks this. Also raises KafkaError for an internal topic, which clients
     may not write to, whichever broker leads it.
     """
     replicas = context.services.replicas
@@ -493,7 +500,9 @@ def leader(topic: TopicData, index: int, context: RecordContext) -> Partition:
 
 
 def _check_may_write(topic: TopicData, context: RecordContext) -> None:
-    """Raises KafkaError, unless the topic does not exist, which the method `leader` reports."""
+    """Raises KafkaError if the sender may not write to the topic; no error for a topic that does not exist, because the
+    method `leader` reports this error.
+    """
     name = _name_of(topic, context)
     if name and not context.may(rules.PRODUCE, name):
         raise KafkaError(rules.PRODUCE.refused)
@@ -519,8 +528,8 @@ def _checked(records: object, request: ProduceRequest, context: RecordContext) -
     attributes = records[ATTRIBUTES_LOW_BYTE_AT]
     if attributes & TRANSACTIONAL_BIT:
         if request.transactional_id is None:
-            # Write access under a transactional id is checked by the transactional id, so the id must not be missing
-            # (CVE-2018-17196).
+            # Refuse a transactional batch without a transactional id, because the right to write in a transaction is
+            # checked with this id (CVE-2018-17196).
             raise KafkaError(
                 ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "transactional records without a transactional id"
             )
@@ -539,7 +548,9 @@ def _where(topic: TopicData, data: PartitionData) -> Destination:
 
 
 def _check_comes_next(partition: Partition, where: Destination, records: memoryview, context: RecordContext) -> None:
-    """Raises KafkaError if the partition would accept any batch of the producer, and an earlier batch was refused."""
+    """Raises KafkaError if an earlier batch of the producer was refused, and the partition has no state of the
+    producer, so that it would accept a later batch first.
+    """
     producer = ProducerIdAndEpoch(*PRODUCER.unpack_from(records, PRODUCER_AT))
     if producer.producer_id >= 0 and partition.log.takes_any_sequence(producer.producer_id):
         (sequence,) = BASE_SEQUENCE.unpack_from(records, BASE_SEQUENCE_AT)
@@ -550,8 +561,8 @@ def _check_comes_next(partition: Partition, where: Destination, records: memoryv
 
 
 def _in_order(where: Destination, records: object, error: KafkaError, context: RecordContext) -> KafkaError:
-    """Return the error of a batch that is not appended: the error of the previous batch, if only the missing previous
-    batch causes the error.
+    """Return the error for a batch that is not appended. If the batch is out of order only because an earlier batch was
+    refused, return the error of the earlier batch.
     """
     if not isinstance(records, memoryview) or len(records) < HEADER_SIZE:
         return error

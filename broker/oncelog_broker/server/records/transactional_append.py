@@ -1,7 +1,8 @@
 """Appends the batches of a transactional Produce request after a check that their transaction is open (KIP-890).
 
 The coordinator is called once for all partitions of a request where possible (`Verification.ask`). The coordinator's
-verdict is valid for a partition until an event may have ended the transaction there: a marker, or a new leader epoch.
+verdict for a partition is valid until a marker or a new leader epoch, because the transaction may then have ended in
+this partition.
 After such an event, and for a request of one batch, the coordinator is called again for this partition alone. While a
 verdict is pending, a guard (an object that a marker invalidates) ensures that no marker is written between the call and
 the append: otherwise the record would open a transaction that no coordinator ends (E3).
@@ -41,8 +42,9 @@ class Verification:
 
     def __init__(self) -> None:
         self.verdicts: dict[Partition, tuple[int, KafkaError | None]] = {}
-        """For each partition: the value of `VerificationGuards.ends` at the time of the call, and the coordinator's
-        error or None. If `ends` has changed since, the partition must be verified again.
+        """For each partition: the value of `VerificationGuards.ends` (number of possible transaction ends) when the
+        coordinator was called, and the coordinator's error or None. If `ends` has changed since, the partition must be
+        verified again.
         """
 
     def ask(
@@ -54,8 +56,8 @@ class Verification:
         *,
         registers: bool,
     ) -> Answer[KafkaError | None]:
-        """Verify all `partitions` in one call; with `registers` (transactions V2) the call also adds them to the
-        transaction, all or none. Returns the error that refuses the entire request, or None.
+        """Verify all `partitions` in one call; with `registers` (transactions V2) the call also adds either all or none
+        of the partitions to the transaction. Returns the error that refuses the entire request, or None.
         """
         closed = [
             partition for partition in partitions if not partition.log.producer_state.has_open_transaction(*producer)
@@ -103,9 +105,9 @@ def append_in_transaction(
     verification: Verification | None,
 ) -> Answer[Appended | KafkaError]:
     """Append a batch if the partition is in the open transaction; under transactions V2 the partition is added to the
-    transaction (T7). `verification`: the verdicts for the entire request, or None. The records have been checked one by
-    one, if the log requires it; the records are checked again if the log's settings have changed when the coordinator
-    responds. Some errors are raised as KafkaError instead of being returned.
+    transaction (T7). `verification`: the verdicts for the entire request, or None. If the log requires a check of each
+    record, the caller has already made the check; the check is repeated if the log's settings have changed when the
+    coordinator responds. Some errors are raised as KafkaError instead of being returned.
     """
     is_v2 = context.version >= FIRST_TRANSACTIONS_V2_VERSION
     version = TRANSACTIONS_V2 if is_v2 else 0

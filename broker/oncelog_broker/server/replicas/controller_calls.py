@@ -1,5 +1,5 @@
-"""This broker's own requests to the controller: sent to the broker that is the controller, or a direct call if this
-broker is the controller.
+"""Sends this broker's own requests to the controller; if this broker is the controller, calls the controller
+directly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 ALTER_PARTITION_VERSION: Final = 3
 """Version of AlterPartition that this broker uses in direct calls, when it is the controller itself."""
 ANSWER_SECONDS: Final = 10.0
-"""Seconds that the controller has to respond before the request is repeated."""
+"""Seconds to wait for the controller's response before the request is repeated."""
 
 
 class ControllerCalls:

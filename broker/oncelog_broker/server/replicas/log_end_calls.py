@@ -31,8 +31,8 @@ class LogEndCalls:
         self._node_id = node_id
         self._pause = pause
         self._asked: asyncio.Future[tuple[Peers, Replicas]] = asyncio.get_running_loop().create_future()
-        """The connections to other brokers and this broker's replicas. The value is a future, because peers and
-        replicas are created after the registration that makes this broker electable.
+        """The connections to other brokers and this broker's replicas. The value is a future because this broker
+        registers, and can become controller, before its peers and replicas are created.
         """
 
     def begin(self, peers: Peers, replicas: Replicas) -> None:

@@ -42,8 +42,8 @@ TOPICS_PER_STEP: Final = 200
 """Number of topics that one slice authorizes: some milliseconds if the decisions of the authorizer are not cached yet.
 """
 LONG_POLLS: Final = frozenset({ApiKey.FETCH, ApiKey.SHARE_FETCH, ApiKey.JOIN_GROUP, ApiKey.SYNC_GROUP})
-"""Type of requests that wait for actions of other clients; the effects of such a request, if any, are done when the
-wait begins.
+"""Types of requests that wait for actions of other clients. When the wait begins, such a request has already had all
+its effects.
 """
 
 
@@ -79,7 +79,7 @@ S = TypeVar("S", bound=CommonServices, covariant=True)
 
 
 class RequestContext(Generic[S]):
-    """The information that a handler has in addition to its request: the sender, and the services of its subpackage.
+    """The context of one request, for its handler: the sender, and the services of the handler's subpackage.
     The context is valid while the request is handled.
     """
 
@@ -122,7 +122,7 @@ class RequestContext(Generic[S]):
 
     @property
     def client(self) -> Client:
-        """The client, in a form that other users may see."""
+        """A description of the client that may be shown to other users."""
         return Client(self.client_id or "", f"/{self.connection.client_host}")
 
     @property
@@ -229,7 +229,9 @@ class RequestContext(Generic[S]):
     # --- concurrency with other requests
 
     def begins(self) -> None:
-        """Record that the handler gets the request: from now on a disconnect of the client may cancel the request."""
+        """Record that the request is decoded and passed to its handler; from now on a disconnect of the client may
+        cancel the request.
+        """
         self.is_unread = False
         if self._slot is not None:
             self.connection.begins(self._slot)
@@ -262,8 +264,8 @@ AnyContext: TypeAlias = RequestContext[CommonServices]
 
 
 def level_in_force(context: AnyContext) -> int:
-    """Return the finalized level of `oncelog.version`, which all brokers support; a broker without a cluster has its
-    own highest level.
+    """Return the finalized level of `oncelog.version`, which every broker of the cluster supports; without a cluster,
+    return this broker's highest level.
     """
     services = context.services
     return feature_levels.level_in_force(services.image) if services.is_clustered else feature_levels.HIGHEST

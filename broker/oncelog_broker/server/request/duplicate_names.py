@@ -1,9 +1,11 @@
 """Removes repeated names from a request: each named group, topic or partition is looked up once, and appears in the
 response once.
 
-A name takes two or three bytes, and its description may take a thousand times as many: groups with all their offsets,
-partitions with all their producers. If a repeated name does not change the response, only its first occurrence is
-handled. (If it would cause a change twice, the API has a rule of its own: CreateTopics refuses a repeated name.)
+A name in a request may take two or three bytes, but its description in the response may take thousands of bytes: all
+offsets of a group, or all producers of a partition. If a repeated name does not change the response, only its first
+occurrence is
+handled. (An API that changes something has its own rule for repeated names: for example, CreateTopics refuses a
+repeated name.)
 """
 
 from __future__ import annotations
@@ -17,7 +19,9 @@ from oncelog_broker.runtime.steps import Steps
 
 TOPICS_PER_STEP: Final = 500
 NAMES_PER_STEP: Final = 2000
-"""Number of names that are processed in one slice; some names are pairs, and take half a microsecond each."""
+"""Number of names that are processed in one slice; a name that is a pair (such as topic and partition) takes half a
+microsecond.
+"""
 
 K = TypeVar("K", bound=Hashable)
 

@@ -1,8 +1,8 @@
 """Divides a request about very many partitions into parts of some hundred partitions; each part is handled in one short
 slice, and the response looks as if there were no parts.
 
-Other requests may run between two parts, so a condition of the first part may not hold for the last: each part is
-checked independently, like a separate request.
+Other requests may run between two parts and change conditions. So each part is checked independently, like a separate
+request.
 """
 
 from __future__ import annotations

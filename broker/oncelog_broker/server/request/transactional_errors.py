@@ -33,7 +33,9 @@ sent.
 
 
 def code_for(key: int, version: int, code: ErrorCode) -> ErrorCode:
-    """Return the error code that this version of this API sends instead of `code`, or `code` itself."""
+    """Return the error code that is sent for `code` in this version of this API; this is `code` itself if the client
+    knows it.
+    """
     if code is ErrorCode.PRODUCER_FENCED and version < FIRST_PRODUCER_FENCED.get(ApiKey(key), version + 1):
         return ErrorCode.INVALID_PRODUCER_EPOCH
     if code is ErrorCode.TRANSACTION_ABORTABLE and version < FIRST_TRANSACTION_ABORTABLE.get(ApiKey(key), 0):

@@ -16,8 +16,8 @@ MAX_WAIT_SECONDS: Final = 60.0
 
 
 async def wait_until_shown(cache: MetadataCache, shows: Callable[[ClusterImage], bool], timeout_ms: int) -> None:
-    """Return when the cluster image shows the change. Raises KafkaError REQUEST_TIMED_OUT if the cluster image does not
-    show the change in time, although the change was made.
+    """Wait until the cluster image shows the change. Raises KafkaError REQUEST_TIMED_OUT if the cluster image does not
+    show the change in time; the change was made nevertheless.
     """
     await _within(timeout_ms, cache.wait_for(shows))
 
@@ -25,7 +25,7 @@ async def wait_until_shown(cache: MetadataCache, shows: Callable[[ClusterImage],
 async def wait_until_usable(
     cache: MetadataCache, replicas: Replicas, topic: str, partitions: int, timeout_ms: int
 ) -> None:
-    """Return when the cluster image shows the topic with `partitions` partitions, and this broker has opened the logs
+    """Wait until the cluster image shows the topic with `partitions` partitions, and this broker has opened the logs
     of the partitions that it leads.
 
     Raises KafkaError REQUEST_TIMED_OUT if the topic was created but cannot be used in time.

@@ -77,8 +77,8 @@ Outcomes = Mapping[SharedTopicPartition, KafkaError | None]
 def acknowledge(
     topics: Iterable[Any], asker: Asker, rules: ShareRules, context: ShareContext, *, renews: bool
 ) -> Answer[Outcomes]:
-    """Apply the acknowledgements in the topics of a request. Returns the outcomes of the partitions with
-    acknowledgements, when all changes are stored.
+    """Apply the acknowledgements in the topics of a request. Returns an answer that completes when all changes are
+    stored: the outcome for each partition with acknowledgements.
     """
     begun: Answer[dict[SharedTopicPartition, Answer[KafkaError | None]]] = context.services.slices.run(
         _acknowledge_each(topics, asker, rules, context, renews=renews), must_finish=True

@@ -1,10 +1,12 @@
 """ShareFetch (78), v1-2: acquire records of share partitions, and acknowledge records that were acquired before
 (KIP-932).
 
-Behaviour: acknowledgements are applied first. Complete batches are sent, but the member has acquired only the listed
-offsets of them; the batches are slices of mapped files, as in a Fetch. The request waits up to max_wait_ms for
+Behaviour: acknowledgements are applied first. The response has complete batches, but the member has acquired only the
+offsets that the response lists; the batches are slices of mapped files, as in a Fetch. The request waits up to
+max_wait_ms for
 min_bytes; new records end the wait, and so do records that another member has released. An error of a partition ends
-the wait of a ShareFetch immediately. The partitions of the session take turns at the first position. Versions: v2 adds
+the wait of a ShareFetch immediately. Each request starts with another partition of the session, so that no partition is
+always read last. Versions: v2 adds
 exact record limits (KIP-1206) and renewed acquisition locks (KIP-1222).
 """
 

@@ -1,7 +1,7 @@
 """One pass of a ShareFetch over the partitions of its session: reads their logs, and acquires records.
 
-First the pass reads the logs from the first available record on. The pass acquires records only if enough bytes were
-read for the request, because acquired records must be sent. Another member may have acquired some of these records in
+First the pass reads the logs from the first available record on. The pass acquires records only if it has read enough
+bytes for a response, because acquired records must be sent. Another member may have acquired some of these records in
 between; they are skipped.
 """
 
@@ -27,7 +27,8 @@ from oncelog_protocol.messages.share_fetch import AcquireMode, ShareFetchRequest
 from oncelog_protocol.records.batch import CorruptBatch, RecordBatch, batches
 
 MAX_BATCHES: Final = 1_000
-"""Limit on the batches of one partition whose headers one pass reads: a millisecond or two."""
+"""Limit on the batches of one partition whose headers one pass reads; reading this many takes one or two milliseconds.
+"""
 MAX_EMPTY_READS: Final = 4
 """Limit on a pass's reads of one partition that yield no deliverable records: only markers, and records of aborted
 transactions.
@@ -36,8 +37,8 @@ NO_RECORDS: Final = memoryview(b"")
 
 
 class Got(NamedTuple):
-    """The result of a pass for one partition: `records` are complete batches that contain all `acquired` records; or an
-    error.
+    """The result of a pass for one partition: `records` are complete batches that contain all `acquired` records; if
+    the pass failed, the result has an error and no records.
     """
 
     records: memoryview = NO_RECORDS
@@ -59,7 +60,7 @@ class _Read(NamedTuple):
 
 class ShareRead:
     """`got` is the result; it is empty while the request must wait. `waits_for` are the share partitions without an
-    error, and `missing_bytes` is how many more bytes the fetch waits for, at least 1.
+    error; `missing_bytes` is the number of further bytes that end the wait, at least 1.
     """
 
     __slots__ = ("_asker", "_context", "_copies_left", "_partitions", "_remaining", "_request", "_rules", "_session",
@@ -103,7 +104,9 @@ class ShareRead:
         return services.share_partitions.find(ShareKey(self._asker.group_id, *where), partition)
 
     def read_all(self, found: Sequence[HostedSharePartition | KafkaError], *, is_last: bool) -> Steps[None]:
-        """Read the logs, and acquire the records if they suffice or if the fetch must not wait longer (`is_last`)."""
+        """Read the logs, and acquire the records if they have enough bytes for a response, or if the fetch must not
+        wait longer (`is_last`).
+        """
         reads: list[_Read] = []
         size = 0
         for number, (where, hosted) in enumerate(zip(self._partitions, found, strict=True)):
@@ -145,7 +148,9 @@ class ShareRead:
     def _read(
         self, where: SharedTopicPartition, hosted: HostedSharePartition, partitions_left: int, *, is_first: bool
     ) -> _Read | None:
-        """Read a log from the first available record on; None if no record is available. Raises KafkaError."""
+        """Read the log of a share partition from its first available record on; returns None if no record is available.
+        Raises KafkaError.
+        """
         if not hosted.is_current:
             raise KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         position = hosted.next_offset()
@@ -169,7 +174,8 @@ class ShareRead:
         if not size:
             return None
         if size < SCATTER_BYTES or not isinstance(records.obj, mmap):
-            # Skip small records, which would have to be copied: these records are sent with the next response.
+            # Skip the records, because they are so few that they would be copied, and the copy does not fit into the
+            # memory budget; the next response has them.
             if not (may_copy or is_first):
                 return None
             self._copies_left -= size
@@ -222,7 +228,8 @@ class ShareRead:
 
 
 def _log_batches(found: Sequence[RecordBatch], aborted: Sequence[tuple[int, int]]) -> Iterator[LogBatch]:
-    """Yield the batches, each with whether its records are delivered. A producer's records are aborted from the first
+    """Yield each batch with a flag: whether the member gets its records (False for markers and for records of aborted
+    transactions). A producer's records are aborted from the first
     offset of an aborted transaction to its marker."""
     starts = sorted(aborted, key=lambda transaction: transaction[1])
     open_producers: set[int] = set()

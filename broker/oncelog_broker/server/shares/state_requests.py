@@ -1,4 +1,6 @@
-"""Code that the brokers' requests to share coordinators share: one result for each share partition."""
+"""Shared code of the handlers that serve brokers' requests to share coordinators; these requests have one result for
+each share partition.
+"""
 
 from __future__ import annotations
 

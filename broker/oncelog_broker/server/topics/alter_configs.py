@@ -1,5 +1,5 @@
-"""AlterConfigs (33), v0-2: replace all settings of a topic or broker (older than API key 44, and open to races; kept
-for old clients).
+"""AlterConfigs (33), v0-2: replace all settings of a topic or broker (kept for old clients: two concurrent requests may
+overwrite each other's changes, which IncrementalAlterConfigs avoids).
 
 A resource that a request names twice stays unchanged; each mention fails with INVALID_REQUEST.
 """

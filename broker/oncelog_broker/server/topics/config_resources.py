@@ -38,7 +38,8 @@ Change = Callable[[dict[str, str]], Mapping[str, str]]
 
 
 class ChangesOf(NamedTuple):
-    """The same change of settings, as one function for each type of resource (topic, broker, group).
+    """The changes that a request has for a resource, as one function for each possible type of the resource (topic,
+    broker, group).
 
     `levels` (a field) is a function that returns the new levels of a broker's loggers; raises KafkaError to refuse the
     change.
@@ -52,8 +53,8 @@ class ChangesOf(NamedTuple):
 
 
 def check_named_once(resource_type: int, name: str, mentions: Counter[tuple[int, str]]) -> None:
-    """`mentions`: how often a request names each resource, by type and name. A resource that a request names several
-    times is refused at each mention. Raises KafkaError INVALID_REQUEST for a resource that the request names several
+    """`mentions`: how often a request names each resource, by type and name. If a request names a resource several
+    times, each mention is refused. Raises KafkaError INVALID_REQUEST for a resource that the request names several
     times.
     """
     if (count := mentions[resource_type, name]) > 1:
@@ -147,8 +148,8 @@ async def alter_each(
     """Alter the settings of each resource, and return each resource with its error or None.
 
     `rules`: the rights that a client needs for each type of resource. `changes_of`: returns the changes that the
-    request has for a resource. `to_overrides`: returns the functions that turn these changes into new overrides, one
-    for each type of resource.
+    request has for a resource. `to_overrides`: converts these changes to functions that compute the new overrides, one
+    function for each type of resource.
     """
     outcomes: list[tuple[R, KafkaError | None]] = []
     pauses = context.services.slices.pauses()
@@ -181,8 +182,9 @@ async def change_configs(
     validate_only: bool,
     context: TopicContext,
 ) -> None:
-    """Change the settings of a topic, broker, group or subscription of client metrics, and return when this broker
-    applies them. Raises KafkaError."""
+    """Change the settings of a topic, broker, group or subscription of client metrics, and wait until this broker
+    applies them. Raises KafkaError.
+    """
     services = context.services
     if resource_type == ResourceType.TOPIC:
         if not name:

@@ -75,8 +75,8 @@ async def _refused(request: CreateTopicsRequest, named: Counter[str], context: T
 
 async def _create(topic: TopicRequest, request: CreateTopicsRequest, context: TopicContext) -> TopicResult:
     services = context.services
-    # This check comes first, as in Kafka: a client that ensures that a topic exists expects TOPIC_ALREADY_EXISTS,
-    # whatever settings it sends.
+    # Check first whether the topic exists, as Kafka does: clients that create a topic just to be sure that it exists
+    # expect TOPIC_ALREADY_EXISTS, even if their settings are invalid.
     check_topic_may_be_made(topic.name)
     if services.image.topic(topic.name) is not None:
         raise KafkaError(ErrorCode.TOPIC_ALREADY_EXISTS, f"Topic '{topic.name}' already exists.")

@@ -66,7 +66,9 @@ def _named(wanted: TopicState, context: TopicContext) -> TopicState:
 
 
 def _identified(topic: TopicState, image: ClusterImage) -> TopicState:
-    """Return the topic with its id filled in, if it exists: only clients that may delete the topic learn its id."""
+    """Return the topic with its id filled in if the topic exists. Call this method only for clients that may delete the
+    topic, because only they may learn its id.
+    """
     found = image.topic(topic.name or "")
     return topic if found is None else TopicState(name=found.name, topic_id=found.topic_id)
 
@@ -74,7 +76,8 @@ def _identified(topic: TopicState, image: ClusterImage) -> TopicState:
 async def _delete(
     topic: TopicState, is_by_id: bool, timeout_ms: int, controller: int | None, context: TopicContext
 ) -> None:
-    """`is_by_id`: do not delete another topic that was created under the same name meanwhile. `controller`: the broker
+    """`is_by_id`: whether the request names the topic by id, so that a new topic with the same name is not deleted.
+    `controller`: the broker
     to which the request is forwarded; None if this broker is the controller.
     """
     assert topic.name is not None
@@ -97,7 +100,7 @@ async def _delete(
 async def _pass_on(
     topic: TopicState, is_by_id: bool, timeout_ms: int, controller: int, context: TopicContext
 ) -> bytes | None:
-    """Return the id that the topic had, if known. Raises KafkaError."""
+    """Return the id of the topic before its deletion, if this broker knows the id. Raises KafkaError."""
     alone = TopicState(name=None if is_by_id else topic.name, topic_id=topic.topic_id if is_by_id else ZERO_UUID)
     request = DeleteTopicsRequest(topics=[alone], topic_names=[topic.name or ""], timeout_ms=timeout_ms)
     answer = await pass_on(request, controller, context, timeout_ms)

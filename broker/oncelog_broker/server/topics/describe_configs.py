@@ -1,7 +1,8 @@
 """DescribeConfigs (32), v1-4: the settings of a topic or broker, each with its value and source (T23).
 
 Resources: topics; groups; brokers, by id, or by "" for the settings of all brokers; the loggers of this broker;
-subscriptions of client metrics. A request that names no keys gets all of them. The value of a secret is never returned.
+subscriptions of client metrics. If a request names no keys, the response has all keys of the resource. The value of a
+secret is never returned.
 A Kafka setting that has no effect in oncelog is returned only if it is set. A resource that a request names several
 times appears once in the response, because its description is a thousand times as large as its name. Versions: v1 adds
 sources and synonyms, v3 types and documentation.

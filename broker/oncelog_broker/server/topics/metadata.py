@@ -3,8 +3,9 @@
 Behaviour: brokers' addresses are those of the request's listener (T24). A missing topic is created if
 `auto.create.topics.enable` and the request (v4+) both allow it; the response then describes the topic with its leaders.
 A topic that a request names several times appears once in the response, because otherwise a small request could cause a
-response larger than the broker's memory. Versions: in v0 an empty list means all topics, from v1 on null means all and
-empty none (T10); v4 adds allow_auto_topic_creation; v10 adds topic ids to the response; v12 allows requests by topic
+response larger than the broker's memory. Versions: in v0 an empty list means all topics; from v1 on null means all
+topics, and an empty list means no topics (T10); v4 adds allow_auto_topic_creation; v10 adds topic ids to the response;
+v12 allows requests by topic
 id, with null names (T9).
 """
 
@@ -34,7 +35,7 @@ BrokerResponse = MetadataResponse.MetadataResponseBroker
 FIRST_AUTO_CREATION_FLAG_VERSION: Final = 4
 FIRST_NULL_NAME_VERSION: Final = 12
 NAMES_AT_ONCE: Final = 500
-"""Number of missing topics above which a request is continued in a task."""
+"""Number of missing topics above which the rest of the request runs in a separate task."""
 
 
 def handle(request: MetadataRequest, context: TopicContext) -> Answer[MetadataResponse]:

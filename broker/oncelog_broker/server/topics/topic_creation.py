@@ -25,7 +25,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 logger = logging.getLogger(__name__)
 
 TIMEOUT_MS: Final = 30_000
-"""Timeout in ms for the creation of a topic, and again for the wait until this broker can use the topic."""
+"""Timeout in ms for the creation of a topic; the wait until this broker can use the topic has the same timeout."""
 
 
 class TopicCreation:
@@ -93,7 +93,9 @@ class TopicCreation:
     async def _create_and_wait(
         self, name: str, partitions: int, replicas: int, overrides: Mapping[str, str], waits_for: int
     ) -> None:
-        """`waits_for`: how many partitions the cluster image must show before this method returns."""
+        """`waits_for`: the number of partitions that the topic must have in the cluster image before this method
+        returns.
+        """
         try:
             await self._create(name, partitions, replicas, overrides)
         except KafkaError as error:

@@ -39,17 +39,20 @@ Result = AddPartitionsToTxnResponse.AddPartitionsToTxnResult
 
 FIRST_BATCHED_VERSION = 4
 CLOSED_TO_CLIENTS: Final = INTERNAL_TOPICS
-"""The topics that clients may not add: markers would finally be written to these topics. Offsets are added to a
+"""The internal topics that clients may not add to a transaction, because markers would be written to these topics at
+the end of the transaction. Offsets are added to a
 transaction by AddOffsetsToTxn and TxnOffsetCommit instead.
 """
 CLOSED_TO_BROKERS: Final = frozenset({TRANSACTION_STATE})
-"""The topics that brokers may not add; a broker may add the partition of `__consumer_offsets` to which a
-TxnOffsetCommit writes.
+"""The internal topics that brokers may not add to a transaction. `__consumer_offsets` is allowed, because a broker adds
+the partition to which a TxnOffsetCommit writes.
 """
 
 PARTITIONS_PER_STEP: Final = 100
 CodeOf = Callable[[TopicPartition], ErrorCode]
-"""Type of the result if the codes differ: returns the error code of each partition."""
+"""Type of a function that returns the error code of a partition, for a transaction whose partitions have different
+error codes.
+"""
 
 
 def handle(request: AddPartitionsToTxnRequest, context: TransactionContext) -> Answer[AddPartitionsToTxnResponse]:
@@ -69,7 +72,7 @@ def handle(request: AddPartitionsToTxnRequest, context: TransactionContext) -> A
     )
     served: Answer[Any] = context.services.slices.run(_serve(transaction, False, context), must_finish=True)
     return then(
-        then(served, lambda answer: answer),  # handle the result with `then`, because the result may be a future
+        then(served, lambda answer: answer),  # use `then`, because `served` may be a future
         lambda result: AddPartitionsToTxnResponse(results_by_topic_v3_and_below=result.topic_results),
     )
 
@@ -87,8 +90,8 @@ def _serve_each(
 def _when_committed(
     is_broker: bool, context: TransactionContext, answers: list[Answer[Result]]
 ) -> Answer[list[Result]]:
-    """A broker sends requests for many producers over one connection: a wait for replicas must not delay the later
-    requests.
+    """Begin the next request of the connection now. A broker sends requests for many producers over one connection, so
+    a wait for replicas must not delay the later requests.
     """
     if is_broker:
         context.effects_are_done()
@@ -120,8 +123,7 @@ def _serve(transaction: Transaction, is_broker: bool, context: TransactionContex
             if is_closed:
                 refused[where] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
             elif known is None or index not in known.partitions:
-                # A partition without a leader is not refused, because clients would treat the error as the end of the
-                # transaction.
+                # Accept a partition that has no leader now, because clients would abort the transaction at an error.
                 refused[where] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             if len(partitions) % PARTITIONS_PER_STEP == 0:
                 yield None

@@ -3,9 +3,10 @@
 
 Without a transactional id any broker responds with an id from its block and epoch 0, and keeps no state. With a
 transactional id, its coordinator fences the previous producer and aborts that producer's open transaction; the response
-is CONCURRENT_TRANSACTIONS until the abort is done. Versions: v3+ may contain the current id and epoch, both or neither
-(KIP-360, T21); v4 adds PRODUCER_FENCED; v6 allows transactions without a timeout, and can keep an open transaction
-(KIP-939, S120). v6 is advertised only if `transaction.two.phase.commit.enable` is true.
+is CONCURRENT_TRANSACTIONS until the abort is done. Versions: from v3 on the request may contain the current producer id
+and epoch, but not only one of them (KIP-360, T21); v4 adds PRODUCER_FENCED; v6 allows transactions without a timeout,
+and can keep the previous producer's open transaction instead of aborting it (KIP-939, S120). v6 is advertised only if
+`transaction.two.phase.commit.enable` is true.
 """
 
 from __future__ import annotations

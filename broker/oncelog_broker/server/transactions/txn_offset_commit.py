@@ -35,7 +35,7 @@ ERRORS: Final[Mapping[ErrorCode, ErrorCode]] = {
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_NOT_AVAILABLE,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
 }
-"""Maps an error code of the log to the error of this API."""
+"""Maps an error code of the log to the error code that TxnOffsetCommit returns."""
 
 
 def handle(request: TxnOffsetCommitRequest, context: TransactionContext) -> Answer[TxnOffsetCommitResponse]:
@@ -99,8 +99,8 @@ def _commit(request: TxnOffsetCommitRequest, context: TransactionContext) -> Ans
             return _refuse(request, context, refused)
 
         def write_part(part: TxnOffsetCommitRequest) -> Answer[TxnOffsetCommitResponse]:
-            # A marker between the verification and the write would have ended the transaction that the verification
-            # found open (E3).
+            # Refuse the write if a marker was written after the verification, because the marker has ended the
+            # transaction (E3).
             try:
                 partition.guards.check(guard)
                 return _write(part, context)
@@ -118,8 +118,9 @@ def _in_parts(
     answer: Callable[[TxnOffsetCommitRequest], Answer[TxnOffsetCommitResponse]],
 ) -> Answer[TxnOffsetCommitResponse]:
     """Return the result of the function `answer` for the request or, if the request is long, for its parts, in slices.
-    When the client disconnects the remaining parts are skipped: offsets count only if the transaction commits, and a
-    client without a response does not commit."""
+    When the client disconnects, the remaining parts are skipped. This loses nothing: offsets become valid only if the
+    transaction commits, and a client without a response does not commit.
+    """
     if not is_long(request.topics):
         return answer(request)
 

@@ -1,8 +1,9 @@
 """WriteTxnMarkers (27), v1-2: a coordinator writes the end of transactions into the logs that this broker leads (S39,
 S40). A tool that ends a hanging transaction sends this request, too (KIP-664).
 
-Behaviour: a marker's result is sent when all in-sync replicas have the marker, or soon with REQUEST_TIMED_OUT: a
-partition whose replicas are slow must not delay the transactions of all others for long. After REQUEST_TIMED_OUT the
+Behaviour: the result of a marker is sent when all in-sync replicas have the marker. If that takes too long, the result
+is REQUEST_TIMED_OUT, so that a partition with slow replicas does not delay the transactions of other partitions. After
+REQUEST_TIMED_OUT the
 coordinator retries the marker. Versions: v2 adds the transaction version, which decides how the epoch is checked
 (KIP-1228).
 """
@@ -29,7 +30,7 @@ TopicResult = Result.WritableTxnMarkerTopicResult
 PartitionResult = TopicResult.WritableTxnMarkerPartitionResult
 
 COMMIT_SECONDS: Final = 5.0
-"""Seconds to wait until the in-sync replicas have the written markers."""
+"""Limit in seconds on the wait until the in-sync replicas have the written markers."""
 
 
 def handle(request: WriteTxnMarkersRequest, context: TransactionContext) -> Answer[WriteTxnMarkersResponse]:
