@@ -10,9 +10,8 @@ CPU time of such a process. So the first launcher that a JVM starts launches a *
 (`oncelog_pipeline.spark.template_process`), which imports everything once and runs as long as the JVM. This launcher
 passes its arguments, environment and standard streams to the template process, which forks. The launcher then waits for
 the forked process, and ends with its exit code. Spark sees the launcher's process in place of the forked process. If
-the launcher is killed, the
-forked process ends, too; if the template process is killed, the launcher terminates the forked process and ends with
-code 1.
+the launcher is killed, the forked process ends, too; if the template process is killed, the launcher terminates the
+forked process and ends with code 1.
 
 Without a template process (it cannot start, it refuses, another user has bound its address, or the system is not Linux)
 the launcher becomes plain Python.

@@ -3,8 +3,7 @@ disk.
 
 Each call takes virtual time. An operation may fail (`DiskTroubles`), or be the last operation of the process: a fault
 selects a write at which the world kills the process, and only an arbitrary part of that write is done. A dead process
-cannot
-change any file.
+cannot change any file.
 """
 
 from __future__ import annotations

@@ -2,11 +2,9 @@
 
 The standard library, applications and oncelog's client get the virtual time and the entropy (from the seed) of the
 process that is running. The broker must access time, entropy and other resources through its interfaces (`runtime/`). A
-call
-that bypasses them raises RealAccess, even if its value would be right in the simulation, because in production it would
-bypass them, too.
-Sockets, files, threads, processes and sleeping raise RealAccess for all code. The garbage collector is off, because it
-would finalize objects of dead processes at arbitrary moments.
+call that bypasses them raises RealAccess, even if its value would be right in the simulation, because in production it
+would bypass them, too. Sockets, files, threads, processes and sleeping raise RealAccess for all code. The garbage
+collector is off, because it would finalize objects of dead processes at arbitrary moments.
 
 The guard cannot replace a function that a module has imported by name before a run (`from time import monotonic`), so
 `tests/unit/simulation/test_guard.py` searches the code for such imports.
@@ -154,8 +152,7 @@ def _replace_entropy(patches: _Patches, loop: SimulatedLoop) -> None:
 
     class SeededRandom(random.Random):
         """A random generator that the simulated process's entropy seeds, unless its creator gives a seed. In other
-        threads the generator
-        seeds itself.
+        threads the generator seeds itself.
         """
 
         def __init__(self, seed: Any = None) -> None:

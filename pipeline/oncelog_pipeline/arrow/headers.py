@@ -1,10 +1,8 @@
 """Encodes a column of record headers for all rows at once, as `records.builder.encode_headers` does for one record.
 
 The column has Spark's type array<struct<key: string, value: binary>>. This module first encodes all headers of all
-rows, one
-after another.
-The headers of one row are adjacent in these bytes, so each row is encoded as its number of headers, followed by a slice
-of these bytes.
+rows, one after another. The headers of one row are adjacent in these bytes, so each row is encoded as its number of
+headers, followed by a slice of these bytes.
 """
 
 from __future__ import annotations

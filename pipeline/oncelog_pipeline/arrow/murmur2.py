@@ -1,9 +1,8 @@
 """Chooses a partition for each key of an Arrow column, as Java's producer and `oncelog.producer.partitioner` do.
 
 All keys are hashed together: each vectorised step processes the next four bytes of every key that has at least four
-bytes left. Keys longer
-than LONGEST bytes are hashed one by one, because one long key would need a vectorised step for each of its four-byte
-words.
+bytes left. Keys longer than LONGEST bytes are hashed one by one, because one long key would need a vectorised step for
+each of its four-byte words.
 """
 
 from __future__ import annotations
@@ -25,8 +24,7 @@ TAIL_MASKS: Final = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
 
 def partitions_of_keys(keys: pa.Array, count: int) -> Any:
     """Return an int64 array with the partition of each key; `count` is the number of partitions. Keys are binary or
-    large_binary; the result for a
-    null key is undefined.
+    large_binary; the result for a null key is undefined.
     """
     return ((hashes(keys) & np.uint32(SIGN_MASK)) % np.uint32(count)).astype(np.int64)
 

@@ -3,8 +3,7 @@
 A record consists of five parts: the head (length, attributes, timestamp, offset, size of the key), the key, the size of
 the value, the value, and the headers. Arrow joins the columns of these five parts; the content of the joined column is
 all encoded records, one after another. Only the heads depend on the record batch that contains the records, so the
-other
-four columns are computed once.
+other four columns are computed once.
 """
 
 from __future__ import annotations
@@ -65,8 +64,7 @@ class EncodedColumns:
 
 class PackedRows:
     """The rows from number `first` up to `end` (excluded), all of which are written to one partition. The constructor
-    raises ValueError
-    if the range is empty.
+    raises ValueError if the range is empty.
     """
 
     def __init__(self, encoded: EncodedColumns, first: int, end: int) -> None:

@@ -3,8 +3,7 @@ Python objects.
 
 The CRC over several fields equals the CRC over their concatenation. Small fields are therefore joined first, so that
 each row needs only one call of the CRC function. Large fields are read in place, because copying them would cost more
-than a
-separate call.
+than a separate call.
 """
 
 from __future__ import annotations

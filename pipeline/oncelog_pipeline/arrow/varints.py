@@ -80,8 +80,7 @@ def _small() -> Codes:
 
 def joined(codes: Sequence[Codes | bytes], count: int, kind: pa.DataType) -> pa.Array:
     """Return an array of `count` binary values, each of which is the concatenation of that row's codes. If an element
-    of `codes`
-    is a bytes object, every row gets these same bytes. `kind` is pa.binary() or pa.large_binary().
+    of `codes` is a bytes object, every row gets these same bytes. `kind` is pa.binary() or pa.large_binary().
     """
     columns = [len(each) if isinstance(each, bytes) else each.content.shape[1] for each in codes]
     content: Any = np.empty((count, sum(columns)), np.uint8)

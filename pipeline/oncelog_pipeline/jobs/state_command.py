@@ -100,9 +100,8 @@ def plan(checkpoint: Path, bootstrap: str, settings: tuple[tuple[str, str], ...]
     """Show which offsets the newest planned batch reads, for each source of CHECKPOINT, a local directory.
 
     Brokers keep the plan of a batch, so the plan may be newer than a checkpoint that was restored from a backup.
-    Standard error
-    suggests the startingOffsets for a new checkpoint: the offsets just after that batch if its commit was decided
-    (`show` says so), otherwise the offsets just before it.
+    Standard error suggests the startingOffsets for a new checkpoint: the offsets just after that batch if its commit
+    was decided (`show` says so), otherwise the offsets just before it.
 
     Plain output, one line for each partition: stream, topic, partition, first offset, offset after the last.
     """
@@ -170,12 +169,9 @@ def reset(
     """Set batch N as the last batch whose commit QUERY has decided. Stop the query before you run this command.
 
     If Spark replays batch N, the sink then skips it, whichever rows the replay has; later batches are written. If N is
-    the
-    number of the decided batch, the rows that were decided remain, and additional rows of the replay are skipped. If N
-    is one
-    less than the decided batch, the sink writes the entire replay, which duplicates the decided rows. Decided
-    transactions that are still open
-    are committed first.
+    the number of the decided batch, the rows that were decided remain, and additional rows of the replay are skipped.
+    If N is one less than the decided batch, the sink writes the entire replay, which duplicates the decided rows.
+    Decided transactions that are still open are committed first.
     """
     from oncelog_pipeline.sink import exactly_once
     from oncelog_pipeline.sink.operations import TakenOver

@@ -31,8 +31,7 @@ def bootstrap_servers(options: Options) -> str:
 
 def settings(options: Options, config: type[ClientConfig]) -> dict[str, Any]:
     """Return the keyword arguments for `config`, the configuration class of a Consumer or a Producer, that the options
-    set.
-    Raises OptionError.
+    set. Raises OptionError.
     """
     defaults = {field.name: field.default for field in fields(config) if field.default is not MISSING}
     known = {PREFIX + name.replace("_", "."): name for name in defaults}

@@ -51,8 +51,7 @@ DEFAULT_POLL_TIMEOUT_MS: Final = 120_000
 PARTITION_FETCH_BYTES: Final = 4 << 20
 """The source's default of max.partition.fetch.bytes, four times that of a consumer. A task reads a range of one
 partition, so the latency of a response does not matter, and each fetch response becomes one Arrow batch. With rows of 1
-KB, a task takes a
-third less CPU with responses of 4 MiB than with responses of 1 MiB.
+KB, a task takes a third less CPU with responses of 4 MiB than with responses of 1 MiB.
 """
 
 
@@ -74,8 +73,7 @@ class Bound:
 
     `offsets` maps partitions to offsets (a number, LATEST or EARLIEST) or to timestamps in milliseconds, depending on
     `where`; `timestamp_ms` applies to all partitions. With `is_latest_where_none` a timestamp after the last record
-    means the
-    end of the partition.
+    means the end of the partition.
     """
 
     where: Where

@@ -4,13 +4,11 @@ While there are no new records, Spark asks the source again and again where its 
 requests the ends from the brokers, costs CPU in proportion to the number of partitions. This module therefore caches
 the ends until `watch.py` reports new records.
 
-After a pause, a look also replaces the cached ends without such a report. The pause begins at
-FRESH_SECONDS, doubles while the ends do not
-change, and is reset to FRESH_SECONDS when they change. While brokers are watched, the pause grows up to
-LONGEST_SECONDS, in case a connection is lost unnoticed; without a watch it grows only until the looks use at most
-IDLE_SHARE of a CPU core.
-Most looks request only the ends, with one request to each leader. A look also requests topics and the beginnings of
-partitions if an end has changed, and after FULL_SECONDS, so that new partitions are found.
+After a pause, a look also replaces the cached ends without such a report. The pause begins at FRESH_SECONDS, doubles
+while the ends do not change, and is reset to FRESH_SECONDS when they change. While brokers are watched, the pause grows
+up to LONGEST_SECONDS, in case a connection is lost unnoticed; without a watch it grows only until the looks use at most
+IDLE_SHARE of a CPU core. Most looks request only the ends, with one request to each leader. A look also requests topics
+and the beginnings of partitions if an end has changed, and after FULL_SECONDS, so that new partitions are found.
 """
 
 from __future__ import annotations

@@ -3,11 +3,9 @@
 A plan says from which offset to which offset a batch reads each partition. Spark writes the end of a batch to the
 checkpoint before it runs the batch, but does not sync the file. After a power cut the checkpoint may therefore lack the
 batch, although the sink has decided to commit it. If Spark then planned the batch again, the new plan would include
-newer records
-under the number of the decided batch. Each plan is therefore also committed, as offsets of a separate group of the
-stream,
-before the first task of the batch runs. A batch that begins where a known plan begins also ends where that plan ends.
-The replay therefore reads the same records as the decided batch, with any query and any sink.
+newer records under the number of the decided batch. Each plan is therefore also committed, as offsets of a separate
+group of the stream, before the first task of the batch runs. A batch that begins where a known plan begins also ends
+where that plan ends. The replay therefore reads the same records as the decided batch, with any query and any sink.
 
 - Any plan is a valid batch while the log has its records, so a plan may be old or written by another driver. Even then
   a replay may have other rows, so the sink compares the rows.

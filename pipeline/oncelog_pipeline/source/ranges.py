@@ -2,8 +2,7 @@
 options).
 
 The result must be reproducible, because Spark requests the ranges again when it replays a batch. The argument `start`
-is the
-result of `offsets.batch_start`.
+is the result of `offsets.batch_start`.
 """
 
 from __future__ import annotations

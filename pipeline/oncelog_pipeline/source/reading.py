@@ -33,9 +33,9 @@ async def read_range(
 
     `settings` are keyword arguments of `oncelog.Consumer`. Reading ends when the position has passed the end of the
     range; counting records would not work, because the last offsets may belong to control batches, or to aborted or
-    compacted records. Close
-    the iterator to stop early. Raises NothingRead, KafkaError, and DataLoss if the log begins after the start of the
-    range. Without `fails_on_data_loss` such a range is read from the beginning of the log, and DataLoss is not raised.
+    compacted records. Close the iterator to stop early. Raises NothingRead, KafkaError, and DataLoss if the log begins
+    after the start of the range. Without `fails_on_data_loss` such a range is read from the beginning of the log, and
+    DataLoss is not raised.
     """
     partition = TopicPartition(wanted.topic, wanted.partition)
 

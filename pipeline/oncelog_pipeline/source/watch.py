@@ -2,10 +2,9 @@
 records.
 
 Each leader gets one Fetch request that begins at the known ends, and responds when records are available. The response,
-which has
-at most one batch, is dropped, because the tasks read the records. The watch has a client with its own connections. A
-broker responds to the requests of a connection in order, so on a shared connection other requests would have to wait
-behind the Fetch.
+which has at most one batch, is dropped, because the tasks read the records. The watch has a client with its own
+connections. A broker responds to the requests of a connection in order, so on a shared connection other requests would
+have to wait behind the Fetch.
 
 The watch affects only the delay of a batch: if the watch fails, `ends.py` requests the ends periodically.
 """
@@ -40,8 +39,7 @@ logger = logging.getLogger(__name__)
 
 class EndWatch:
     """Watches the ends of one stream. `make` is a function that returns a connected client. Use the object on one event
-    loop only, except
-    `is_on`.
+    loop only, except `is_on`.
     """
 
     def __init__(self, make: Callable[[], Awaitable[Admin]], isolation_level: IsolationLevel) -> None:

@@ -24,9 +24,8 @@ takes a fifth less CPU than with batches of 256 KiB.
 MANY_ROWS: Final = 10_000
 MANY_BYTES: Final = 4 << 20
 """Arrow batches below both limits are joined before their rows are divided among partitions. Each part of a divided
-batch costs some tens of microseconds, whatever its size. With 16
-partitions and Arrow batches of 1 MB, joining saves half a microsecond of CPU
-for each row of 1 KB, even after subtracting the cost of the copy.
+batch costs some tens of microseconds, whatever its size. With 16 partitions and Arrow batches of 1 MB, joining saves
+half a microsecond of CPU for each row of 1 KB, even after subtracting the cost of the copy.
 """
 DIVIDING_COLUMNS: Final = frozenset({"key", "partition", "topic"})
 """If a table has none of these columns, all rows of an Arrow batch go to one partition."""
@@ -58,10 +57,8 @@ def first_partition(task: int, batch: int, count: int) -> int:
 
     The rows of a small batch fill only one partition's record batch, so each batch of a query begins at another
     partition. The batch number times the golden ratio determines this partition. The fractional parts of these
-    multiples are spread
-    evenly over all batches, and also over every second batch (a query with state has batches without rows in between).
-    The
-    tasks of a batch use successive partitions.
+    multiples are spread evenly over all batches, and also over every second batch (a query with state has batches
+    without rows in between). The tasks of a batch use successive partitions.
     """
     return ((batch * GOLDEN_RATIO % TURN) * count // TURN + task) % count
 

@@ -119,8 +119,7 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         If the batch does not begin at `start`, the returned end includes the beginning. The end includes the beginning
         in two cases: for the first batch of a query, because its replay would otherwise begin at a newer "latest"; and
         after partitions were added or records deleted. If there is nothing to read, the method first waits for records,
-        up to WAIT_SECONDS or
-        LONG_WAIT_SECONDS.
+        up to WAIT_SECONDS or LONG_WAIT_SECONDS.
 
         Raises DataLoss, KafkaError.
         """

@@ -3,9 +3,8 @@ its high watermark.
 
 This judge checks at all times while the cluster runs: if an in-sync replica lacks a committed record, the next election
 may lose the record, even if no fault makes the loss visible yet. The metadata store itself says which replicas are in
-sync, at the
-moment of each write. After each turn of a broker, the judge checks the partitions whose high watermark has moved or
-whose log was truncated, so it notices even an error that lasts only a millisecond. The judge also checks:
+sync, at the moment of each write. After each turn of a broker, the judge checks the partitions whose high watermark has
+moved or whose log was truncated, so it notices even an error that lasts only a millisecond. The judge also checks:
 
 - log start <= last stable offset <= high watermark <= log end, in each replica.
 - No follower has a high watermark beyond the highest offset that a leader has exposed.

@@ -89,8 +89,7 @@ def restore(
 
     Keys, values, headers and timestamps are restored byte by byte, in the same partitions and the same order, but
     records get new offsets. If a topic exists already, it must be empty and have the same number of partitions. Plain
-    output, one line
-    for each topic: topic, partitions, records, name of the restored topic.
+    output, one line for each topic: topic, partitions, records, name of the restored topic.
     """
     with failing("stopped; the topic under way is not whole: delete it"):
         from oncelog_pipeline.jobs.archive import reading

@@ -37,8 +37,7 @@ def audit(
     spark: SparkSession, bootstrap_servers: str, there: Extent, sequence: Column, first: int | None = None
 ) -> Verdict:
     """Audit by key the topics' offset ranges that `there` contains. The first record of each key must have the number
-    `first`;
-    a `first` of None allows any number. Raises Spark's errors.
+    `first`; a `first` of None allows any number. Raises Spark's errors.
     """
     topics = sorted({partition.topic for partition in there.latest})
     options = {SERVERS: bootstrap_servers, "subscribe": ",".join(topics), "includeHeaders": "true"}

@@ -9,10 +9,9 @@ these numbers. In the order of offsets, the next batch of one producer in a part
 - *zombie*: the epoch of the batch is over, because a marker or a batch with a later epoch came before.
 
 A topic may be larger than memory, so the audit first joins batches to chains, and afterwards checks only the chains.
-`Chains` joins
-consecutive batches of a range of offsets as long as they have no fault; the class itself reports no faults, because it
-does not see the batches before its range. `judged` then checks the
-chains of all ranges; a log with few faults has few chains.
+`Chains` joins consecutive batches of a range of offsets as long as they have no fault; the class itself reports no
+faults, because it does not see the batches before its range. `judged` then checks the chains of all ranges; a log with
+few faults has few chains.
 """
 
 from __future__ import annotations
