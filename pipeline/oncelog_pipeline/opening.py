@@ -1,8 +1,8 @@
 """Starts clients, and retries for a limited time if no broker can be reached.
 
-The `start` of oncelog's client fails immediately if it reaches no broker. A task of a query opens a new connection for
-each batch, and Spark runs a task only once, or four times within seconds: without retries a broker's restart would end
-the query.
+The `start` of oncelog's client fails immediately if it reaches no broker. A task of a query connects anew for each
+batch, and Spark runs a task only once, or at most four times within seconds, so without retries the restart of a broker
+would end the query.
 """
 
 from __future__ import annotations

@@ -8,13 +8,13 @@
 Spark starts a Python process for each streaming query, and for each kind of work of a session; imports take most of the
 CPU time of such a process. So the first launcher that a JVM starts launches a *template process*
 (`oncelog_pipeline.spark.template_process`), which imports everything once and runs as long as the JVM. This launcher
-passes its arguments, environment and standard streams to the template process, which forks. The launcher then waits,
-and ends with the exit code of the forked process. To Spark the launcher is that process. If the launcher is killed, the
-forked process ends, too; if the template process is killed, the launcher terminates the forked process and ends with
-code 1.
+passes its arguments, environment and standard streams to the template process, which forks. The launcher then waits for
+the forked process, and ends with its exit code. Spark sees the launcher's process in place of the forked process. If
+the launcher is killed, the forked process ends, too; if the template process is killed, the launcher terminates the
+forked process and ends with code 1.
 
-Without a template process (it cannot start, it refuses, its address is another user's, or the system is not Linux) the
-launcher becomes plain Python.
+Without a template process (it cannot start, it refuses, another user has bound its address, or the system is not Linux)
+the launcher becomes plain Python.
 
 The launcher imports only small modules, because it runs at each start of a process.
 """
@@ -28,7 +28,7 @@ TEMPLATE = "oncelog_pipeline.spark.template_process"
 MAX_MESSAGE_BYTES = 128 * 1024
 BACKLOG = 128
 STARTED = b"started"
-DEFAULTS = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}  # these constants must equal those of the template process
+DEFAULTS = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}  # equal to the template process's constants
 
 
 def main(arguments: list[str]) -> None:
@@ -124,7 +124,7 @@ def start_template(python: str, address: str, jvm: int) -> None:
 
 def without_zips(path: str, python: str) -> str:
     """Return the path without PySpark's zip files inside the environment. The environment has the same modules
-    installed and compiled, while a module from a zip file is compiled at each import.
+    installed and compiled, whereas a module from a zip file is compiled again at each import.
     """
     here = os.path.dirname(os.path.dirname(os.path.abspath(python))) + os.sep
     kept = [each for each in path.split(os.pathsep) if not (each.startswith(here) and in_pyspark(each))]

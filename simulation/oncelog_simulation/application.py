@@ -1,5 +1,5 @@
-"""Users' applications in the simulated world: a service that produces one output for each input, under faults, and is
-judged.
+"""Users' applications in the simulated world: a service, which produces one output for each input, runs under faults,
+and a judge checks its outputs.
 
     check_service(Service(bill, "orders", "invoices", made_of=order_of), seeds=range(1, 51))
 
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
 __tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 SERVICE_FAULTS: Final = ("kill a client", "kill", "pause", "partition", "resets", "session ends")
-"""Kinds of faults that strike a service unless the test names others (`faults.FAULTS` has all kinds)."""
+"""The kinds of faults that strike a service, unless the test names other kinds (`faults.FAULTS` has all kinds)."""
 SECONDS: Final = 10.0
 """Virtual seconds in which inputs are written and faults strike."""
 RESTART_SECONDS: Final = 0.5
 """Virtual seconds before an instance that was killed, or that raised an exception, is restarted."""
 LOOK_SECONDS: Final = 3.0
-"""Virtual seconds between two checks whether all inputs are processed, after the faults are over."""
+"""Virtual seconds between two checks whether all inputs are processed; the checks begin when the faults are over."""
 PROCESSING: Final = "the service"
 
 
@@ -88,7 +88,7 @@ def run_service(service: Service, seed: int, *, faults: Sequence[str] = SERVICE_
 
 
 def _on_service(machines: tuple[str, ...], clients: tuple[str, ...], plan: Plan, number: int) -> tuple[str, ...]:
-    """Redirect a strike: if it was drawn for a client, it strikes one of the service's processes."""
+    """Redirect a strike: if it was drawn for a client, it strikes one of the service's processes instead."""
     return tuple(
         each if each.startswith("broker-") else clients[(plan.seed + number) % len(clients)] for each in machines
     )

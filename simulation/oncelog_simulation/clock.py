@@ -1,7 +1,8 @@
-"""The clocks of a simulated host: virtual time with an offset of the wall clock, and a rate at which it drifts.
+"""The clocks of a simulated host: they show virtual time, changed by an offset of the wall clock and by a rate of
+drift.
 
-`HostClock` implements `runtime.clock.Clock`. The loop sets `virtual` before each iteration of the host's process;
-reading the time takes virtual time, so that code which loops until a deadline ends.
+`HostClock` implements `runtime.clock.Clock`. The loop sets `virtual` before each iteration of the host's process.
+Reading a clock takes some virtual time, so that code which loops until a deadline ends.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ class HostClock:
         self.rate = 1.0
         """Seconds of this clock for each second of the world."""
         self.base = 0.0
-        """The difference between this clock and rate * virtual time, in seconds."""
+        """The difference, in seconds, between this clock and its rate times the virtual time."""
         self.wall_offset_ms = 0
-        """Milliseconds by which the wall clock is ahead of the true time, without its drift."""
+        """Milliseconds by which the wall clock is ahead of the true time, not counting its drift."""
 
     def drift(self, rate: float) -> None:
         """Set the rate of this clock from now on."""

@@ -1,7 +1,7 @@
 """The command: `python -m oncelog_simulation run --seeds 1-200`, or `replay 17`.
 
-Every run takes place in one process, and depends only on its seed. Because string hashes could also change a run, the
-command restarts itself with PYTHONHASHSEED=0 if that is not set.
+Every run takes place in one process, and depends only on its seed. Because the hashes of strings could also change a
+run, the command restarts itself with PYTHONHASHSEED=0 if that variable is not set.
 """
 
 from __future__ import annotations
@@ -119,7 +119,7 @@ def replay(seed: int, plans: str, timeline: bool) -> None:
 @click.argument("seed", type=int)
 @click.option("--runs", default=MOST_RUNS, show_default=True, help="Runs to make the plan smaller; 0: none.")
 def story(seed: int, runs: int) -> None:
-    """Shrink the plan of a failing seed as long as it fails, and print its events."""
+    """Shrink the plan of a failing seed until no smaller plan fails, and print its events."""
     plan = shrink(draw_whole_plan(seed), _first_judge, runs) if runs else draw_whole_plan(seed)
     scenario = WholeCluster()
     outcome = run(plan, scenario)
@@ -128,7 +128,7 @@ def story(seed: int, runs: int) -> None:
 
 
 def _first_judge(plan: Plan) -> str | None:
-    """Return the name of the judge that finds the first violation in a run of the plan; None if none does."""
+    """Return the name of the judge that finds the first violation in a run of the plan; None if no judge finds one."""
     violations = run(plan, WholeCluster()).violations
     return violations[0].judge if violations else None
 

@@ -1,9 +1,9 @@
 """The disk of a simulated broker: implements `runtime.disk.Disk` on the storage of its machine, with the faults of this
 disk.
 
-Each call takes virtual time. An operation may fail (`DiskTroubles`), or be the last one of the process: the world kills
-the process at a write that a fault has chosen, and only an arbitrary part of this write is done. A dead process cannot
-change any file.
+Each call takes virtual time. An operation may fail (`DiskTroubles`), or be the last operation of the process: a fault
+selects a write at which the world kills the process, and only an arbitrary part of that write is done. A dead process
+cannot change any file.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class DiskTroubles:
     """Factor by which every call takes longer."""
     is_full: bool = False
     fails_reads: float = 0.0
-    """Fraction of the reads that fail with EIO."""
+    """Fraction of the reads that fail with the error EIO."""
     fails_writes: float = 0.0
     fails_syncs: float = 0.0
     failed: str | None = None
@@ -110,7 +110,7 @@ class SimulatedDisk:
         self._doom = doom
         self._locks = locks
 
-    # --- checks before each call
+    # --- checks that precede each call
 
     def before_read(self, path: str) -> None:
         if _JUDGES.read:
@@ -229,7 +229,7 @@ class SimulatedDisk:
             self.storage.remove(path)
 
     def remove_tree(self, path: str) -> None:
-        """The tree is removed file by file, so that a killed process leaves a part of it."""
+        """The tree is removed file by file, so that a process that is killed meanwhile leaves a part of it."""
         directory = self.storage.directory(path)
         for name in sorted(directory.entries):
             if isinstance(directory.entries[name], Directory):
@@ -314,7 +314,7 @@ class SimulatedLock:
 
 
 class SimulatedFile:
-    """Implements `runtime.disk.File` on an inode. Bytes that were already read never change."""
+    """Implements `runtime.disk.File` on an inode. Bytes that were read from the file never change afterwards."""
 
     __slots__ = ("__weakref__", "_disk", "_inode", "_is_closed", "is_lent", "path", "size")
 

@@ -15,7 +15,8 @@ MAX_STRIKES: Final = 12
 SECONDS: Final = (3.0, 24.0)
 """Minimum and maximum seconds for which workloads work; short runs are as frequent as long ones."""
 LONG_SHARE: Final = 0.1
-"""Fraction of the seeds that run for minutes, with clients that rest: effects of long time limits become visible there.
+"""Fraction of the seeds that run for minutes, with clients that pause between steps, because the effects of long time
+limits show only in long runs.
 """
 LONG_SECONDS: Final = (100.0, 900.0)
 LONG_PACE: Final = 40.0
@@ -24,11 +25,13 @@ LIGHT_SECONDS: Final = (600.0, 3600.0)
 LIGHT_PACE: Final = 200.0
 """Pace of a `lightened` plan: each client takes a step about once a minute."""
 LIGHT_SETTINGS: Final = {"replica.fetch.wait.max.ms": "2000", "replica.lag.time.max.ms": "10000"}
-"""In a `lightened` plan, followers that have nothing to fetch ask once in two seconds: an idle cluster costs little."""
+"""In a `lightened` plan, a follower that has nothing to fetch sends one request in two seconds, so that an idle cluster
+costs little.
+"""
 MOST_SHORT_SECONDS: Final = 8.0
 """Limit on the seconds for which the workloads of a `shortened` plan work."""
 PACES: Final = (1.0, 4.0, 8.0, 8.0, 16.0, 16.0)
-"""Factors by which clients work slower than usual: a few seeds work hard, and many are cheap."""
+"""Factors by which clients work slower than usual: a few seeds work fast, and many seeds cost little CPU."""
 SHORT_PACE: Final = 8.0
 """Lowest pace factor of a short run."""
 SEGMENT_BYTES: Final = ("4000", "20000", "1073741824")
@@ -75,8 +78,10 @@ def draw_plan(
 
 
 def lightened(plan: Plan) -> Plan:
-    """The same faults, spread over up to an hour of a cluster with very slow clients: most virtual hours for the least
-    processor time. Shows whatever depends on long timeouts, checkpoints, retention and idle connections."""
+    """Return the same faults, spread over up to an hour, for a cluster with very slow clients: this gives the most
+    virtual hours for the least processor time. Such a plan shows errors that depend on long timeouts, checkpoints,
+    retention and idle connections.
+    """
     least, most = LIGHT_SECONDS
     seconds = round(least * (most / least) ** stream(plan.seed, "light").random(), 3)
     share = seconds / plan.seconds
@@ -87,7 +92,9 @@ def lightened(plan: Plan) -> Plan:
 
 
 def shortened(plan: Plan) -> Plan:
-    """Return the same plan in a third of the time or less, with slow clients: `make test` runs hundreds of these."""
+    """Return the same plan in a third of the time or less, with slow clients, because `make test` runs hundreds of such
+    plans.
+    """
     share = min(1 / 3, MOST_SHORT_SECONDS / plan.seconds)
     strikes = tuple(replace(strike, at=round(strike.at * share, 3)) for strike in plan.strikes)
     return replace(plan, seconds=round(plan.seconds * share, 3), pace=max(plan.pace, SHORT_PACE), strikes=strikes)

@@ -1,10 +1,10 @@
 """The metadata store of a simulated world: an ensemble of ZooKeeper servers that exchange objects instead of the
 protocol's bytes.
 
-The leader has the tree. The leader executes writes one after another, each with the next zxid; every server applies
-them in this order, some time later, so that reads from different servers differ for a while. The start and the end of a
-session are writes, too. A session expires when the leader has not heard of it for its timeout; servers report active
-sessions with a delay. The owner of an expired session may not know that it has expired.
+The leader has the tree. The leader executes writes one after another, each with the next zxid. Every server applies
+them in this order, some time later, so reads from different servers may differ for a while. The start and the end of a
+session are writes, too. A session expires when the leader has received no report of it for its timeout; servers report
+active sessions with a delay. The client of an expired session may not yet know that it has expired.
 
 `Connection` is one server's state of one client: requests get responses in order, and a read sees the writes before it.
 The methods for faults of an ensemble are at the end of `Ensemble`. `sessions` has the client's side of a session.
@@ -40,11 +40,11 @@ from oncelog_simulation.network import Fabric
 from oncelog_simulation.streams import Pipe, SimulatedHost
 
 COMMIT_SECONDS: Final = (0.0003, 0.004)
-"""Minimum and maximum seconds until a write has reached the leader and a majority."""
+"""Minimum and maximum seconds until a write has reached the leader and a majority of the servers."""
 APPLY_SECONDS: Final = 0.004
 """Maximum seconds until a server has applied a committed write, unless the server lags."""
 TICK_SECONDS: Final = 0.5
-"""tickTime in seconds: the longest delay of a session's expiry; servers report active sessions to the leader twice as
+"""tickTime in seconds: a session expires at most this much late; servers report active sessions to the leader twice as
 often.
 """
 
@@ -81,7 +81,7 @@ class Changed(NamedTuple):
 
 
 class Accepted(NamedTuple):
-    """The server's packet that says: the session is alive, and is served on this connection."""
+    """The packet with which a server says that the session is alive, and is served on this connection."""
 
     key: SessionKey
     timeout: float
@@ -266,9 +266,9 @@ class Ensemble:
         self.on_ended: Callable[[int, str], None] | None = None
         """Called with the id of a session that has expired, and the reason."""
         self.on_written: Callable[[Changes], None] | None = None
-        """Called with the change that each write has made."""
+        """A function that is called with the change that each write has made."""
         self.on_restored: Callable[[], None] | None = None
-        """Called when the tree was replaced by a backup."""
+        """A function that is called when the tree was replaced by a backup."""
         for server in self.servers:
             loop.happen(loop.now + random.random() * TICK_SECONDS / 2, self._tell_leader, server)
         loop.happen(loop.now + TICK_SECONDS, self._end_silent_sessions)
@@ -363,8 +363,8 @@ class Ensemble:
         connection.pump()
 
     def end_session(self, session_id: int, why: str) -> None:
-        """Expire a session: its ephemeral nodes are deleted, and its client can do nothing more. The owner of the
-        session may not know.
+        """Expire a session: its ephemeral nodes are deleted, and its client can do nothing more. The broker whose
+        session it is may not know of the expiry.
         """
         if self.sessions.pop(session_id, None) is None:
             return

@@ -1,13 +1,13 @@
 """The guard of a run: redirects each access to the real machine to the simulated one, or raises `RealAccess`.
 
-The standard library, applications and oncelog's client get virtual time, and entropy from the seed, according to the
-running process. The broker must access time, entropy and so on through its interfaces (`runtime/`), so a call that
-bypasses them raises RealAccess, even if its value would be right here: in production it would bypass them, too.
-Sockets, files, threads, processes and sleeping raise RealAccess for all code. The garbage collector is off, because it
-would finalize objects of dead processes at arbitrary moments.
+The standard library, applications and oncelog's client get the virtual time and the entropy (from the seed) of the
+process that is running. The broker must access time, entropy and other resources through its interfaces (`runtime/`). A
+call that bypasses them raises RealAccess, even if its value would be right in the simulation, because in production it
+would bypass them, too. Sockets, files, threads, processes and sleeping raise RealAccess for all code. The garbage
+collector is off, because it would finalize objects of dead processes at arbitrary moments.
 
-The guard cannot replace a function that a module has imported by name before a run (`from time import monotonic`);
-`tests/unit/simulation/test_guard.py` looks for such imports.
+The guard cannot replace a function that a module has imported by name before a run (`from time import monotonic`), so
+`tests/unit/simulation/test_guard.py` searches the code for such imports.
 
 Only the thread of the run is guarded: other threads of the process (for example of an earlier test) keep the real
 machine, and draw nothing from the seed.
@@ -151,8 +151,8 @@ def _replace_entropy(patches: _Patches, loop: SimulatedLoop) -> None:
         patches.replace(random, name, _of_process(loop, name))
 
     class SeededRandom(random.Random):
-        """A generator that the process's entropy seeds, unless its creator seeds it. In other threads the generator
-        seeds itself.
+        """A random generator that the simulated process's entropy seeds, unless its creator gives a seed. In other
+        threads the generator seeds itself.
         """
 
         def __init__(self, seed: Any = None) -> None:
@@ -194,7 +194,8 @@ def _refuse(what: str, real: Callable[..., Any] | None = None) -> Callable[..., 
 
 
 def _check_broker(what: str) -> None:
-    """Raises RealAccess if the caller is a module of the broker other than a seam."""
+    """Raise RealAccess if the caller is a module of the broker, other than the interfaces of `runtime/`.
+    """
     caller = _module(4)
     if caller.startswith(BROKER) and not caller.startswith(SEAMS):
         raise RealAccess(f"{caller} called {what}: the broker reaches it through oncelog_broker.runtime")

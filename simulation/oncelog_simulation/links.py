@@ -10,7 +10,7 @@ from typing import Final, Protocol
 LATENCY_SECONDS: Final = (0.00005, 0.0008)
 """Minimum and maximum delay in seconds of a packet on a healthy link."""
 LATE_SHARE: Final = 0.01
-"""Fraction of the packets that are late, unless a plan sets another fraction."""
+"""Fraction of the packets that are late, unless a plan gives another fraction."""
 LATE_SECONDS: Final = 0.03
 """Maximum delay of a late packet, in seconds."""
 

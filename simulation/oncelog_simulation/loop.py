@@ -1,8 +1,8 @@
 """An asyncio event loop with virtual time for several processes, whose order is drawn from a seed.
 
 Invariants:
-- Callbacks of one process run in asyncio's order, one iteration (all ready callbacks) at a time; only one process runs
-  at any time.
+- Callbacks of one process run in asyncio's order, in iterations (all callbacks that are ready); at any time only one
+  process runs.
 - Time advances only from one event to the next. An iteration of a process takes virtual time, which delays its next
 iteration.
 - Callbacks of dead or paused processes do not run.
@@ -33,10 +33,10 @@ from oncelog_simulation.process import PROCESS, Process, ProcessIsDead
 T = TypeVar("T")
 
 TURN_SECONDS: Final = 0.00006
-"""Maximum seconds of one iteration, without the time for reading clocks."""
+"""Maximum seconds that one iteration takes, not counting the time for reading clocks."""
 CLOCK_SECONDS: Final = (0.000001, 0.000001, 0.000001, 0.000001, 0.000001, 0.000001, 0.00002, 0.0004)
-"""Possible durations in seconds of reading the clock; one is drawn for each iteration. With the largest durations,
-slices end after a few steps.
+"""Possible durations in seconds of reading the clock; one is drawn for each iteration. With the largest durations, code
+that loops until a deadline ends after a few steps.
 """
 JOB_SECONDS: Final = 0.002
 """Mean seconds until a job of a worker thread is done."""
@@ -121,7 +121,7 @@ class _Timer(asyncio.TimerHandle):
 
 
 class _Event:
-    """An event of the world, which belongs to no process."""
+    """An event that belongs to the simulated world instead of a process."""
 
     __slots__ = ("args", "callback")
 
@@ -131,8 +131,8 @@ class _Event:
 
 
 class SimulatedLoop(asyncio.BaseEventLoop):
-    """The event loop of one run. `director` is the process of the world itself, for everything that is started outside
-    other processes.
+    """The event loop of one run. `director` is the process of the world itself, to which everything belongs that is
+    started outside other processes.
     """
 
     def __init__(self, random: Random) -> None:
@@ -154,7 +154,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         self.fingerprint = 0
         """Hash of all iterations so far, which is equal in two runs of one seed."""
         self.after_turn: Callable[[Process], None] | None = None
-        """Called after each iteration of a process that is watched."""
+        """A function that is called after each iteration of a watched process."""
         self.connector: Callable[..., Coroutine[Any, Any, Any]] | None = None
         """The implementation of `create_connection`; set by the network."""
         self.resolver: Callable[[str | None], str | None] | None = None
@@ -182,7 +182,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
     @property
     def here(self) -> float:
-        """Like `virtual`, for the simulation itself: reading this time takes no virtual time."""
+        """Return the same time as `virtual`, for the simulation itself: reading it takes no virtual time."""
         return self.now + self._ahead
 
     def spend(self, seconds: float) -> None:
@@ -336,7 +336,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         return self.create_task(coroutine, context=process.context.copy())
 
     def kill(self, process: Process) -> None:
-        """kill -9: no code of the process runs any more. The process's objects are kept until the run is over."""
+        """kill -9 of the process: none of its code runs any more. The process's objects are kept until the run is over.
+        """
         if not process.is_alive:
             return
         process.is_alive = False
@@ -376,8 +377,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., T], *args: Any
     ) -> asyncio.Future[T]:
-        """Run the entire job in a later iteration of the process, as a thread of the executor would: in order if the
-        executor has one thread, in any order if it has more.
+        """Run the entire job in a later iteration of the process, as a thread of the executor would: jobs run in order
+        if the executor has one thread, in any order if it has more.
         """
         process = self.current
         done: asyncio.Future[T] = self.create_future()
@@ -411,7 +412,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
     # --- network
 
     async def create_connection(self, protocol_factory: Any, host: Any = None, port: Any = None, **options: Any) -> Any:
-        """Like asyncio's method, but over the simulated network, and without TLS. OSError."""
+        """Connect like asyncio's method, but over the simulated network, and without TLS. OSError."""
         assert self.connector is not None, "the loop has no network"
         return await self.connector(protocol_factory, host, port, **options)
 
@@ -432,7 +433,7 @@ class SimulatedLoop(asyncio.BaseEventLoop):
         super().call_exception_handler(context)
 
     def end(self) -> None:
-        """Release all objects of the processes. Actions of their `finally` blocks have no effect. Call
+        """Release all objects of the processes. Actions in their `finally` blocks have no effect any more. Call
         `collect_remains` when no reference to the world is left.
         """
         self._is_over = True
@@ -452,8 +453,8 @@ class SimulatedLoop(asyncio.BaseEventLoop):
 
 
 def collect_remains() -> None:
-    """Collect the remaining objects of worlds that have ended, because later they would complain that their loop is
-    gone.
+    """Collect the remaining objects of worlds that have ended, because a later collection would log errors that their
+    loop is closed.
     """
     with complaints_ignored():
         gc.collect()

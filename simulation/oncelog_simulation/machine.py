@@ -26,13 +26,13 @@ T = TypeVar("T")
 
 PORT: Final = 9092
 RESTART_SECONDS: Final = 1.0
-"""Virtual seconds before a broker is restarted that has ended without being told to, or that failed to start, as with a
-service manager.
+"""Virtual seconds before a broker that has ended unexpectedly, or that failed to start, is restarted, as a service
+manager would do.
 """
 
 
 class Killed(Exception):
-    """Raised if the process that was waited for was killed."""
+    """Raised if the process that the world waits for was killed."""
 
 
 class Machine:
@@ -48,7 +48,7 @@ class Machine:
         """The running process or, if none runs, the last one."""
         self._starts = 0
         self._waiting: list[asyncio.Future[Any]] = []
-        """The futures of the running process for which the world waits."""
+        """The futures of the running process whose results the world awaits."""
 
     @property
     def is_running(self) -> bool:
@@ -125,7 +125,7 @@ class Machine:
 
 
 class BrokerMachine(Machine):
-    """The machine of one broker. The machine keeps its disk and its port over restarts."""
+    """The machine of one broker. The machine keeps its disk and its port when its broker is restarted."""
 
     def __init__(self, world: Surroundings, number: int, settings: Mapping[str, str], directories: int = 1) -> None:
         super().__init__(world, f"broker-{number}", f"10.0.0.{number}")
@@ -164,7 +164,7 @@ class BrokerMachine(Machine):
     # --- as a service manager works
 
     async def supervise(self) -> None:
-        """Start the broker whenever it does not run but is wanted, until this coroutine is cancelled."""
+        """Start the broker whenever it should run and does not, until this coroutine is cancelled."""
         while True:
             await self._may_start.wait()
             if not self.is_running:
@@ -191,7 +191,7 @@ class BrokerMachine(Machine):
             self._exit(process)
 
     def hold(self) -> None:
-        """Do not start the broker again until `let_start`."""
+        """Do not start the broker again until `let_start` is called."""
         self.is_wanted = False
         self._may_start.clear()
 
@@ -240,8 +240,8 @@ class BrokerMachine(Machine):
         self.broker = broker
 
     async def stop(self, *, leaves: bool = True) -> None:
-        """Stop the broker by a controlled shutdown, as on SIGTERM; without `leaves` its leadership is not moved first.
-        The order cannot be taken back: the broker stops also if the caller is cancelled. Killed.
+        """Stop the broker by a controlled shutdown, as SIGTERM does; without `leaves` the broker does not move its
+        leadership first. The stop cannot be undone: the broker stops even if the caller is cancelled. Killed.
         """
         stopping = asyncio.create_task(self._stop_process(leaves=leaves))
         stopping.add_done_callback(lambda task: task.cancelled() or task.exception())
@@ -280,7 +280,9 @@ class BrokerMachine(Machine):
         self.kill()
 
     def cut_power(self) -> None:
-        """Cut the machine's power: data that was not synced may be lost. The next start restores the power."""
+        """Cut the machine's power: data that was not synced may be lost. The next start of the broker restores the
+        power.
+        """
         if not self.host.is_up:
             return
         self.world.note(self.name, "loses its power")

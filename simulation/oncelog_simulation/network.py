@@ -1,7 +1,7 @@
 """The simulated network: hosts with addresses, links between them, and the faults of links.
 
-While a link is cut no packets arrive: they wait, as if TCP retransmitted them, and arrive after the repair; if the
-repair takes too long, the stream breaks at both ends. `links` implements the links, and `streams` the TCP streams.
+While a link is cut, packets wait, as if TCP retransmitted them, and arrive after the repair; if the repair takes too
+long, the stream breaks at both ends. `links` implements the links, and `streams` the TCP streams.
 
 `Fabric` knows all hosts and links, and implements the loop's `create_connection`. `HostNetwork` is a broker's
 implementation of `runtime.network`.
@@ -26,7 +26,9 @@ from oncelog_simulation.streams import Pipe, SimulatedHost, StreamTransport
 CONNECT_SECONDS: Final = 20.0
 """Seconds after which connecting to an unresponsive host fails."""
 GIVE_UP_SECONDS: Final = (8.0, 40.0)
-"""Minimum and maximum seconds from the cut of a link until TCP breaks a stream whose packets are not acknowledged."""
+"""Minimum and maximum seconds between the cut of a link and the moment at which TCP breaks a stream whose packets are
+not acknowledged.
+"""
 RESEND_SECONDS: Final = 1.5
 """Maximum seconds until packets that waited for a repaired link are retransmitted."""
 
@@ -66,7 +68,7 @@ class Fabric:
         self.loop = loop
         self.random = random
         self.late_share = LATE_SHARE
-        """Fraction of late packets on links that are created from now on."""
+        """The fraction of late packets for links that are created from now on."""
         self.hosts: dict[str, SimulatedHost] = {}
         """The hosts by name."""
         self._by_address: dict[str, SimulatedHost] = {}
@@ -84,7 +86,7 @@ class Fabric:
         return host
 
     def place(self, process: Process, host: SimulatedHost) -> None:
-        """Note on which host a process runs."""
+        """Record on which host a process runs."""
         self._host_of[process] = host
 
     def host_of(self, process: Process) -> SimulatedHost:

@@ -1,8 +1,8 @@
 """The operator of a simulated cluster, who follows the guides after the faults are over (docs/guides/operations.md).
 
-If some logs of a broker are offline, the operator restarts the broker once its disk works again, and once more if they
-are still offline. If a broker refuses to start with the remaining data of its disk, the operator sets the setting with
-which the broker accepts these data, because there is no backup to restore. A disk on which a bit has changed is
+If some logs of a broker are offline, the operator restarts the broker once its disk works again, and a second time if
+logs are still offline. If a broker refuses to start because of the data on its disk, the operator changes the setting
+that makes the broker accept these data, because there is no backup to restore. A disk on which a bit has changed is
 replaced when all replicas are in sync, so that its broker copies all data from others.
 """
 
@@ -19,9 +19,9 @@ from oncelog_simulation.world import World
 
 ACCEPTED: Final = "start.accept"
 NAMED: Final = re.compile(rf"{ACCEPTED}=([\w-]+:\w+)")
-"""Matches the setting that a refused start names, and that accepts what the start found."""
+"""Matches, in the error of a refused start, the name of the setting that accepts the data on the disk."""
 LOOK_SECONDS: Final = 10.0
-"""Seconds between two checks of the cluster, and before the first check: enough time for automatic repairs."""
+"""Seconds before the first check of the cluster, and between two checks: enough time for automatic repairs."""
 
 
 async def tend(world: World) -> None:

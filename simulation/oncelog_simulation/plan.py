@@ -15,7 +15,7 @@ class Strike:
     at: float
     """Virtual seconds since the workloads started."""
     fault: str
-    """The name of the fault: a key of `faults.FAULTS`."""
+    """Seconds that the fault lasts; used only by faults that last."""
     machines: tuple[str, ...] = ()
     """The names of the struck machines: "broker-1", "client-2", "store-1"."""
     seconds: float = 0.0
@@ -35,9 +35,10 @@ class Plan:
     directories: int = 1
     """Number of data directories of each broker."""
     pace: float = 1.0
-    """Factor by which clients rest longer than usual between their steps: slow clients make cheap runs."""
+    """Factor by which clients pause longer than usual between their steps; runs with slow clients cost less CPU."""
     late_share: float = LATE_SHARE
-    """Fraction of late packets: with many late packets, races between messages have different outcomes."""
+    """Fraction of the packets that are late; with many late packets, races between messages have more varied outcomes.
+    """
     settings: Mapping[str, str] = field(default_factory=dict)
     """Settings of all brokers, by Kafka's keys."""
     strikes: tuple[Strike, ...] = ()

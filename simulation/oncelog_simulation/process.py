@@ -2,7 +2,7 @@
 
 Callbacks find their process by the context variable `PROCESS`, which tasks and timers inherit like any context
 variable. A dead process executes no more code. The objects of a dead process are kept in `remains` until the run is
-over, so that none of its `finally` blocks runs while other processes continue.
+over, because a `finally` block of a collected object could otherwise run while other processes continue.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from oncelog_simulation.clock import HostClock
 
 
 class ProcessIsDead(BaseException):
-    """Raised in a process that was killed by its last action, or that acts after its death. Code of a process should
+    """Raised in a process that its last action has killed, or that acts after its death. Code of a process should
     not catch this exception.
     """
 
@@ -61,7 +61,7 @@ class Process:
         self.busy_until = 0.0
         """Virtual time in seconds at which the last iteration of this process ends."""
         self.context = copy_context()
-        """The context of callbacks from outside, for example for arriving bytes."""
+        """The context in which callbacks from outside run, for example for arriving bytes."""
         self.context.run(PROCESS.set, self)
         self.remains: list[Any] = []
         """Objects of a dead process that must not be garbage-collected before the run is over."""

@@ -2,8 +2,8 @@
 
 The modules of `ROOMS` are changed when they are imported: the first statement of each branch records that the branch
 was reached. Therefore the measurement needs a separate process, `python -m oncelog_simulation.reached FIRST LAST`,
-which runs the seeds and prints a table. A branch is the body of an `if`, `elif` or `else` (a missing `else` counts,
-too), of a loop, of an `except` and of a `case`.
+which runs the seeds and prints a table. A branch is the body of an `if`, `elif` or `else`, of a loop, of an `except` or
+of a `case`; a missing `else` counts as a branch, too.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class _Loader(SourceFileLoader):
 
 
 def table() -> str:
-    """Return the share of reached branches by subsystem and package, as Markdown."""
+    """Return a Markdown table with the share of reached branches for each subsystem and package."""
     of_package: defaultdict[str, list[int]] = defaultdict(list)
     for (module, _), hit in zip(REACHED.branches, REACHED.hit, strict=True):
         parts = module.split(".")
@@ -116,7 +116,7 @@ def table() -> str:
 
 
 def missed() -> str:
-    """Return the modules with the most unreached branches, with their lines."""
+    """Return the modules with the most unreached branches, and the lines of these branches."""
     lines: defaultdict[str, list[int]] = defaultdict(list)
     for (module, line), hit in zip(REACHED.branches, REACHED.hit, strict=True):
         if not hit:
@@ -134,8 +134,8 @@ def measure(first: int, last: int) -> tuple[str, str]:
 
 
 def import_rooms() -> None:
-    """Import all modules of `ROOMS` with their branches noted. A module that a broker imports later would be read in a
-    simulated world, where no file can be read.
+    """Import all modules of `ROOMS` with the statements that record their branches. All modules are imported now,
+    because a module that a broker imports later would be read in a simulated world, where no file can be read.
     """
     sys.meta_path.insert(0, _Finder())
     for room in ROOMS:

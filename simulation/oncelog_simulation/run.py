@@ -36,7 +36,7 @@ LOOK_SECONDS: Final = 0.25
 
 
 class Workload(Protocol):
-    """The actions of clients in a run."""
+    """The actions of one client in a run."""
 
     @property
     def name(self) -> str: ...
@@ -45,7 +45,7 @@ class Workload(Protocol):
         """Create what the workload needs, before any fault strikes."""
 
     async def work(self, world: World) -> None:
-        """Work until `world.calm` is set, and return soon after."""
+        """Work until `world.calm` is set, and return soon after that."""
 
 
 class Judge(Protocol):
@@ -69,8 +69,8 @@ class Onlooker(Protocol):
     def name(self) -> str: ...
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
-        """Yield the violations; called after each iteration of this machine's broker, so it must be cheap, above all if
-        nothing has changed.
+        """Yield the violations; called after each iteration of this machine's broker, so the call must be cheap, above
+        all if nothing has changed.
         """
 
 
@@ -90,7 +90,7 @@ class Outcome:
     timeline: Timeline
     violations: tuple[Violation, ...]
     struck: Mapping[str, int]
-    """How often each fault has really struck."""
+    """How often each kind of fault has really struck."""
     virtual_seconds: float
     turns: int
     """The number of iterations of all processes."""
@@ -135,8 +135,8 @@ def _run(plan: Plan, scenario: Scenario) -> Outcome:
 
 @cache
 def _freeze() -> None:
-    """Exclude the objects from before the first run, such as all imported modules, from the garbage collections at the
-    end of runs.
+    """Exclude objects that existed before the first run, such as all imported modules, from the garbage collections at
+    the end of runs.
     """
     gc.collect()
     gc.freeze()
@@ -219,7 +219,7 @@ async def _await_workloads(world: World, working: Mapping[asyncio.Task[None], Wo
             await _until_serving(world)
             if working:
                 await asyncio.wait(working)
-            await _until_serving(world)  # the operator may be restarting a broker
+            await _until_serving(world)  # this happens while the operator restarts a broker
     if not all(machine.is_serving for machine in world.brokers.values()):
         world.violate("liveness", f"{CALM_SECONDS:g} s after the faults: {_states(world)}")
     for task, workload in working.items():

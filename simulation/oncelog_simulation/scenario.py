@@ -45,7 +45,7 @@ class WholeCluster:
         return [make(self.notes, name) for name, make in WORKLOADS.items() if name in world.plan.workloads]
 
     def judges(self, world: World) -> Sequence[Judge]:
-        """Return all judges; the history is judged before the remaining resources of clients."""
+        """Return all judges; the judge of the history comes before the judge of the clients' remaining resources."""
         committed = Committed(self.notes)
         return [
             Leaders(),
@@ -64,8 +64,8 @@ class WholeCluster:
 
 
 def draw_whole_plan(seed: int, workloads: Sequence[str] | None = None, faults: Sequence[str] | None = None) -> Plan:
-    """Return the plan of a seed. `workloads`: the workloads of the run; the workloads that they need are added; None
-    means that the seed draws some. `faults`: the kinds of faults to draw from; None means all.
+    """Return the plan of a seed. `workloads`: the workloads of the run, to which the workloads that they need are
+    added; None means that the seed draws workloads. `faults`: the kinds of faults to draw from; None means all.
     """
     drawn = draw_workloads if workloads is None else lambda _: with_needed(workloads)
     plan = draw_plan(seed, drawn, faults=faults)

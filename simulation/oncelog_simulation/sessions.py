@@ -1,7 +1,7 @@
 """The client's side of a simulated ZooKeeper session: replaces kazoo for the broker's `ZooKeeperStore`.
 
-`EnsembleSession` replaces `zk_client.ZooKeeperSession`: the store above it, with its lease, its heartbeats and its
-watches, is the broker's real one. `EnsembleOpening` opens a store over such a session.
+`EnsembleSession` replaces `zk_client.ZooKeeperSession`; the store that uses the session, with its lease, heartbeats and
+watches, is the broker's real store. `EnsembleOpening` opens a store over such a session.
 """
 
 from __future__ import annotations
@@ -34,12 +34,13 @@ from oncelog_simulation.process import Process
 from oncelog_simulation.streams import Pipe, SimulatedHost
 
 RETRY_SECONDS: Final = 0.05
-"""Initial seconds between two attempts to connect; kazoo's value."""
+"""Initial seconds between two attempts to connect, as in kazoo."""
 MAX_RETRY_SECONDS: Final = 1.0
 CLOSE_SECONDS: Final = 2.0
-"""Seconds that a close waits, as in the real session."""
+"""Seconds that closing a session waits, as in the real session."""
 PING_SHARE: Final = 1 / 3
-"""Interval of pings as a fraction of the session timeout: kazoo's thread sends pings even if the event loop is blocked.
+"""Interval of pings as a fraction of the session timeout. As with kazoo's thread, pings are sent even if the event loop
+is blocked.
 """
 
 
@@ -130,7 +131,7 @@ class EnsembleSession:
             self._lost()
 
     def _lost(self) -> None:
-        """Handle the loss of the connection; another one is tried soon."""
+        """Handle the loss of the connection; the client soon tries another connection."""
         end, self._end = self._end, None
         if end is not None:
             end.drop()
@@ -143,7 +144,7 @@ class EnsembleSession:
             self._failures += 1
             self.loop.call_later(seconds, self._connect)
 
-    # --- called by the servers
+    # --- methods that the servers call
 
     def received(self, end: _ClientEnd, packet: Any) -> None:
         """Handle a packet from a server; runs in the client's process."""
@@ -182,13 +183,15 @@ class EnsembleSession:
             waiting.set_result(answer.result)
 
     def _ping(self, end: _ClientEnd) -> None:
-        """Send a ping, as the client's thread does: a pause stops this thread, and a busy event loop does not."""
+        """Send a ping, as the thread of a real client does: a paused process sends no pings, but a process with a busy
+        event loop does.
+        """
         if end is self._end and self.process.is_alive and not self._is_over:
             if not self.process.is_paused:
                 end.send(Ping())
             self.loop.happen(self.loop.now + self._timeout * PING_SHARE, self._ping, end)
 
-    # --- called by the metadata store
+    # --- methods that the metadata store calls
 
     def send(self, request: Any) -> asyncio.Future[Any]:
         answer: asyncio.Future[Any] = self.loop.create_future()

@@ -1,7 +1,8 @@
-"""Makes a failing plan smaller: fewer strikes, fewer workloads, less time, as long as the same judge finds a violation.
+"""Makes a failing plan smaller (fewer strikes, fewer workloads, less time), as long as the same judge finds a violation
+in its run.
 
-Each attempt is a separate run with the same seed. A smaller plan that fails in another way than the first plan does not
-count.
+Each attempt is a separate run with the same seed. A smaller plan that fails in another way than the first plan is not
+used.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from oncelog_simulation.workloads.catalogue import with_needed
 T = TypeVar("T")
 
 Fails = Callable[[Plan], str | None]
-"""Runs a plan; returns the name of the judge that found a violation; None if no judge did."""
+"""A function that runs a plan and returns the name of the judge that found a violation; None if no judge did."""
 MOST_RUNS: Final = 100
-"""Limit on the runs of one shrinking."""
+"""Limit on the number of runs for shrinking one plan."""
 SHORTER: Final = (0.5, 0.75, 0.9)
-"""Fractions of a plan's time that are tried."""
+"""The fractions to which shrinking tries to reduce a plan's time."""
 
 
 def shrink(plan: Plan, fails: Fails, most_runs: int = MOST_RUNS) -> Plan:
@@ -59,7 +60,9 @@ def _smaller_plans(plan: Plan) -> Iterator[Plan]:
 
 
 def without_parts(items: Sequence[T]) -> Iterator[list[T]]:
-    """Yield the items without one half of them, then without a quarter, down to without a single item."""
+    """Yield the list of items without one half, then without one quarter, and so on, down to the list without one
+    single item.
+    """
     size = len(items)
     while size > 1:
         size = (size + 1) // 2

@@ -1,13 +1,14 @@
 """The file system of a simulated machine: its writes and syncs, and the state after a power cut.
 
-After a power cut, unsynced changes are in a state in which a journaling file system may leave them:
+A power cut leaves unsynced changes in a state in which a journaling file system may leave them:
 
-- Of appended bytes there are none, some, all, or the full length with zeros in place of the last bytes.
-- Truncated bytes are gone or back.
-- Of the created, renamed and removed names, the first few changes are done, in the order in which they were made.
+- Appended bytes are all lost, partly there, all there, or there in full length with zeros in place of the last bytes.
+- Truncated bytes are either gone or there again.
+- Of the created, renamed and removed names, the first few changes remain, in the order in which they were made.
 
-`sync_directory` makes the changes of this directory durable, and the changes on which they depend. Syncing a file does
-not make its name durable. After a failed fsync the bytes count as clean, as on Linux: later fsyncs do not write them.
+`sync_directory` makes the changes of this directory durable, as well as earlier changes on which they depend. Syncing a
+file does not make its name durable. After a failed fsync the unsynced bytes count as clean, as on Linux, so later
+fsyncs do not write them.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Inode:
         self._is_rewritten = False
         """Whether a change other than appending was made since the last sync."""
         self._lost: list[tuple[int, int]] = []
-        """Ranges that a failed fsync has given up; they contain zeros after a power cut."""
+        """Ranges of bytes that a failed fsync has given up; after a power cut they contain zeros."""
 
     def write(self, position: int, data: bytes) -> None:
         if position < len(self.durable):
@@ -105,7 +106,7 @@ Node = Inode | Directory
 Naming = tuple[Directory, str, Node | None]
 """A change of a directory: a name refers to another node, or to None if it is removed."""
 Change = tuple[Naming, ...]
-"""Namings that happen atomically."""
+"""Changes of names that happen atomically."""
 
 
 class Storage:
@@ -116,7 +117,7 @@ class Storage:
         self.boots = 1
         """How often the machine has started."""
         self._journal: list[Change] = []
-        """Changes of names that are not durable yet, in order."""
+        """Changes of names that are not durable yet, in the order in which they were made."""
 
     # --- finding
 
@@ -246,7 +247,7 @@ class Storage:
         return deepcopy(self)
 
     def restore(self, copy: Storage) -> None:
-        """Change to the state of the copy, durably. The copy can be used again."""
+        """Change to the state of the copy, durably. The same copy can be used several times."""
         again = copy.copied()
         self.root = again.root
         self._journal = []
@@ -259,7 +260,7 @@ class Storage:
 
 
 def _common_size(one: bytes, other: bytes) -> int:
-    """Return how many first bytes two values have in common."""
+    """Return the length of the common prefix of two values in bytes."""
     size = min(len(one), len(other))
     return next((place for place in range(size) if one[place] != other[place]), size)
 

@@ -23,7 +23,7 @@ VALUE: Final = re.compile(r"b'([^']+)'")
 MOST_RECORDS: Final = 12
 """Limit on the records whose history is printed."""
 WIDTH: Final = 150
-"""Limit on the characters of a line."""
+"""Limit on the characters of one printed line."""
 SAME: Final = 3
 """Number of repetitions above which a repeated line is printed once, with its count."""
 

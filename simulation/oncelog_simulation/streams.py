@@ -1,8 +1,8 @@
 """TCP streams of the simulated network: transports like asyncio's, and a pipe of packets for each direction.
 
 Written bytes are cut into packets at any position, and arrive in order. At most `WINDOW_BYTES` bytes may be in flight
-or unread at the other end; further bytes stay with the writer, whose protocol is told to pause. The end of a stream, or
-a reset, is also a packet, so that earlier bytes arrive first.
+or unread at the other end; further bytes stay with the writer, and the writer's protocol gets `pause_writing`. The end
+of a stream, or a reset, is also a packet, so that earlier bytes arrive first.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ FIRST_EPHEMERAL_PORT: Final = 32768
 WINDOW_BYTES: Final = 256 * 1024
 """Limit on the bytes of one direction that were sent and are not yet read at the other end."""
 HIGH_WATER_BYTES: Final = 64 * 1024
-"""Bytes in a transport above which it calls `pause_writing`; asyncio's own limit."""
+"""If a transport has more unsent bytes than this, it calls `pause_writing`; the limit is asyncio's."""
 CUT_SHARE: Final = 0.08
-"""Fraction of the writes that are cut in two at some byte."""
+"""Fraction of the writes that are cut into two packets at some byte."""
 READ_BYTES: Final = 256 * 1024
 """Limit in bytes on one read, for protocols without their own buffer."""
 
@@ -43,7 +43,7 @@ class SimulatedHost:
         """False from a power cut to the next start: the host does not respond, and has forgotten all earlier streams.
         """
         self.transports: dict[StreamTransport, None] = {}
-        """The stream ends that belong to processes of this host."""
+        """The stream ends that belong to processes on this host."""
         self._last_port = FIRST_EPHEMERAL_PORT
 
     def free_port(self) -> int:
@@ -98,11 +98,11 @@ class Pipe:
         """Number of bytes that were sent and are not yet read."""
         self._last_arrival = 0.0
         self._stuck: deque[Any] = deque()
-        """Packets that arrived while the link was cut, or behind such packets."""
+        """Packets that arrived while the link was cut, or that wait behind such packets."""
         self.is_dropped = False
         """Whether the stream is broken, so that no more packets arrive."""
         self.stalled_until = 0.0
-        """Virtual time before which no packet arrives that is sent from now on."""
+        """No packet that is sent from now on arrives before this virtual time."""
 
     def send(self, packet: Any) -> None:
         if self.is_dropped:
@@ -160,7 +160,7 @@ class _Buffered(Protocol):
 
 
 class _Socket:
-    """Returns information about a socket that does not exist."""
+    """Returns information about a socket, although no real socket exists."""
 
     def __init__(self, own: tuple[str, int], peer: tuple[str, int]) -> None:
         self._own = own
@@ -303,7 +303,7 @@ class StreamTransport(asyncio.Transport):
         self._protocol.buffer_updated(taken)
 
     def _has_read(self, size: int) -> None:
-        """Note that `size` bytes have left the window, so that the other end may send more."""
+        """Record that `size` bytes have left the window, so that the other end may send more."""
         other = self.other
         other.pipe.on_its_way -= size
         if other._unsent:
@@ -378,7 +378,7 @@ class StreamTransport(asyncio.Transport):
     def get_write_buffer_limits(self) -> tuple[int, int]:
         return self._low, self._high
 
-    # --- the end
+    # --- the end of a stream
 
     def is_closing(self) -> bool:
         return self._is_closing
@@ -418,7 +418,7 @@ class StreamTransport(asyncio.Transport):
         self._loop.post(self.process, self._lose, error)
 
     def give_up_if(self, is_still: Callable[[], bool]) -> None:
-        """Break the stream at both ends, as TCP does, if `is_still` is still true."""
+        """Break the stream at both ends, as TCP does, if `is_still` returns true when this happens."""
         if self._is_lost or not is_still():
             return
         for end in (self, self.other):
@@ -426,13 +426,13 @@ class StreamTransport(asyncio.Transport):
                 end.break_off(TimeoutError(errno.ETIMEDOUT, os.strerror(errno.ETIMEDOUT)))
 
     def reset(self) -> None:
-        """Break the stream as a device on the path does: both ends are notified."""
+        """Break the stream as a network device between the hosts would do: both ends are notified."""
         for end in (self, self.other):
             if not end._is_lost:
                 end.break_off(ConnectionResetError(errno.ECONNRESET, os.strerror(errno.ECONNRESET)))
 
     def die(self, *, with_reset: bool) -> None:
-        """End the stream after the bytes that were sent before, as the kernel does after the death of the process."""
+        """End the stream after the bytes that were already sent, as the kernel does after the death of the process."""
         if self._is_lost:
             return
         self._is_lost = True

@@ -13,14 +13,14 @@ from oncelog_simulation.timeline import Timeline
 
 
 class Surroundings:
-    """A world without its machines."""
+    """The parts of a world that all machines share."""
 
     def __init__(self, seed: int) -> None:
         self._seed = seed
         self._streams: dict[str, Random] = {}
         self._processes = 0
         self.power_cuts = 0
-        """How often any machine has lost its power."""
+        """How often any machine of this world has lost its power."""
         self.loop = SimulatedLoop(self.random("turns"))
         self.timeline = Timeline(lambda: self.loop.now)
         self.network = Fabric(self.loop, self.random("network"))

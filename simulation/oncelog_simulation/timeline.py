@@ -1,4 +1,4 @@
-"""The event log of a run: which event happened at which time on which machine, in order; and the hash of the log.
+"""The event log of a run: which event happened when on which machine, in order; the log also has a hash.
 
 Two runs of one plan have identical timelines, byte for byte. Details are numbers, strings and bytes, never objects
 whose text contains a memory address.

@@ -35,7 +35,8 @@ class Violation(NamedTuple):
 
 
 class World(Surroundings):
-    """The world of one run of a plan. Create it, run coroutines in its loop (`run.run` does so), and call `end`."""
+    """The world of one run of a plan. Create the world, run coroutines in its loop (`run.run` does so), and call `end`.
+    """
 
     def __init__(self, plan: Plan) -> None:
         super().__init__(plan.seed)
@@ -51,12 +52,12 @@ class World(Surroundings):
         """The broker machines by name, in the order of their numbers."""
         self.clients: dict[str, ClientHost] = {}
         self.calm = asyncio.Event()
-        """Set when no more faults will strike and all brokers run again."""
+        """An event that is set when no more faults will strike and all brokers run again."""
         self.violations: list[Violation] = []
         self.striking: dict[Strike, None] = {}
         """The strikes whose faults are in effect now."""
         self.struck: dict[str, int] = {}
-        """How often each fault has really struck."""
+        """How often each kind of fault has really struck."""
         self.rotted: set[str] = set()
         """Names of the brokers on whose disk a bit has changed, until the disk is replaced."""
 

@@ -5,7 +5,7 @@
 - `murmur2.py` computes the hash of each key, and its partition.
 - `headers.py` encodes a column of headers.
 - `record_columns.py` converts an Arrow batch to columns of records.
-- `row_digest.py` computes the digest of rows in columns.
-- `packed_rows.py` has the rows of one partition, which encode themselves.
+- `row_digest.py` computes the digest of rows that are stored in columns.
+- `packed_rows.py` has the class for the rows of one partition, which can encode themselves as records.
 - `splitting.py` splits rows by topic and partition.
 """

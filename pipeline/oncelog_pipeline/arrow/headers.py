@@ -1,8 +1,8 @@
 """Encodes a column of record headers for all rows at once, as `records.builder.encode_headers` does for one record.
 
-The column is Spark's array<struct<key: string, value: binary>>. All headers of all rows are encoded one after another.
-The headers of one row are adjacent in this encoding, so a row is encoded as the number of its headers and a slice of
-the encoding.
+The column has Spark's type array<struct<key: string, value: binary>>. This module first encodes all headers of all
+rows, one after another. The headers of one row are adjacent in these bytes, so each row is encoded as its number of
+headers, followed by a slice of these bytes.
 """
 
 from __future__ import annotations
@@ -56,5 +56,5 @@ def header_counts(column: pa.Array) -> Any:
 
 
 def headers_of_row(found: list[dict[str, Any]] | None) -> Headers:
-    """Convert the headers of one row from the form that Arrow's `to_pylist` and `as_py` return."""
+    """Convert the headers of one row, which Arrow's `to_pylist` or `as_py` has returned."""
     return [(header["key"], header["value"]) for header in found] if found else NO_HEADERS

@@ -1,7 +1,8 @@
 """Chooses a partition for each key of an Arrow column, as Java's producer and `oncelog.producer.partitioner` do.
 
-All keys are hashed side by side: each step takes the next four bytes of every key that has four bytes left. Keys longer
-than LONGEST are hashed one by one, since a single long key would need one vectorised step for each of its words.
+All keys are hashed together: each vectorised step processes the next four bytes of every key that has at least four
+bytes left. Keys longer than LONGEST bytes are hashed one by one, because one long key would need a vectorised step for
+each of its four-byte words.
 """
 
 from __future__ import annotations
@@ -15,15 +16,15 @@ from oncelog.producer.partitioner import MULTIPLIER, SEED, SHIFT, SIGN_MASK, mur
 from oncelog_pipeline.arrow.buffers import content_of, starts_of
 
 LONGEST: Final = 128
-"""The longest key, in bytes, that is hashed in the vectorised step; longer keys are hashed one by one."""
+"""Keys up to this length, in bytes, are hashed in vectorised steps; longer keys are hashed one by one."""
 WORD: Final = 4
 TAIL_MASKS: Final = np.array([0, 0xFF, 0xFFFF, 0xFFFFFF], np.uint32)
 """The mask for the last word of a key, indexed by how many bytes of that word belong to the key."""
 
 
 def partitions_of_keys(keys: pa.Array, count: int) -> Any:
-    """Return the partition (of `count`) of each key, an int64 array. Keys are binary or large_binary; the result for a
-    null key is undefined.
+    """Return an int64 array with the partition of each key; `count` is the number of partitions. Keys are binary or
+    large_binary; the result for a null key is undefined.
     """
     return ((hashes(keys) & np.uint32(SIGN_MASK)) % np.uint32(count)).astype(np.int64)
 
@@ -43,7 +44,7 @@ def hashes(keys: pa.Array) -> Any:
 
 
 def _hashed(content: bytes | memoryview, starts: Any, sizes: Any) -> Any:
-    # A four-byte word may begin at any byte, and the last word of a key may end behind the content.
+    # A four-byte word may begin at any byte offset, and the last word of a key may extend beyond the column's content.
     padded: Any = np.zeros(len(content) + WORD, np.uint8)
     padded[: len(content)] = np.frombuffer(content, np.uint8)
     words = np.ndarray((len(content) + 1,), "<u4", padded, strides=(1,))

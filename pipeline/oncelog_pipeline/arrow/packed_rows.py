@@ -1,9 +1,9 @@
 """Rows in Arrow columns that encode themselves as records: implements `oncelog.producer.packable_rows.PackableRows`.
 
 A record consists of five parts: the head (length, attributes, timestamp, offset, size of the key), the key, the size of
-the value, the value, and the headers. Arrow joins the five columns of parts; the content of the joined column is the
-encoded records, one after another. Only the heads depend on the record batch that contains the records, so the other
-four columns are computed once.
+the value, the value, and the headers. Arrow joins the columns of these five parts; the content of the joined column is
+all encoded records, one after another. Only the heads depend on the record batch that contains the records, so the
+other four columns are computed once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NOTHING: Final = Packed(b"", (), 0)
 
 
 class EncodedColumns:
-    """Columns of records, with those parts of the encoding that do not depend on the record batch."""
+    """Columns of records, and those parts of their encoding that do not depend on the record batch."""
 
     def __init__(self, columns: RecordColumns) -> None:
         self.columns = columns
@@ -55,15 +55,16 @@ class EncodedColumns:
             self.tails = encoded_headers(columns.headers, self.kind)
             sizes += sizes_of(self.tails)
         self.sizes = sizes
-        """An array with the encoded size of each record in bytes, without its length, timestamp and offset."""
+        """An array with the encoded size of each record in bytes, not counting its length, timestamp and offset fields.
+        """
         self.ends: Any = np.zeros(count + 1, np.int64)
-        """For each record the sum of the sizes of all records before it; the last item is the sum of all sizes."""
+        """Item i is the total size of all records before record i; the last item is the total size of all records."""
         np.cumsum(sizes, out=self.ends[1:])
 
 
 class PackedRows:
-    """The rows from `first` up to `end` (excluded), all of which go to one partition. The constructor raises ValueError
-    if the range is empty.
+    """The rows from number `first` up to `end` (excluded), all of which are written to one partition. The constructor
+    raises ValueError if the range is empty.
     """
 
     def __init__(self, encoded: EncodedColumns, first: int, end: int) -> None:
@@ -79,7 +80,7 @@ class PackedRows:
     def pack(self, first: int, now_ms: int, first_offset: int, base_timestamp_ms: int, room: int) -> Packed:
         """Implements `PackableRows.pack`."""
         encoded, first = self._encoded, self._first + first
-        # Rows from `end` on do not fit into the batch, because their other parts alone are too large.
+        # The rows from `end` on do not fit into the batch, because their keys, values and headers alone are too large.
         end = int(np.searchsorted(encoded.ends, encoded.ends[first] + room, side="right")) - 1
         end = min(end, self._end)
         if end <= first:

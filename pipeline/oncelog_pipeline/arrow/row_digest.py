@@ -1,9 +1,9 @@
-"""Computes the digest of rows in Arrow columns; the digest equals the one that `oncelog_pipeline.sink.digest.digest_of`
-computes from Python objects.
+"""Computes the digest of rows in Arrow columns; `oncelog_pipeline.sink.digest.digest_of` computes an equal digest from
+Python objects.
 
-The CRC over several fields equals the CRC over their concatenation. Small fields are therefore joined first, and each
-row needs one call of the CRC function. Large fields are read in place, because copying them would cost more than a
-separate call.
+The CRC over several fields equals the CRC over their concatenation. Small fields are therefore joined first, so that
+each row needs only one call of the CRC function. Large fields are read in place, because copying them would cost more
+than a separate call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ PIECE: Final = 1024
 objects.
 """
 LARGE: Final = 512
-"""The average size of a field in bytes above which copying the field costs more than one more call."""
+"""If the fields are larger than this on average (in bytes), copying them costs more than a separate CRC call for each.
+"""
 
 
 def digest_of_columns(topic: str, keys: pa.Array | None, values: pa.Array, headers: pa.Array | None) -> Digest:

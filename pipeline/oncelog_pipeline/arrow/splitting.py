@@ -15,7 +15,9 @@ from oncelog_pipeline.arrow.packed_rows import EncodedColumns, PackedRows
 from oncelog_pipeline.arrow.record_columns import RecordColumns
 
 SMALL: Final = 1 << 16
-"""Partition numbers below this limit are sorted as 16-bit numbers (radix sort), in a tenth of the time."""
+"""Partition numbers below this limit are sorted as 16-bit numbers, because Arrow's radix sort for them takes a tenth of
+the time.
+"""
 
 
 class NoTopic(ValueError):
@@ -39,8 +41,8 @@ def by_topic(columns: RecordColumns) -> Iterator[tuple[str, RecordColumns]]:
 
 
 def partitions(columns: RecordColumns, count: int, sticky: int, *, ignores_keys: bool) -> Any:
-    """Return the partition (below `count`) of each row as an int64 array: the value of its column "partition",
-    otherwise the partition of its key's hash, otherwise (without a key) `sticky`.
+    """Return an int64 array with the partition of each row: the row's column "partition" if set, otherwise the
+    partition of its key's hash; rows without a key get the partition `sticky`.
     """
     found: Any = np.full(len(columns), sticky, np.int64)
     keys = None if ignores_keys else columns.keys
@@ -56,8 +58,8 @@ def partitions(columns: RecordColumns, count: int, sticky: int, *, ignores_keys:
 def by_partition(columns: RecordColumns, partitions: Any) -> tuple[PackedRows, list[tuple[int, PackedRows]]]:
     """Return all rows, and the rows of each partition. `partitions` has the partition of each row.
 
-    All rows are in the order of their partitions, and a digest does not depend on the order: computing one digest of
-    all rows costs less than computing one for each partition.
+    All rows are returned in the order of their partitions, so that the caller can compute one digest of all rows, which
+    costs less than one for each partition; a digest does not depend on the order.
     """
     count = len(columns)
     least, most = int(partitions.min()), int(partitions.max())

@@ -12,12 +12,12 @@ import numpy as np
 import pyarrow as pa
 
 BITS: Final = 7
-"""How many bits of the number each encoded byte has."""
+"""Number of bits of the number that each encoded byte contains."""
 MORE: Final = 0x80
-"""The bit of an encoded byte which says that another byte follows."""
+"""This bit of an encoded byte is set if another byte follows."""
 COUNTED: Final = 1 << 15
-"""The codes of offset deltas below this number are cached; a batch of 512 KB holds fewer records, if they have at least
-16 bytes.
+"""The codes of offset deltas below this number are cached: a batch of 512 KB holds fewer records, provided that each
+has at least 16 bytes.
 """
 
 
@@ -79,8 +79,8 @@ def _small() -> Codes:
 
 
 def joined(codes: Sequence[Codes | bytes], count: int, kind: pa.DataType) -> pa.Array:
-    """Return an array of `count` binary values: for each row the concatenation of its codes. An element of `codes` that
-    is a bytes object is used for all rows. `kind` is pa.binary() or pa.large_binary().
+    """Return an array of `count` binary values, each of which is the concatenation of that row's codes. If an element
+    of `codes` is a bytes object, every row gets these same bytes. `kind` is pa.binary() or pa.large_binary().
     """
     columns = [len(each) if isinstance(each, bytes) else each.content.shape[1] for each in codes]
     content: Any = np.empty((count, sum(columns)), np.uint8)

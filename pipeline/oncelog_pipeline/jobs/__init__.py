@@ -1,12 +1,12 @@
 """Jobs: `oncelog pipeline run`, `audit`, `archive` and `restore`.
 
-- `job.py` (pure) says what a job does.
+- `job.py` (pure) has the classes that describe a job.
 - `job_file.py` (pure) reads a job file strictly.
 - `keys.py` (pure) has the keys of a job file, and the errors for other keys.
 - `ddl.py` (pure) checks whether a schema is Spark's DDL.
 - `checkpoint.py` (pure) checks whether a checkpoint belongs to a job.
 - `progress.py` (pure) creates the line of a batch.
-- `failures.py` (pure) explains to a user why a job failed.
+- `failures.py` (pure) converts an error of a job to an explanation for the user.
 - `session.py` opens a Spark session for one command.
 - `query.py` starts a job as a query of Spark.
 - `watching.py` shows a query's batches while it runs.

@@ -1,7 +1,7 @@
 """Reads the offsets of a Spark checkpoint: which topics its query reads, and up to which offsets. Pure.
 
-A checkpoint has one file for each batch, `offsets/N`: a line with a version, a line about the batch, and for each input
-a line with the JSON of its offsets.
+A checkpoint has a file `offsets/N` for batch N: a line with a version, a line about the batch, and for each input a
+line with the JSON of its offsets.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from oncelog_pipeline.source.offsets import MARKS, STREAM
 
 LINES_BEFORE: Final = 2
 NOTHING: Final = "-"
-"""Spark writes this text for an input that has no offsets yet."""
+"""Spark writes this text into the file if an input has no offsets yet."""
 
 
 def check_checkpoint(location: str, offsets: str, inputs: Sequence[Input]) -> None:

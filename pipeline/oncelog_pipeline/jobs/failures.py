@@ -1,7 +1,7 @@
 """Explains to a user in one sentence why a job failed, and in a second sentence what to do. Pure.
 
-An error may come from Spark's own analysis. An error of a worker passes through two processes, and arrives as the text
-of a traceback inside the message of another exception. This module therefore recognises errors by the name of their
+An error may come from Spark's own analysis. An error of a Python worker process passes through two other processes, and
+arrives as a traceback in the message of another exception. This module therefore recognises errors by the name of their
 class and by their text.
 """
 
@@ -27,8 +27,8 @@ ADVICE: Final[Mapping[str, str]] = {
     "AnalysisException": "Look at the query in [transform], and at the schemas of its inputs",
     "ParseException": "Look at the query in [transform], and at schemas that are Spark's DDL",
 }
-"""The advice for each class of errors. Errors without an entry contain the remedy in their message, or no user can
-cause them.
+"""The advice for each class of errors. Errors without an entry either name the remedy in their own message, or cannot
+be caused by users.
 """
 
 

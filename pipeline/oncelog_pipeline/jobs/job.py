@@ -51,7 +51,7 @@ class Output:
     def write_id(self) -> str | None:
         """The writeId of the writes inside foreachBatch; None if Spark's sink writes the batches.
 
-        Jobs in output mode update use foreachBatch, because Spark does not offer this mode to sinks in Python.
+        A job in output mode update uses foreachBatch, because Spark does not let Python sinks use that mode.
         """
         if self.parquet is not None or self.mode != UPDATE:
             return None

@@ -49,8 +49,8 @@ SAID_BY_KEYS: Final = {
     "delivery": "delivery",
     "checkpointlocation": "location in [checkpoint]",
 }
-"""Options that a job file sets with a key of its own; they are refused among the options, because two different values
-could be given.
+"""Options that a job file sets with keys of their own; they are refused in the `options` table, because the file could
+otherwise give two different values.
 """
 INTERVAL: Final = re.compile(r"\s*\d+\s*(milliseconds?|seconds?|minutes?|hours?|days?)\s*")
 IDENTIFIER: Final = re.compile(r"[A-Za-z_]\w*")
@@ -295,8 +295,8 @@ class _Reader:
 
 
 def _without_state(job_input: Input, output: Output) -> Input:
-    """Return the input with the output's `stateTopic` option, so that the input's topic pattern never matches the topic
-    in which this job's sink keeps its state.
+    """Return the input with the output's `stateTopic` option, so that the input's topic pattern does not match the
+    topic in which this job's sink keeps its state.
     """
     told = [value for name, value in output.options.items() if name.lower() == STATE_OPTION.lower()]
     if not told or any(name.lower() == STATE_OPTION.lower() for name in job_input.options):
@@ -305,8 +305,8 @@ def _without_state(job_input: Input, output: Output) -> Input:
 
 
 def _flat(table: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
-    """Join the names of nested TOML tables with dots: TOML parses `kafka.fetch.max.bytes = 1` as nested tables, and
-    here it is a single name.
+    """Join the names of nested TOML tables with dots, because TOML parses `kafka.fetch.max.bytes = 1` as nested tables
+    although it is a single option name.
     """
     found: list[tuple[str, str]] = []
     for name, value in table.items():

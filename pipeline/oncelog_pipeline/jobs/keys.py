@@ -34,8 +34,7 @@ class JobError(ValueError):
 @dataclass(frozen=True, slots=True)
 class Key:
     """A key. A key of a job file. `kind` is the type of the value (one of the constants above), or the tuple of allowed
-    texts; `purpose`
-    completes the sentence "it says ...".
+    texts; `purpose` completes the sentence "it says ...", which error messages use.
     """
 
     kind: str | tuple[str, ...]
@@ -153,8 +152,8 @@ class Where:
         return f"{place}: {path}.{key} {what}" if path else f"{place}: {key} {what}"
 
     def _line(self, path: str, key: str) -> int | None:
-        """Return the number of the line with `key = ...` in the table `path`, or with the header of the table
-        `path.key`, or with an inline table that has the key: `path = {key = ...}`.
+        """Return the number of the line that sets a key: either `key = ...` in the table `path`, or the header of the
+        table `path.key`, or an inline table `path = {key = ...}`.
         """
         header, table = re.compile(r"\s*\[+\s*([\w.\"-]+)\s*\]+"), ""
         assignment = re.compile(rf"\s*[\"']?{re.escape(key)}[\"']?\s*[=.]")

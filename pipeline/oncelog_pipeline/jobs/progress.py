@@ -13,14 +13,14 @@ from oncelog_pipeline.source.lag import lag_of
 HEADINGS: Final = ("Batch", "Begun", "Rows", "Rows/s", "Lag", "Seconds", "Transaction")
 NOTHING: Final = "nothing to commit"
 LEFT_OUT: Final = "no rows written"
-"""Shown if the query has filtered out all rows of a batch."""
+"""Shown for a batch if the query has filtered out all of its rows."""
 COMMITTED: Final = "committed"
 
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """The number of the last batch whose commit an exactly-once query has decided, and how many transactions of its
-    tasks are open.
+    """The number of the last batch that an exactly-once query has decided to commit, and how many transactions of the
+    query's tasks are open.
     """
 
     decided_batch: int

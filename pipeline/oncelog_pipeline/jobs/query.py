@@ -105,7 +105,7 @@ def _writer(table: DataFrame, job: Job) -> DataStreamWriter:
 
 def _writing(options: Mapping[str, str]) -> Callable[[DataFrame, int], None]:
     """Return the function that Spark calls for each batch (foreachBatch). The function writes the changed rows of a
-    batch once; query, batch and writeId identify the write.
+    batch once: the sink identifies the write by query, batch and writeId.
     """
 
     def write(batch: DataFrame, _number: int) -> None:

@@ -22,8 +22,8 @@ SETTINGS: Final = {
     "spark.sql.shuffle.partitions": str(os.cpu_count() or 2),
     "spark.sql.streaming.stopTimeout": "60s",
 }
-"""Default settings of the Spark session. With a master on this machine each task is tried three times; plain local[*]
-does not retry.
+"""Default settings of the Spark session. With a master on this machine, Spark tries each task up to three times,
+whereas plain local[*] never retries.
 """
 LOCAL: Final = "local"
 LOOPBACK: Final = {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}

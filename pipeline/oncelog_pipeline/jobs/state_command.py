@@ -1,5 +1,5 @@
-"""Implements the command `oncelog pipeline state`, which shows the sink's last decision for each query, and resets this
-decision if the start of a query was refused.
+"""Implements the command `oncelog pipeline state`: it shows the sink's last decision (which batch was committed) for
+each query, and resets the decision if the sink refuses to start the query.
 """
 
 from __future__ import annotations
@@ -48,9 +48,8 @@ def state() -> None:
     """Show and reset the decisions of the exactly-once sink for each query.
 
     A query is named by the id in the metadata of its checkpoint, or by its writeId. The state of a query names its last
-    decided batch: the batch whose transactions the driver has decided to commit. If a checkpoint is older, or has other
-    rows for that batch, the sink refuses to start the query and
-    names `reset`.
+    decided batch: the batch whose transactions the driver has decided to commit. If a checkpoint is older than that
+    batch, or has other rows for it, the sink refuses to start the query; its error message names the command `reset`.
     """
 
 
@@ -63,7 +62,7 @@ def list_(bootstrap: str, state_topic: str, settings: tuple[tuple[str, str], ...
     """List all queries that have a state.
 
     Plain output: query, last decided batch, its rows, its transactions, its lost partitions, run. A dash for the rows
-    means that an older release decided the commit of the batch, and stored no number of rows.
+    means that an older release, which stored no number of rows, has decided the batch.
     """
     states = _with_cluster(bootstrap, state_topic, settings, lambda cluster: cluster.states_by_name())
     show_rows(COLUMNS, [_row(query, found.state) for query, found in sorted(states.items())], output)
@@ -100,9 +99,9 @@ def show(
 def plan(checkpoint: Path, bootstrap: str, settings: tuple[tuple[str, str], ...], output: str | None) -> None:
     """Show which offsets the newest planned batch reads, for each source of CHECKPOINT, a local directory.
 
-    Brokers keep the plan, so the plan may be newer than a checkpoint that was restored from a backup. Standard error
-    suggests the startingOffsets for a new checkpoint: those just after that batch, if `show` says that the commit of
-    the batch was decided, and those just before the batch otherwise.
+    Brokers keep the plan of a batch, so the plan may be newer than a checkpoint that was restored from a backup.
+    Standard error suggests the startingOffsets for a new checkpoint: the offsets just after that batch if its commit
+    was decided (`show` says so), otherwise the offsets just before it.
 
     Plain output, one line for each partition: stream, topic, partition, first offset, offset after the last.
     """
@@ -169,10 +168,10 @@ def reset(
 ) -> None:
     """Set batch N as the last batch whose commit QUERY has decided. Stop the query before you run this command.
 
-    If Spark replays batch N, the sink then skips it, whatever rows it has; later batches are written. If N is the
-    number of the decided batch, the decided rows remain, and rows that only the replay has are skipped. If N is one
-    less, the entire replay is written, and the decided rows are duplicated. Decided transactions that are still open
-    are committed first.
+    If Spark replays batch N, the sink then skips it, whichever rows the replay has; later batches are written. If N is
+    the number of the decided batch, the rows that were decided remain, and additional rows of the replay are skipped.
+    If N is one less than the decided batch, the sink writes the entire replay, which duplicates the decided rows.
+    Decided transactions that are still open are committed first.
     """
     from oncelog_pipeline.sink import exactly_once
     from oncelog_pipeline.sink.operations import TakenOver
@@ -200,7 +199,8 @@ def reset(
 @topic_option
 @settings_option
 def finish(bootstrap: str, state_topic: str, settings: tuple[tuple[str, str], ...]) -> None:
-    """Commit decided transactions that are still open, because their driver died before it had committed all of them.
+    """Commit decided transactions that are still open because their driver died before it had committed all
+    transactions of the batch.
 
     A query that is started again commits such transactions itself, unless they have timed out. Use this command for a
     query that stays stopped for longer than transaction.timeout.ms, and for batch writes without a writeId (the next

@@ -26,7 +26,7 @@ LOOK_SECONDS: Final = 0.5
 SHOWN: Final = 15
 """The maximum number of batches in the table."""
 RUN_BATCH: Final = "addBatch"
-"""The phase whose duration Spark reports only for a trigger that ran a batch."""
+"""The phase of a trigger whose duration Spark reports only if the trigger ran a batch."""
 
 logger = logging.getLogger(__name__)
 
@@ -70,9 +70,8 @@ def _as_dict(progress: Any) -> dict[str, Any]:
 
 
 def transactions_of(job: Job, query_id: str) -> Look:
-    """Return a function that asks the output's cluster for the last batch whose commit was decided, and for the number
-    of open transactions; the function returns
-    None if the delivery is not exactly once.
+    """Return a function that requests from the output's cluster the number of the last decided batch and of the open
+    transactions; it returns None if the delivery is not exactly once.
     """
     if job.output.parquet is not None:
         return lambda: None

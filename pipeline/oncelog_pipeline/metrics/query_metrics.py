@@ -28,7 +28,7 @@ from oncelog_pipeline.source.lag import lag_of
 
 MAX_QUERIES: Final = 100
 RUN_BATCH: Final = "addBatch"
-"""The phase that Spark reports only for a trigger that ran a batch."""
+"""The phase of a trigger that Spark reports only if the trigger ran a batch."""
 BATCH_SECONDS: Final = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 """Upper bounds, in seconds, of the histogram buckets for the duration of a batch."""
 LABELS: Final = ("query", "query_id")
@@ -36,8 +36,8 @@ NO_WATERMARK: Final = "1970-01-01T00:00:00.000Z"
 """The watermark that Spark reports before the first event."""
 
 ASK_SECONDS: Final = 5.0
-"""Seconds after which a scrape requests the open transactions of no further query, because Prometheus waits for 10
-seconds.
+"""After this many seconds a scrape counts the open transactions of no further query, because Prometheus waits only 10
+seconds for the scrape.
 """
 
 OpenTransactions = Callable[[str], int | None]

@@ -30,8 +30,8 @@ def bootstrap_servers(options: Options) -> str:
 
 
 def settings(options: Options, config: type[ClientConfig]) -> dict[str, Any]:
-    """Return those keyword arguments of `config`, the configuration of a Consumer or a Producer, that the options set.
-    Raises OptionError.
+    """Return the keyword arguments for `config`, the configuration class of a Consumer or a Producer, that the options
+    set. Raises OptionError.
     """
     defaults = {field.name: field.default for field in fields(config) if field.default is not MISSING}
     known = {PREFIX + name.replace("_", "."): name for name in defaults}
@@ -45,8 +45,8 @@ def settings(options: Options, config: type[ClientConfig]) -> dict[str, Any]:
             near = get_close_matches(name, [*known, SERVERS, *security_settings.KNOWN], n=1)
             raise OptionError(f"unknown option {name!r}" + (f": did you mean {near[0]!r}?" if near else ""))
         default = defaults[known[name]]
-        # A default of None, or a setting with several types, does not show the type: enable_idempotence is a flag, the
-        # others are text.
+        # A setting whose default is None, or that allows several types, needs its type here: enable_idempotence is a
+        # flag, the others are text.
         like = False if known[name] == "enable_idempotence" else default
         found[known[name]] = as_setting(name, value, like)
     if GROUP_ID in options.kafka and CLIENT_ID not in options.kafka:

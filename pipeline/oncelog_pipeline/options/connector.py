@@ -1,9 +1,10 @@
 """A table of all options of Spark's own Kafka connector, which says how this connector handles each of them. Pure.
 
-Each option is in one of three classes: it has the same meaning here; or its meaning differs as its text says; or it is
-refused, with the reason, when a query is planned. `docs/reference/spark-options.md` is generated from this table, and a
-test sets each option. `kafka.*` are the keys of Java's consumer (for a source) and producer (for a sink), of Kafka 3.9
-to 4.3; tests/data lists these keys as Kafka's own classes print them.
+Each option belongs to one of three classes: it means the same as in Spark's connector; or its meaning differs as the
+option's text says; or the connector refuses it when a query is planned, and gives the reason.
+`docs/reference/spark-options.md` is generated from this table, and a test sets each option. `kafka.*` are the keys of
+Java's consumer (for a source) and producer (for a sink), of Kafka 3.9 to 4.3; tests/data lists these keys as Kafka's
+own classes print them.
 """
 
 from __future__ import annotations

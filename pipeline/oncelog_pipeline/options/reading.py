@@ -15,7 +15,7 @@ from oncelog_pipeline.options.connector import connector_options
 T = TypeVar("T")
 
 SPARKS_OWN: Final = ("path", "checkpointLocation", "queryName")
-"""Options that Spark itself adds to those of a source or sink, or passes on to it."""
+"""Options that Spark itself adds to the user's options of a source or sink."""
 PREFIX: Final = "kafka."
 CLIENT_KEYS: Final = frozenset(each.name for each in connector_options() if each.name.startswith(PREFIX))
 
@@ -30,8 +30,8 @@ class OptionError(ValueError):
 
 
 class Options:
-    """The options of one reader or writer. Each known option is read by one call; all other options must begin with
-    `kafka.`.
+    """The options of one reader or writer. One call reads each known option; all options that no call reads must begin
+    with `kafka.`.
     """
 
     def __init__(self, given: Mapping[str, str], known: Iterable[str]) -> None:
@@ -104,7 +104,8 @@ class Options:
 
 
 def _hint(lower: str, names: Mapping[str, str]) -> str:
-    """Return a suggestion which option may be meant: Kafka's key with the prefix kafka., or a similar name."""
+    """Return a suggestion which option the user may have meant: a Kafka key with the prefix kafka., or a similar name.
+    """
     if PREFIX + lower in CLIENT_KEYS:
         return f": did you mean {PREFIX + lower!r}? Keys of Kafka's clients begin with {PREFIX!r}"
     near = get_close_matches(lower, names, n=1)

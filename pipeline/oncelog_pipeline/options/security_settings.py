@@ -37,8 +37,8 @@ STORE_OPTIONS: Final = (
     KEY_PASSWORD,
 )
 CREDENTIALS: Final = {"clientId": CLIENT_ID, "clientSecret": CLIENT_SECRET, "scope": SCOPE}
-"""Maps options of OAuthBearerLoginModule to separate options, which Kafka has from 4.1 on and which override the
-former.
+"""Maps each option of OAuthBearerLoginModule to the separate option that Kafka has instead from 4.1 on; the separate
+option has precedence.
 """
 LOGIN_OPTIONS: Final = (JAAS, ENDPOINT, *CREDENTIALS.values(), CALLBACK, CONNECT_TIMEOUT, READ_TIMEOUT)
 KNOWN: Final = (*STORE_OPTIONS, HOSTNAMES, *LOGIN_OPTIONS)
@@ -53,8 +53,8 @@ MODULES: Final[Mapping[str, Callable[[str], bool]]] = {
     "ScramLoginModule": lambda mechanism: mechanism.startswith("SCRAM-"),
     "OAuthBearerLoginModule": lambda mechanism: mechanism == OAUTHBEARER,
 }
-"""Maps Kafka's login modules, by the last part of their names, to a function that returns whether the module fits a
-mechanism.
+"""Maps each of Kafka's login modules, by the last part of its name, to a function that returns whether the module can
+be used for a SASL mechanism.
 """
 KERBEROS: Final = "Krb5LoginModule"
 CALLBACK_HANDLER: Final = "OAuthBearerLoginCallbackHandler"

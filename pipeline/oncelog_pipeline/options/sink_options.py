@@ -18,7 +18,8 @@ STATE_OPTION: Final = "stateTopic"
 KNOWN: Final = ("topic", "delivery", STATE_OPTION, "writeId", "includeHeaders")
 DEFAULT_TASK_TIMEOUT_MS: Final = 900_000
 """The default transaction timeout in milliseconds: the longest that brokers allow by default
-(transaction.max.timeout.ms). A batch, and a restart of the query during a batch, must be finished within this time.
+(transaction.max.timeout.ms). A batch, including a restart of the query during that batch, must be finished within this
+time.
 """
 
 
@@ -59,8 +60,9 @@ def sink_options(given: Mapping[str, str]) -> SinkOptions:
     found = client_settings.settings(options, client_settings.PRODUCER)
     if found.get("enable_idempotence") is False:
         raise OptionError("kafka.enable.idempotence=false: every delivery here needs it")
-    # Options that exclude each other must fail here, when the query is planned, and not later in each task.
-    # enable_idempotence is passed explicitly, so the client reports a conflict instead of disabling idempotence.
+    # Options that exclude each other must fail here, when the query is planned, and not later in each task. The code
+    # passes enable_idempotence explicitly, because the client would otherwise silently disable idempotence instead of
+    # reporting the conflict.
     client_settings.check_together(options, client_settings.PRODUCER, {**found, "enable_idempotence": True})
     task_timeout_ms = found.pop("transaction_timeout_ms", DEFAULT_TASK_TIMEOUT_MS)
     options.flag("includeHeaders", False)  # as in Spark's connector, kafka.group.id has no effect on a sink

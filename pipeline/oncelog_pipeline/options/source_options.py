@@ -50,8 +50,8 @@ DEFAULT_TRIGGER_DELAY_S: Final = 15 * 60.0
 DEFAULT_POLL_TIMEOUT_MS: Final = 120_000
 PARTITION_FETCH_BYTES: Final = 4 << 20
 """The source's default of max.partition.fetch.bytes, four times that of a consumer. A task reads a range of one
-partition, so latency does not matter, and each fetch response becomes an Arrow batch. With rows of 1 KB a task takes a
-third less CPU than with responses of 1 MiB.
+partition, so the latency of a response does not matter, and each fetch response becomes one Arrow batch. With rows of 1
+KB, a task takes a third less CPU with responses of 4 MiB than with responses of 1 MiB.
 """
 
 
@@ -71,9 +71,9 @@ class Where(Enum):
 class Bound:
     """The bound at which reading begins or ends.
 
-    `offsets` maps partitions to offsets (or LATEST or EARLIEST) or to timestamps in milliseconds, as `where` says;
-    `timestamp_ms` applies to all partitions. With `is_latest_where_none` a timestamp after the last record means the
-    end of the partition.
+    `offsets` maps partitions to offsets (a number, LATEST or EARLIEST) or to timestamps in milliseconds, depending on
+    `where`; `timestamp_ms` applies to all partitions. With `is_latest_where_none` a timestamp after the last record
+    means the end of the partition.
     """
 
     where: Where
@@ -101,8 +101,8 @@ class SourceOptions:
     ending: Bound
     max_offsets_per_trigger: int | None = None
     max_bytes_per_trigger: int | None = None
-    """The maximum size of a batch in bytes of the brokers' logs, estimated from the mean size of a record in each
-    partition.
+    """The maximum size of a batch in bytes, as records are stored in the brokers' logs; the source estimates it from
+    the mean record size of each partition.
     """
     min_offsets_per_trigger: int | None = None
     max_trigger_delay_s: float = DEFAULT_TRIGGER_DELAY_S

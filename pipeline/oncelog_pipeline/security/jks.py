@@ -1,7 +1,7 @@
 """Java key stores (JKS), the default format of Java's keytool before Java 9: certificates and private keys. Pure.
 
-The file is a list of entries, followed by the SHA-1 of the password, a constant and the list. A private key is
-encrypted by XOR with a key stream of SHA-1 hashes, which is derived from a salt and the password.
+The file contains a list of entries, followed by a SHA-1 hash of the password, a constant and that list. A private key
+is encrypted by XOR with a key stream; the stream consists of SHA-1 hashes derived from a salt and the password.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ def _private_key(protected: bytes, password: str, alias: str) -> bytes:
     """Decrypt and return the PKCS8 key in an EncryptedPrivateKeyInfo that uses Java's own algorithm."""
     info = _Reader(protected)
     info.tagged(_SEQUENCE)
-    info.take(info.tagged(_SEQUENCE))  # skip the name of the algorithm, because JKS has only one algorithm
+    info.take(info.tagged(_SEQUENCE))  # skip the name of the encryption algorithm, because JKS files use only one
     encrypted = info.take(info.tagged(_OCTET_STRING))
     link, cipher = encrypted[:_SHA1_BYTES], encrypted[_SHA1_BYTES:-_SHA1_BYTES]
     secret, stream = _utf16(password), bytearray()
@@ -129,7 +129,7 @@ class _Reader:
 
     def tagged(self, tag: int) -> int:
         """Return the length of the DER value that begins at the present position. Raises BadStore if the value has
-        another tag.
+        another tag than the expected one.
         """
         if self.number(1) != tag:
             raise BadStore("a private key is not encrypted as JKS does")

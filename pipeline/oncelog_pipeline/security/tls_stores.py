@@ -54,8 +54,8 @@ class _Contents:
 
 
 class StoreContext(ssl.SSLContext):
-    """The TLS context of `stores`; two contexts are equal if their stores are equal, and a context is printed and
-    pickled as its stores.
+    """The TLS context of `stores`; two contexts are equal if their stores are equal, and printing or pickling a context
+    uses only its stores.
     """
 
     stores: TlsStores

@@ -123,7 +123,7 @@ class TokenFile:
 
 
 class _Kept:
-    """The cached token, and until when it is used, by the clock of its provider."""
+    """The cached token, and the time until which it is used, by the clock of the token provider."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()

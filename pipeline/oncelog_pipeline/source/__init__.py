@@ -7,7 +7,7 @@
 - `data_loss.py` (pure) finds records that are lost.
 - `progress.py` (pure) decides where the next batch ends.
 - `ends.py` caches the ends of all partitions while nothing changes.
-- `watch.py` lets the brokers report records beyond the ends.
-- `lag.py` (pure) computes from a query's progress how far the query is behind.
+- `watch.py` lets the brokers report when records beyond the known ends exist.
+- `lag.py` (pure) computes from a query's progress how many offsets the query is behind the ends of its partitions.
 - `reading.py` reads the records of one range.
 """

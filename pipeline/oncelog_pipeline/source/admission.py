@@ -28,7 +28,7 @@ def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, in
 
     Each partition with records gets at least one offset, if possible, so that a small partition does not starve beside
     a large one. Offsets that remain after rounding down go to the partitions that lost most by rounding; ties are
-    broken by partition name, so that equal input gives an equal batch.
+    broken by partition name, so that equal input always gives an equal batch.
     """
     there = sizes(start, end)
     total = sum(there.values())
@@ -47,8 +47,8 @@ def limited(start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, in
 
 
 def _level(granted: Offsets, exact: Mapping[TopicPartition, float], there: Offsets, most: int) -> None:
-    """Adjust the total of `granted` to `most`: add offsets to the partitions that have got the smallest part of their
-    share, or remove offsets from those that have got the largest part.
+    """Adjust the total of `granted` to `most`: add offsets to the partitions that are furthest below their proportional
+    share, or remove offsets from those that are furthest above it.
     """
     while (spare := most - sum(granted.values())) != 0:
         step = 1 if spare > 0 else -1
@@ -67,7 +67,7 @@ def offsets_in(
     """Return how many offsets a batch of at most about `most_bytes` may read (maxBytesPerTrigger); at least 1.
 
     The number is an estimate. `mean_bytes` maps a partition to the average bytes of one offset in its log. A partition
-    without an entry counts with the average of the other partitions.
+    without an entry is assumed to have the average of the other partitions.
     """
     there = sizes(start, end)
     total = sum(there.values())
@@ -87,8 +87,8 @@ def is_worth_a_batch(
     waited_s: float,
     longest_s: float,
 ) -> bool:
-    """Return whether a batch is worthwhile: at least `least` offsets are available (minOffsetsPerTrigger), or any
-    offsets are available and the last batch was `longest_s` seconds ago (maxTriggerDelay).
+    """Return whether a batch should begin now: at least `least` offsets are available (minOffsetsPerTrigger), or some
+    are available and the last batch was `longest_s` seconds ago (maxTriggerDelay).
     """
     there = sum(sizes(start, end).values())
     return least is None or there >= least or (there > 0 and waited_s >= longest_s)

@@ -1,7 +1,7 @@
 """Finds records that were deleted before the query has read them: failOnDataLoss. Pure.
 
-A gap *inside* a range is no loss: control batches, aborted records and compaction leave gaps. The query's offsets are
-therefore compared with the beginning and end of the log, and records are not counted.
+A gap *inside* a range is no loss: control batches, aborted records and compaction leave gaps. The module therefore
+compares the query's offsets with the beginning and end of the log, instead of counting records.
 """
 
 from __future__ import annotations

@@ -1,15 +1,14 @@
 """Caches the ends of a stream's partitions while its query is idle.
 
-While there are no new records, Spark repeatedly requests from a source where its partitions end. Each *look*, which
+While there are no new records, Spark asks the source again and again where its partitions end. Each *look*, which
 requests the ends from the brokers, costs CPU in proportion to the number of partitions. This module therefore caches
 the ends until `watch.py` reports new records.
 
-A new look (request of the ends from the brokers) also replaces the cached ends after a pause. The pause begins at
-FRESH_SECONDS, doubles while the ends do not
-change, and is reset to FRESH_SECONDS when they change. The pause grows up to LONGEST_SECONDS while brokers are watched,
-in case a connection is lost unnoticed; without a watch it grows only until the looks use at most IDLE_SHARE of a core.
-Most looks request only the ends, with one request to each leader. A look also requests topics and the beginnings of
-partitions if an end has changed, and after FULL_SECONDS, so that new partitions are found.
+After a pause, a look also replaces the cached ends without such a report. The pause begins at FRESH_SECONDS, doubles
+while the ends do not change, and is reset to FRESH_SECONDS when they change. While brokers are watched, the pause grows
+up to LONGEST_SECONDS, in case a connection is lost unnoticed; without a watch it grows only until the looks use at most
+IDLE_SHARE of a CPU core. Most looks request only the ends, with one request to each leader. A look also requests topics
+and the beginnings of partitions if an end has changed, and after FULL_SECONDS, so that new partitions are found.
 """
 
 from __future__ import annotations
@@ -31,8 +30,8 @@ noticed, with any number of partitions.
 FULL_SECONDS: Final = 5.0
 """Seconds after which the source requests not only the ends, but also the topics and the beginnings of partitions."""
 IDLE_SHARE: Final = 0.01
-"""The share of a CPU core that requests of the ends may use while the query is idle and no Fetch at the brokers waits
-for new records.
+"""While the query is idle and no Fetch waits at the brokers for new records, requests of the ends may use at most this
+share of a CPU core.
 """
 
 
@@ -63,7 +62,8 @@ class Ends:
         self._looked_fully = 0.0
         self._pause = FRESH_SECONDS
         self._affordable = FRESH_SECONDS
-        """The pause in seconds at which requests of the ends use IDLE_SHARE of a CPU core."""
+        """The pause in seconds between two requests of the ends at which these requests use IDLE_SHARE of a CPU core.
+        """
         self._is_due = False
 
     @property
@@ -83,7 +83,7 @@ class Ends:
         self._log = None
 
     def hurry(self) -> None:
-        """Let the next call of `log` request everything immediately, because new records exist."""
+        """Make the next call of `log` request everything immediately, because new records are known to exist."""
         self._is_due = True
 
     def log(self) -> Log:

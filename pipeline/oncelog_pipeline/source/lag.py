@@ -30,7 +30,7 @@ def offsets_behind_latest(source: Mapping[str, Any]) -> dict[str, str]:
 
 def lag_of(sources: Iterable[Mapping[str, Any]]) -> int | None:
     """Return how many offsets lie between the end of the batch and the ends of the partitions, as a total over all
-    sources. Returns None if no source reports both.
+    sources. Returns None if no source reports both the end of its batch and the ends of its partitions.
     """
     total = None
     for source in sources:

@@ -16,19 +16,21 @@ LATEST: Final = -1
 EARLIEST: Final = -2
 """Stands for the first offset of a partition."""
 FROM: Final = "_from"
-"""Key beside the topics, in the end of a batch that does not begin where the previous batch ended; its value is the
-beginning of the batch.
+"""A key beside the topics in the JSON of a batch's end, used if the batch does not begin where the previous batch
+ended; its value is the beginning of the batch.
 
-Batch 0 has this key: if the query restarts before batch 0 is in the checkpoint, Spark requests the beginning again, and
-"latest" would have moved by then. A batch with new partitions, or with partitions whose first offset has increased, has
-this key, too.
+Batch 0 has this key, because Spark requests the beginning again if the query restarts before batch 0 is in the
+checkpoint, and "latest" would then be a later offset. A batch with new partitions, or with partitions whose first
+offset has increased, has this key, too.
 """
 IDS: Final = "_ids"
 """Key beside the topics; its value is the id of each topic. The ids show whether a topic was deleted and created again.
 Offsets of an older release, or of Spark's own connector, have no ids.
 """
 INITIAL: Final = "_initial"
-"""Key that marks the initial offset of a query: Spark logs batch 0 only if its end differs from the initial offset."""
+"""A key that marks the initial offset of a query, because Spark logs batch 0 only if its end differs from the initial
+offset.
+"""
 STREAM: Final = "_stream"
 """Key beside the topics; its value is the id of the stream, under which the cluster stores the stream's plans
 (plans.py). Offsets of an older release, or of Spark's own connector, have no stream id.
@@ -56,7 +58,8 @@ def partitions_from_json(text: str) -> list[TopicPartition]:
 
 
 def offsets_from_json(text: str, *, least: int = 0) -> Offsets:
-    """Return a number for each partition, which must be at least `least`: an offset, LATEST, EARLIEST, or milliseconds.
+    """Return the number of each partition: an offset, LATEST, EARLIEST, or milliseconds; raise an error if a number is
+    below `least`.
     Raises BadOffsets."""
     return offsets_from(_object(text), least=least)
 
@@ -116,7 +119,8 @@ def stream_from(read: Mapping[str, Any]) -> str | None:
 
 
 def batch_start(start: Mapping[str, Any], end: Mapping[str, Any]) -> Offsets:
-    """Return where a batch begins: the beginning that its end contains, otherwise the end of the previous batch. Raises
+    """Return where a batch begins: the beginning that the JSON of its end contains, or else the end of the previous
+    batch. Raises
     BadOffsets."""
     return offsets_from(end.get(FROM, start))
 

@@ -2,17 +2,15 @@
 
 A plan says from which offset to which offset a batch reads each partition. Spark writes the end of a batch to the
 checkpoint before it runs the batch, but does not sync the file. After a power cut the checkpoint may therefore lack the
-batch although the sink has decided it. If Spark planned the batch again, the batch would include newer records under
-the number of the decided batch. Each plan is therefore also committed, as offsets of a separate group of the stream,
-before the first task of the batch runs. A batch that begins where a known plan begins also ends where that plan ends.
-The replay is therefore the batch that was decided, with any query and any sink.
+batch, although the sink has decided to commit it. If Spark then planned the batch again, the new plan would include
+newer records under the number of the decided batch. Each plan is therefore also committed, as offsets of a separate
+group of the stream, before the first task of the batch runs. A batch that begins where a known plan begins also ends
+where that plan ends. The replay therefore reads the same records as the decided batch, with any query and any sink.
 
-- Any plan is a valid batch while the log has its records, so a plan may be old or written by another driver. The sink
-compares
-  whether the rows of a replay are the same.
-- A plan names the partitions whose offset the batch advances, their number, and a checksum of the offsets of all
-partitions. A plan is
-  valid only if each of its partitions has committed it.
+- Any plan is a valid batch while the log has its records, so a plan may be old or written by another driver. Even then
+  a replay may have other rows, so the sink compares the rows.
+- A plan names the partitions whose offset the batch advances, how many partitions these are, and a checksum of the
+offsets of all partitions. A plan is valid only if the committed offset of each of its partitions contains it.
 
 The committed offset of a partition is where the last plan ended. The metadata of the committed offset has the last
 plans, the newest last: "NUMBER/PARTITIONS/CHECKSUM:START-END,...".
@@ -74,7 +72,8 @@ class Plans:
         self, begin: Mapping[TopicPartition, int], latest: Mapping[TopicPartition, int], most: int | None = None
     ) -> Offsets | None:
         """Return the end of the newest plan that begins at `begin`. Returns None if no plan begins there, if the log no
-        longer has the records of the plan, or if the plan has more than `most` offsets, the present limit of a batch.
+        longer has the records of the plan, or if the plan has more than `most` offsets (the limit of a batch as now
+        configured).
         """
         for plan in reversed(self.plans):
             if all(
@@ -87,8 +86,8 @@ class Plans:
         return None
 
     def with_batch(self, start: Mapping[TopicPartition, int], end: Mapping[TopicPartition, int]) -> Plans:
-        """Return these plans with this batch as the newest plan; the same plans if the batch reads nothing, or is known
-        already.
+        """Return these plans with this batch added as the newest plan; return them unchanged if the batch reads
+        nothing, or its plan is already among them.
         """
         moves = {
             partition: Move(start.get(partition, 0), offset)
@@ -103,7 +102,8 @@ class Plans:
         return Plans((*self.plans, Plan(number, position, moves))[-kept:], number)
 
     def to_commit(self) -> dict[TopicPartition, OffsetAndMetadata]:
-        """Return the offsets to commit for the newest plan, for the partitions that it moves."""
+        """Return the offsets to commit for the newest plan: one offset for each partition from which the batch reads.
+        """
         if not self.plans:
             return {}
         return {

@@ -17,8 +17,8 @@ NO_PLANS: Final = Plans()
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of a batch: `least` (offsets) and `longest_s` (seconds) apply to continuous streams, `most` (offsets)
-    and `most_bytes` to every batch.
+    """The limits of a batch: `least` (offsets) and `longest_s` (seconds) apply only to continuous streams, `most`
+    (offsets) and `most_bytes` to every batch.
     """
 
     most: int | None = None
@@ -37,7 +37,7 @@ class Log:
     ids: Mapping[str, str] = field(default_factory=dict)
     """The id of each topic, if the cluster has ids (from Kafka 2.8 on)."""
     mean_bytes: Mapping[TopicPartition, float] = field(default_factory=dict)
-    """Average size in bytes of an offset of each partition, for the partitions for which it was requested."""
+    """For each partition whose size was requested: the average number of bytes per offset."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,10 @@ def next_batch(
     returned batch ends where it starts.
 
     `ids` are the known ids of the topics that were read up to `start`. A topic that was created again since then counts
-    as lost, and is read from its beginning, like new partitions. `target` is the fixed end of a query with
+    as lost, and is read from its beginning, like a new partition. `target` is the fixed end of a query with
     AvailableNow; later records are not read, and the minimum size of a batch does not apply. `plans` are the known
-    plans of this stream; a batch that begins where one of them began ends where that plan ended. Raises DataLoss.
+    plans of this stream; if the batch begins where one of these plans began, the batch also ends where that plan ended.
+    Raises DataLoss.
     """
     anew = made_anew(start, ids or {}, log.ids)
     start = {partition: offset for partition, offset in start.items() if partition.topic not in anew}

@@ -1,8 +1,8 @@
 """Cuts a batch into the ranges that tasks read. The function `cut` is pure: its result depends only on (start, end,
 options).
 
-Spark requests the ranges again when it replays a batch, and they must then be the same. The argument `start` is the
-result of `offsets.batch_start`.
+The result must be reproducible, because Spark requests the ranges again when it replays a batch. The argument `start`
+is the result of `offsets.batch_start`.
 """
 
 from __future__ import annotations

@@ -32,16 +32,17 @@ async def read_range(
     batch.
 
     `settings` are keyword arguments of `oncelog.Consumer`. Reading ends when the position has passed the end of the
-    range, never by a count: the last offsets may belong to control batches, or to aborted or compacted records. Close
-    the iterator to stop early. Raises NothingRead, KafkaError, and DataLoss if the log begins after the start of the
-    range. Without `fails_on_data_loss` reading begins where the log begins instead.
+    range; counting records would not work, because the last offsets may belong to control batches, or to aborted or
+    compacted records. Close the iterator to stop early. Raises NothingRead, KafkaError, and DataLoss if the log begins
+    after the start of the range. Without `fails_on_data_loss` such a range is read from the beginning of the log, and
+    DataLoss is not raised.
     """
     partition = TopicPartition(wanted.topic, wanted.partition)
 
     def make() -> Consumer:
         consumer = Consumer(bootstrap_servers, **(settings or {}), auto_offset_reset="none", enable_auto_commit=False)
-        # Assign the partition before the start, so that the first metadata request includes the topic, and no second
-        # request waits for the backoff.
+        # Assign the partition before `start` is called, so that the first metadata request includes the topic; a second
+        # request would have to wait for the backoff.
         consumer.assign([partition])
         consumer.seek(partition, wanted.start)
         return consumer

@@ -2,9 +2,9 @@
 records.
 
 Each leader gets one Fetch request that begins at the known ends, and responds when records are available. The response,
-which has
-at most one batch, is dropped, because the tasks read the records. The watch has a client with its own connections. A
-broker responds to the requests of a connection in order, and no other request may wait behind the Fetch.
+which has at most one batch, is dropped, because the tasks read the records. The watch has a client with its own
+connections. A broker responds to the requests of a connection in order, so on a shared connection other requests would
+have to wait behind the Fetch.
 
 The watch affects only the delay of a batch: if the watch fails, `ends.py` requests the ends periodically.
 """
@@ -29,7 +29,8 @@ is sent again.
 ONE_BATCH: Final = 1
 """The fetch size in bytes; a broker returns at least one entire batch, however large."""
 AGAIN_SECONDS: Final = 5.0
-"""Seconds before the same ends are watched again, if brokers responded without new records or could not be reached."""
+"""Seconds before the same ends are watched again, if the brokers responded without new records or could not be reached.
+"""
 PAUSE_SECONDS: Final = 0.1
 """Seconds before the next Fetch to a broker that has responded early without records."""
 
@@ -37,8 +38,8 @@ logger = logging.getLogger(__name__)
 
 
 class EndWatch:
-    """Watches the ends of one stream. `make` returns a connected client. Use the object on one event loop only, except
-    `is_on`.
+    """Watches the ends of one stream. `make` is a function that returns a connected client. Use the object on one event
+    loop only, except `is_on`.
     """
 
     def __init__(self, make: Callable[[], Awaitable[Admin]], isolation_level: IsolationLevel) -> None:
@@ -58,9 +59,9 @@ class EndWatch:
         """Wait for `seconds`, or until records beyond these ends may be available. Returns whether such records may be
         available.
 
-        For the same ends the function returns True at most once in AGAIN_SECONDS. A change of the leader, for example,
-        causes True without new ends; without this limit the caller would request the ends again and again without a
-        pause.
+        For unchanged ends the function returns True at most once in AGAIN_SECONDS. A leader change, for example, makes
+        the function return True although the ends are unchanged; without this limit the caller would then request the
+        ends again and again without a pause.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + seconds
@@ -89,7 +90,9 @@ class EndWatch:
         await self._disconnect()
 
     async def _watch(self, ends: Offsets) -> bool:
-        """Return True when a leader reports something beyond the ends, False if a leader cannot be reached."""
+        """Return True when a leader reports records or an error beyond the known ends, False if a leader cannot be
+        reached.
+        """
         asking: list[asyncio.Task[None]] = []
         try:
             if self._admin is None:
@@ -106,7 +109,8 @@ class EndWatch:
             logger.info("brokers do not report new records, so the ends are fetched from time to time: %s", error)
             await self._disconnect()  # the client's metadata may be old: refresh it before the next Fetch
             return False
-        # log a defect of oncelog: no query may fail because of its watch, which only notices new records sooner
+        # log a defect of oncelog instead of raising it: no query may fail because of its watch, which only lets the
+        # query notice new records sooner
         except Exception:
             logger.exception("the watch for new records failed; the ends are fetched from time to time")
             return False

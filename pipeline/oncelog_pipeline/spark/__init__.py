@@ -4,18 +4,18 @@
 - `stream_reader.py` reads a stream: decides where a batch ends, and what its tasks read.
 - `older_reader.py` reads a stream with PySpark 4.0 and 4.1, which do not say where a batch begins.
 - `batch_reader.py` reads a batch query.
-- `offset_lookup.py` finds partitions, and the offsets that the options mean.
+- `offset_lookup.py` finds partitions, and converts bounds in the options (such as "latest" or a timestamp) to offsets.
 - `plan_group.py` commits the plans of a stream to the cluster.
 - `range_reader.py` reads the range of one task.
 - `source_columns.py` converts records to Arrow batches.
 - `record_arrays.py` decodes the records of many batches into arrays with numpy.
 - `writers.py` writes streams and batches: tasks, commit, abort.
-- `identity.py` determines the batch, the task and the attempt of a task.
+- `identity.py` determines to which batch, task and attempt a call belongs.
 - `row_sender.py` sends the rows of a task to their topics and partitions.
 - `sink_columns.py` checks the columns of a table to write.
 - `pyspark_api.py` has the classes that some versions of PySpark lack.
-- `connections.py` keeps the connections of a worker process between calls.
-- `quick_start.py` saves the rows of a task a delay of 40 ms.
+- `connections.py` keeps the connections of a worker process open between calls.
+- `quick_start.py` avoids a TCP delay of 40 ms before the rows of a task arrive.
 - `garbage.py` shortens Spark's garbage collection after each task.
 - `template_process.py` is the process that has imported everything, and forks Spark's Python processes.
 - `environment.py` sets the Python of the workers and a Java before a session is created.

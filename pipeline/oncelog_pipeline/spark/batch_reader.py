@@ -25,7 +25,7 @@ logger = logging.getLogger(__name__)
 class BatchReader(QuickStart, DataSourceReader):
     """The reader of `spark.read`.
 
-    The reader accepts no filters: PySpark refuses every query of a source that does, unless
+    The reader accepts no pushed-down filters, because PySpark refuses every query of a source that accepts them, unless
     `spark.sql.python.filterPushdown.enabled` is set. Bounds are set with startingOffsets and endingOffsets.
     """
 

@@ -25,7 +25,7 @@ S = TypeVar("S", KafkaCluster, Admin)
 
 
 class Connections:
-    """The event loop and the clients of this process."""
+    """Holds the event loop and the clients of this process."""
 
     def __init__(self) -> None:
         self.process_id = os.getpid()

@@ -32,7 +32,7 @@ class OncelogDataSource(DataSource):
     def schema(self) -> str:
         """Return the columns that the source reads, as DDL.
 
-        `load()` calls only this method, and does not say whether the query is a stream or a batch. This method
+        Spark's `load()` calls only this method, and does not tell whether the query is a stream or a batch. This method
         therefore raises OptionError only for options that are invalid both for a stream and for a batch query.
         """
         freeze_modules()

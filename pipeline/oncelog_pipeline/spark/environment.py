@@ -37,8 +37,9 @@ def worker_python() -> str:
 def set_environment() -> None:
     """Set PYSPARK_PYTHON to the running Python, unless it is set, and JAVA_HOME to a Java.
 
-    Without PYSPARK_PYTHON Spark uses the first `python3` in the PATH. If no virtual environment is activated, that is a
-    different Python, and Spark fails with DATA_SOURCE_NOT_FOUND. Raises UnsupportedPySpark, JavaNotFound.
+    Without PYSPARK_PYTHON Spark uses the first `python3` in the PATH. If no virtual environment is activated, that
+    `python3` may lack oncelog, and Spark then fails with DATA_SOURCE_NOT_FOUND. Raises UnsupportedPySpark,
+    JavaNotFound.
     """
     check_version(pyspark_version())
     os.environ.setdefault(WORKER_PYTHON, worker_python())

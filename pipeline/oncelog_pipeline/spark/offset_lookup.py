@@ -97,13 +97,16 @@ class OffsetLookup:
             return dict(error.results) if isinstance(error, PartialFailure) else {}
 
     async def log(self) -> Log:
-        """Return for each partition where its log begins, and up to which offset it may be read. Raises KafkaError."""
+        """Return for each partition the first offset of its log, and the offset up to which it may be read. Raises
+        KafkaError.
+        """
         topics = await self._topics()
         partitions = self._subscribed(topics)
         return Log(*await asyncio.gather(self.earliest(partitions), self.latest(partitions)), _ids(topics))
 
     async def mean_bytes(self, log: Log) -> dict[TopicPartition, float]:
-        """Return the average size in bytes of an offset in the log of each partition, compressed as stored.
+        """Return the average number of bytes per offset in the log of each partition, with records compressed as they
+        are stored.
 
         Partitions without a record are omitted. Raises KafkaError if no broker answers (DescribeLogDirs needs the right
         to describe the cluster).

@@ -1,13 +1,15 @@
-"""Reads a stream with PySpark 4.0 and 4.1, which call `latestOffset` without the beginning of the next batch.
+"""Reads a stream with PySpark 4.0 and 4.1, which call `latestOffset` without passing the beginning of the next batch.
 
 The reader derives the beginning of a batch from the order of Spark's calls. Spark calls, in this order:
 
 - for a new query: `latestOffset`, then `initialOffset`, then `partitions(initial, end)`;
-- for a query with a checkpoint: `partitions(seen, seen)` with the last end of its log, then the calls of its batches;
+- for a query with a checkpoint: `partitions(seen, seen)`, where `seen` is the last end in the checkpoint's log, then
+the calls for its batches;
 - for each batch: `latestOffset`, then `partitions(start, end)`.
 
 So a batch begins at the end of the previous `partitions` call; if there was no such call, the query is new. If a
-version of Spark uses another order, the reader detects this at the first `partitions` call, before any record is read.
+version of Spark uses another order, the reader detects the difference at the first `partitions` call, before any record
+is read.
 """
 
 from __future__ import annotations
@@ -28,11 +30,13 @@ LIMITS: Final[Mapping[str, str]] = {
     "minOffsetsPerTrigger": "min_offsets_per_trigger",
     "maxBytesPerTrigger": "max_bytes_per_trigger",
 }
-"""Maps each option to its field of SourceOptions. `maxTriggerDelay` has no effect without `minOffsetsPerTrigger`."""
+"""Maps each option that limits a batch to its field of SourceOptions. `maxTriggerDelay` has no effect without
+`minOffsetsPerTrigger`.
+"""
 
 
 class UnknownPosition(Exception):
-    """Spark requested new offsets of a query before it had passed the position of the query."""
+    """Spark requested new offsets of a query before it had told the reader the position of the query."""
 
 
 class OlderStreamReader(StreamReader):
@@ -53,8 +57,8 @@ class OlderStreamReader(StreamReader):
     def latestOffset(self) -> dict[str, Any]:  # type: ignore[override]  # noqa: N802
         """Return the end of the next batch, or the end of the previous batch if there are no new records.
 
-        The end of a query's first batch includes the batch's beginning, so the result of a later `initialOffset` call
-        has no effect.
+        The end of a query's first batch includes the batch's beginning, so a later `initialOffset` call, which may
+        return a newer offset, has no effect on the batch.
 
         Raises DataLoss, NoSuchTopic, OptionError, KafkaError.
         """

@@ -1,8 +1,8 @@
-"""Acknowledges immediately what Spark's JVM has sent to a Python worker over TCP, so that the rows of a task arrive 40
-ms earlier.
+"""Acknowledges immediately the data that Spark's JVM sends to a Python worker over TCP, so that the rows of a task
+arrive 40 ms earlier.
 
 The JVM sends a task in several small parts over TCP: first the command, then the rows. Nagle's algorithm, which Spark
-leaves on, holds the second part back until the first is acknowledged. The kernel delays an acknowledgement by 40 ms if
+leaves on, holds the rows back until the command is acknowledged. The kernel delays an acknowledgement by 40 ms if
 the receiver sends nothing itself. With Unix domain sockets (spark.python.unix.domain.socket.enabled), and on other
 systems than Linux, this module does nothing.
 """
@@ -19,8 +19,8 @@ OPEN_FILES: Final = "/proc/self/fd"
 
 
 class QuickStart:
-    """Base class of the readers and writers. A worker unpickles the reader or writer when the first part of a task has
-    arrived and the second has not; unpickling acknowledges the first part.
+    """Base class of the readers and writers. A worker unpickles the reader or writer after the first part of a task has
+    arrived and before the second part has; unpickling acknowledges the first part.
     """
 
     def __setstate__(self, state: dict[str, Any]) -> None:

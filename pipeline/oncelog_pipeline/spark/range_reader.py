@@ -16,8 +16,9 @@ from oncelog_pipeline.spark.garbage import freeze_modules
 from oncelog_pipeline.spark.source_columns import BatchBuilder
 
 BATCHES_AT_ONCE: Final = 2
-"""How many Arrow batches are passed to Spark's thread together, since each switch of threads costs CPU. A task holds at
-most twice as many batches: those that Spark's thread is reading, and the next ones.
+"""How many Arrow batches are passed to Spark's thread together; passing several saves CPU, because each switch of
+threads costs CPU. A task holds at most twice as many batches: the batches that Spark's thread is reading, and the next
+batches.
 """
 
 

@@ -1,7 +1,7 @@
 """Decodes the records of many batches into Arrow arrays with numpy, without a Python object for each record.
 
-1. The decoder finds the beginnings of the records one after another, by the length in front of each record. A run of
-   records of equal length is found in one step.
+1. The decoder finds the beginnings of the records one after another, by the length in front of each record. Consecutive
+   records of equal length (a run) are found in one step.
 2. Then each field is read for all records in one step; positions and lengths are arrays.
 3. Arrow gathers keys and values by these positions from the bytes of the fetch response.
 
@@ -22,14 +22,14 @@ import pyarrow as pa
 from oncelog import UndecodedBatch
 
 MAX_BYTES: Final = 2**30
-"""The maximum number of bytes that are decoded together: positions then fit into 32 bits, even with the longest field
-that a record may claim to have.
+"""The maximum number of bytes that are decoded together: positions then fit into 32 bits, even if a record claims the
+longest possible field.
 """
 MIN_RUN: Final = 8
-"""The minimum number of remaining records for which a run is searched."""
+"""A run (consecutive records of equal length) is searched only if at least this many records remain."""
 MAX_SHORT: Final = 4
 MAX_LONG: Final = 9
-"""The longest varints, in bytes, that are decoded here to 32 and 64 bits."""
+"""The longest varints, in bytes, that this module decodes to 32-bit and to 64-bit numbers."""
 
 
 class RecordArrays(NamedTuple):
@@ -45,12 +45,12 @@ class RecordArrays(NamedTuple):
 
 
 class _NotPlain(Exception):
-    """The records cannot be decoded here, only batch by batch."""
+    """The records cannot be decoded together by this module, only batch by batch."""
 
 
 def record_arrays(batches: Sequence[UndecodedBatch]) -> RecordArrays | None:
-    """Decode the records of these batches of one partition, in order. Returns None if the records cannot be decoded
-    here.
+    """Decode the records of these batches of one partition, in order. Returns None if this module cannot decode the
+    records.
 
     Records outside the bounds of their batch are omitted, so the arrays may be empty.
     """
@@ -67,7 +67,7 @@ def record_arrays(batches: Sequence[UndecodedBatch]) -> RecordArrays | None:
 
 def _content(batches: Sequence[UndecodedBatch]) -> tuple[bytes | bytearray, list[int]]:
     """Return bytes that contain the records of all batches, and the positions at which the records of each batch begin.
-    If a single response contained all batches uncompressed, the result is the bytes of that response; otherwise it is a
+    If a single response contains all batches uncompressed, the result is the bytes of that response; otherwise it is a
     copy.
     """
     views = [each.data for each in batches]
@@ -164,14 +164,15 @@ def record_starts(data: bytes | bytearray, position: int, end: int, count: int) 
                 following += run * size
         position = following
     if position != end:
-        raise _NotPlain  # this is also the case if a record extends beyond the end of its batch
+        raise _NotPlain  # a record that extends beyond the end of its batch also leads here
     arrays.append(np.array(single, np.int32))
     return arrays
 
 
 def _run(data: bytes | bytearray, position: int, size: int, width: int, most: int) -> int:
     """Return how many of the next `most` records have the same length as the record at `position`. In such a run each
-    record begins `size` bytes after the previous record, so comparing the `width` bytes of its length is sufficient.
+    record begins `size` bytes after the previous record, so it is sufficient to compare the `width` bytes that encode
+    the length.
     """
     for at in range(position, position + width):
         if most < 1:
@@ -201,7 +202,7 @@ def _varints(content: Any, at: Any, most: int) -> tuple[Any, Any]:
 
 
 def _check(*conditions: Any) -> None:
-    """Raise _NotPlain unless all conditions hold for all records."""
+    """Raise _NotPlain unless every condition is true for every record."""
     for each in conditions:
         if not each.all():
             raise _NotPlain
@@ -236,7 +237,7 @@ def _gathered(buffer: Any, starts: Any, ends: Any, sizes: Any, kept: Any) -> Any
     """Return an Arrow array of the bytes from `starts[i]` to `ends[i]`, null where `sizes[i]` is negative.
 
     The entire buffer becomes one Arrow array that is cut at all starts and ends; every second element of this array is
-    taken.
+    one of the values to return.
     """
     count = len(starts)
     is_null = sizes < 0

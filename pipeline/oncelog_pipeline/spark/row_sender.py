@@ -16,24 +16,23 @@ if TYPE_CHECKING:
     from oncelog_pipeline.arrow.record_columns import RecordColumns
 
 BATCH_SIZE: Final = 512 * 1024
-"""The sink's default of batch.size in bytes: half of what a topic allows by default (max.message.bytes). This batch
-size is large because a task has many rows at the same time and latency does not matter: with rows of 1 KB a task takes
-a fifth less CPU than
-with batches of 256 KiB.
+"""The sink's default of batch.size in bytes: half of what a topic allows by default (max.message.bytes). A large batch
+size is suitable because a task has many rows at the same time and its latency does not matter: with rows of 1 KB a task
+takes a fifth less CPU than with batches of 256 KiB.
 """
 
 MANY_ROWS: Final = 10_000
 MANY_BYTES: Final = 4 << 20
-"""Arrow batches below both limits are joined before their rows are divided among partitions. Each part takes some tens
-of microseconds whatever its size. With 16 partitions and Arrow batches of 1 MB, joining saves half a microsecond of CPU
-for each row of 1 KB, including the cost of the copy.
+"""Arrow batches below both limits are joined before their rows are divided among partitions. Each part of a divided
+batch costs some tens of microseconds, whatever its size. With 16 partitions and Arrow batches of 1 MB, joining saves
+half a microsecond of CPU for each row of 1 KB, even after subtracting the cost of the copy.
 """
 DIVIDING_COLUMNS: Final = frozenset({"key", "partition", "topic"})
-"""Without these columns all rows of an Arrow batch go to one partition."""
+"""If a table has none of these columns, all rows of an Arrow batch go to one partition."""
 
 TURN: Final = 1 << 32
 GOLDEN_RATIO: Final = 2_654_435_769
-"""The fraction of the golden ratio, in units of 1 / TURN."""
+"""The fraction of the golden ratio, as a multiple of 1 / TURN."""
 
 
 class BadRow(ValueError):
@@ -46,8 +45,8 @@ class Sender(Protocol):
     async def partition_count(self, topic: str) -> int: ...
 
     def count(self, topic: str, rows: DigestedRows) -> None:
-        """Count rows of one topic for the digest; called once, before `send_packed` is called with each partition's
-        part of the rows.
+        """Count rows of one topic for the digest; the caller calls this once, before it calls `send_packed` with each
+        partition's part of the rows.
         """
 
     async def send_packed(self, topic: str, partition: int, rows: PackableRows) -> None: ...
@@ -57,9 +56,9 @@ def first_partition(task: int, batch: int, count: int) -> int:
     """Return the partition (below `count`) for a task's first rows without a key.
 
     The rows of a small batch fill only one partition's record batch, so each batch of a query begins at another
-    partition, which is computed from a multiple of the golden ratio. The fractions of these multiples are spread evenly
-    over all batches, and also over every second batch (a query with state has batches without rows in between). The
-    tasks of a batch use successive partitions.
+    partition. The batch number times the golden ratio determines this partition. The fractional parts of these
+    multiples are spread evenly over all batches, and also over every second batch (a query with state has batches
+    without rows in between). The tasks of a batch use successive partitions.
     """
     return ((batch * GOLDEN_RATIO % TURN) * count // TURN + task) % count
 
@@ -92,9 +91,9 @@ class RowSender:
     """Sends the rows of a task.
 
     `topic` is the option, which overrides the column "topic". All rows of one Arrow batch that have neither key nor
-    partition go to one partition. `first_partition` chooses the first of these partitions, so a retried task or a
-    replayed batch uses the same partitions. With `ignores_keys` (kafka.partitioner.ignore.keys) rows with a key go to
-    this partition, too.
+    partition go to one partition. `first_partition` determines the first of these partitions, so that a retried task or
+    a replayed batch uses the same partitions. With `ignores_keys` (kafka.partitioner.ignore.keys) rows with a key go to
+    the same partition as rows without a key.
     """
 
     def __init__(self, sender: Sender, topic: str | None, task: int, batch: int, *, ignores_keys: bool = False) -> None:
@@ -153,7 +152,9 @@ class RowSender:
 
 def gathered(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Join consecutive small batches whose rows may go to several partitions; leave out empty batches. The rows keep
-    their order. A batch that is not small stays alone: with others its values might exceed an Arrow column."""
+    their order. A batch that is not small is not joined, because the joined values might exceed the size of an Arrow
+    column.
+    """
     small: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:

@@ -21,13 +21,13 @@ HEADERS: Final = "headers array<struct<key: string, value: binary>>"
 
 MAX_ROWS: Final = 20_000
 MAX_BYTES: Final = PARTITION_FETCH_BYTES
-"""Maximum size of one Arrow batch in bytes: the maximum that a fetch response has for a partition, so that an Arrow
-batch is created from one response without a copy.
+"""Maximum size of one Arrow batch in bytes: it equals the most that a fetch response contains of one partition, so that
+an Arrow batch can be created from one response without a copy.
 """
 
 MAX_TIMESTAMP_MS: Final = (2**63 - 1) // 1000
 """The largest timestamp in milliseconds that Spark can represent: Spark's timestamps are 64-bit numbers of
-microseconds. Brokers accept any timestamp, unless their limits say otherwise.
+microseconds. Brokers accept any timestamp by default, so records may have larger timestamps.
 """
 
 MAX_VALUES_BYTES: Final = 2**31 - 1
@@ -109,7 +109,7 @@ class BatchBuilder:
             ) from error
 
     def _table(self, arrays: RecordArrays, headers: pa.Array) -> pa.RecordBatch:
-        """Return an Arrow batch with exactly the schema that Spark demands. Raises CorruptRecords."""
+        """Return an Arrow batch whose schema is exactly the one that Spark requires. Raises CorruptRecords."""
         count = len(arrays.offsets)
         if (late := np.flatnonzero(arrays.timestamps_ms > MAX_TIMESTAMP_MS)).size:
             raise CorruptRecords(

@@ -58,7 +58,7 @@ MEANS_SECONDS: Final = 30.0
 
 WAIT_SECONDS: Final = 0.1
 """How many seconds `latestOffset` waits for records before it returns none. Spark calls `latestOffset` again 10 ms
-later. The other sources of the query, and the end of the query, must wait during this time.
+later. During this time, the other sources of the query, and the end of the query, must wait.
 """
 LONG_WAIT_SECONDS: Final = 0.25
 """How many seconds `latestOffset` waits for records in queries with many partitions, where encoding the offsets of a
@@ -82,7 +82,8 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         )
         self._watch = EndWatch(self._admin_of_watch, isolation_level_of(options))
         self._idle: tuple[Log, dict[str, Any]] | None = None
-        """A log, and the start offsets beyond which the log has nothing to read; None if no such pair is known."""
+        """A log, and the start offsets beyond which this log has nothing to read; None before such a result is known.
+        """
         self._mean_bytes: dict[TopicPartition, float] = {}
         self._means_from = float("-inf")
         self._last_batch = time.monotonic()
@@ -116,9 +117,9 @@ class StreamReader(QuickStart, DataSourceStreamReader, SupportsTriggerAvailableN
         """Return the end of the batch that begins at `start`; `start` itself if there is no batch yet.
 
         If the batch does not begin at `start`, the returned end includes the beginning. The end includes the beginning
-        for the first batch of a query, whose replay would otherwise begin at a newer "latest", and if partitions were
-        added or records deleted. If there is nothing to read, the method first waits for records, up to WAIT_SECONDS or
-        LONG_WAIT_SECONDS.
+        in two cases: for the first batch of a query, because its replay would otherwise begin at a newer "latest"; and
+        after partitions were added or records deleted. If there is nothing to read, the method first waits for records,
+        up to WAIT_SECONDS or LONG_WAIT_SECONDS.
 
         Raises DataLoss, KafkaError.
         """

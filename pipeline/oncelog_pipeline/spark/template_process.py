@@ -12,9 +12,9 @@ Invariants:
   process refuses before it forks, and the launcher becomes plain Python.
 - The template process tells the launcher how the forked process has ended. If the launcher ends first, the template
   process terminates the forked process. The launcher also gets a pidfd of the forked process, so that the launcher can
-  terminate it if the template process is killed.
-- If a launcher's request fails (no process, no descriptor left), only that launcher is refused, because all other
-  launchers depend on this process.
+  terminate that process if the template process is killed.
+- If a launcher's request fails (no process or no descriptor is left), the template process refuses only that launcher
+  and continues, because all other launchers depend on it.
 - The template process ends with the JVM.
 """
 
@@ -66,8 +66,8 @@ OF_A_PROCESS: Final = ("PYTHONPATH", "PYTHONUNBUFFERED", "PYTHON_")
 the forked process applies itself.
 """
 DEFAULTS: Final = {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1"}
-"""Environment variables that the launcher sets if they are not set: Spark gives these values to the Python of its
-tasks, but not to that of its planners.
+"""Environment variables that the launcher sets if they are not set: Spark sets them for the Python of its tasks, but
+not for the Python that plans batches.
 """
 
 
@@ -224,7 +224,7 @@ def interpreter_settings(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def read(message: bytes, streams: list[int]) -> Wanted | None:
-    """Parse the message of a launcher, which has the directory, the number of arguments, the arguments, and the
+    """Parse the message of a launcher, which contains the directory, the number of arguments, the arguments, and the
     environment. Returns None if the message is malformed.
     """
     try:
@@ -276,7 +276,7 @@ def run_module(wanted: Wanted) -> None:
     os.chdir(wanted.directory)
     os.environ.clear()
     os.environ.update(wanted.environment)
-    time.tzset()  # otherwise the TZ of the template process would remain in effect
+    time.tzset()  # without this call the TZ of the template process would remain in effect
     draw_anew()
     found = [wanted.directory, *wanted.environment.get("PYTHONPATH", "").split(os.pathsep)]
     sys.path[:0] = [each for each in found if each and each not in sys.path and not is_installed_zip(each)]
@@ -307,7 +307,7 @@ def import_all() -> None:
         with suppress(ModuleNotFoundError):
             importlib.import_module(module)
     gc.collect()
-    gc.freeze()  # otherwise the first collection in each forked process would copy all imported objects
+    gc.freeze()  # without this call the first collection in each forked process would copy all imported objects
 
 
 def main() -> None:

@@ -62,7 +62,7 @@ class Writer(QuickStart):
         return await connections().cluster(self._options)
 
     async def send(self, sender: Sender, rows: Iterator[pa.RecordBatch], task: int, batch: int) -> None:
-        """Send all rows of a batch that one task has. Raises BadRow, KafkaError."""
+        """Send all rows of a batch that belong to one task. Raises BadRow, KafkaError."""
         ignores_keys = self._options.producer_settings.get("partitioner_ignore_keys", False)
         await RowSender(sender, self._options.topic, task, batch, ignores_keys=ignores_keys).send_all(rows)
 
@@ -146,8 +146,8 @@ class BatchWriter(Writer, DataSourceArrowWriter):
         return batch_of(self._write_of)
 
     def plan(self) -> None:
-        """Log a warning that explains what a write without a writeId means, and commit transactions that other such
-        writes have decided and left open, before they time out. Spark calls this method once, before the tasks. Raises
+        """Log a warning that explains what a write without a writeId means, and commit decided transactions of other
+        such writes, before these transactions time out. Spark calls this method once, before the tasks. Raises
         KafkaError.
         """
         if self._write_of.write_id is not None or self._options.delivery is Delivery.AT_LEAST_ONCE:

@@ -1,4 +1,5 @@
-"""Converts between bytes of keys and values and columns: JSON and Avro, alone or as Confluent's serializers frame them.
+"""Converts bytes of keys and values to columns and back: JSON and Avro, either plain or with the header of Confluent's
+serializers.
 
 - `format.py` (pure) describes the formats of keys and values.
 - `wire.py` (pure) reads the schema id in front of a value.

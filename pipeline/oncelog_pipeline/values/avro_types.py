@@ -76,7 +76,7 @@ class _Types:
 
     def __init__(self) -> None:
         self._named: dict[str, pa.DataType | None] = {}
-        """Name -> type; None while the type is being created, so that a reference to it shows a recursion."""
+        """Name -> type; None while the type is being created, so that a type which contains itself is detected."""
 
     def of(self, schema: Schema, where: str) -> pa.DataType:
         if isinstance(schema, list):

@@ -1,6 +1,6 @@
 """Loads schemas by id, from a folder of NUMBER.avsc or a schema registry; each schema is loaded once.
 
-Spark sends only the place of the schemas to its workers; each worker process caches the schemas.
+Spark sends only the location of the schemas to its workers; each worker process caches the schemas.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ class UnreachableSchemas(Exception):
 
 
 class Writer(NamedTuple):
-    """A schema with which values were written, and the function of fastavro that may read such values
-    (`avro_bounds`).
+    """A schema with which values were written, and the fastavro function that can read such values (`avro_bounds`).
     """
 
     schema: Schema
@@ -48,8 +47,8 @@ def writer_of(text: str, referred: tuple[str, ...] = ()) -> Writer:
 
 @lru_cache(maxsize=1000)
 def schema_of(place: str, number: int) -> Writer:
-    """Return the schema with this number. Raises UnreachableSchemas, and InvalidValue if the place has no Avro schema
-    with this number.
+    """Return the schema with this number. Raises UnreachableSchemas, and InvalidValue if the folder or registry has no
+    Avro schema with this number.
     """
     try:
         if place.startswith(WEB):

@@ -5,11 +5,11 @@
 - `logs` has defects of sequences, snapshots, leader epochs, the last stable offset, fsync and compaction.
 - `files` has defects of what a log keeps beside its batches: checkpoints, snapshots, indexes.
 - `transactions` has defects of the transaction coordinator, its markers and the verification of partitions.
-- `groups` has defects of committed offsets, members and the runtime of coordinators.
+- `groups` has defects of committed offsets, group members and the runtime of coordinators.
 - `shares` has defects of share groups.
 - `control` has defects of elections, reassignments, registration and producer ids.
 - `clients` has defects of oncelog's producer and consumer.
 - `catalogue` lists all defects by name.
-- `hunt` searches the first seed that finds a defect, in separate processes.
+- `hunt` searches, in separate processes, for the first seed that finds a defect.
 - `report` writes the table for docs/simulation.md.
 """

@@ -19,7 +19,7 @@ FAULTS: Final = (
     "lost answers of the store",
     "power cut",
 )
-"""The faults that make these defects visible, unless a defect names its own."""
+"""The faults with which these defects are searched, unless a defect names its own faults."""
 
 DEFECTS: Final = (
     Defect(

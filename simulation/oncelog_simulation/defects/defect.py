@@ -30,11 +30,11 @@ class Defect(NamedTuple):
     old: str
     new: str
     workloads: tuple[str, ...]
-    """The workloads of the plans in which the defect is searched; the faults are drawn as in every plan."""
+    """The workloads with which the defect is searched; the faults of each plan are drawn as for any other plan."""
     seeds: int
     """Number of seeds within which the defect must be found."""
     faults: tuple[str, ...] | None = None
-    """The faults that are drawn; None means the default faults of its module."""
+    """The kinds of faults to draw from; None means the default faults of the module that lists this defect."""
 
 
 def source_of(module: str) -> str:
@@ -63,8 +63,8 @@ def install(defect: Defect) -> None:
 
 
 class _Finder(MetaPathFinder):
-    """Finds one module, and loads it from the changed source. The source is read in advance, because a module may be
-    imported in a simulated world, where no file can be read.
+    """Finds one module, and loads it from the changed source. The source is read before a run begins, because a module
+    may be imported in a simulated world, where no file can be read.
     """
 
     def __init__(self, module: str, text: str) -> None:

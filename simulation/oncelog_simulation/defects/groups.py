@@ -1,4 +1,4 @@
-"""Defects of consumer groups and of the runtime of coordinators: offsets, members, the time of replies."""
+"""Defects of consumer groups and of the runtime of coordinators: offsets, members, and when replies are sent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ GHOSTS: Final = ("ghost-1", "ghost-2")
 NEWER: Final = ("writer-1", "writer-2", "newer-member-1", "newer-member-2", "offsets-watcher")
 
 FAULTS: Final = ("kill", "pause", "stop", "partition", "session ends", "kill a client", "resets")
-"""The faults that make these defects visible, unless a defect names its own."""
+"""The faults with which these defects are searched, unless a defect names its own faults."""
 
 DEFECTS: Final = (
     Defect(

@@ -25,7 +25,7 @@ from oncelog_simulation.plan import Plan
 HUNT_SECONDS: Final = 600.0
 """Seconds of processor time for the search of one defect."""
 SECONDS: Final = 9.0
-"""Limit on the virtual seconds of a run: the effect of a defect shows soon, or with another seed."""
+"""Limit on the virtual seconds of a run: the effect of a defect either shows soon, or with another seed."""
 PACE: Final = 0.5
 """The value of `Plan.pace` during a hunt: clients make many steps in a short time."""
 CLEAN: Final = "clean"
@@ -49,7 +49,7 @@ class Found(NamedTuple):
 
     @property
     def is_found(self) -> bool:
-        """Whether a seed has found the defect, within the number of seeds that the catalogue states for the defect."""
+        """Whether a seed has found the defect, among as many seeds as the catalogue allows for this defect."""
         return 0 < self.seed <= DEFECTS[self.name].seeds
 
 
@@ -79,7 +79,7 @@ def _output(*arguments: str) -> str:
 
 
 def hunt(defect: Defect, seeds: int, seconds: float) -> Found:
-    """Install the defect in this process, and run seeds until one finds it. Raises DefectIsStale."""
+    """Install the defect in this process, and run seeds until one seed finds it. Raises DefectIsStale."""
     install(defect)
     clock = time.process_time  # processor time, so that a busy machine finds as many defects, only later
     began, tried = clock(), 0
@@ -109,7 +109,7 @@ def _first_violation(defect: Defect, seed: int) -> tuple[str, str] | None:
 
 
 def shortened(plan: Plan) -> Plan:
-    """Return the plan limited to SECONDS, with all strikes, and with clients that rest little."""
+    """Return the plan limited to SECONDS, with all its strikes, and with clients that pause little between steps."""
     share = min(1.0, SECONDS / plan.seconds)
     strikes = tuple(replace(strike, at=round(strike.at * share, 3)) for strike in plan.strikes)
     return replace(plan, seconds=round(plan.seconds * share, 3), strikes=strikes, pace=PACE)

@@ -35,7 +35,7 @@ def table(results: Sequence[Found], before: str = "") -> str:
 
 
 def write_into(path: Path, results: Sequence[Found]) -> None:
-    """Write the table between the marks of a page. The rows of defects that were not hunted stay."""
+    """Write the table between the marks of a page. The rows of defects that were not hunted remain unchanged."""
     before = path.read_text().split(BEGIN)[1].split(END)[0]
     put_between(path, BEGIN, END, table(results, before))
 

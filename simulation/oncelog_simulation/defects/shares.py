@@ -7,10 +7,10 @@ from typing import Final
 from oncelog_simulation.defects.defect import Defect
 
 SHARES: Final = ("writer-1", "writer-2", "sharer-1", "sharer-2", "sharer-3")
-"""More members than partitions: otherwise each partition has one member."""
+"""The group has more members than partitions, because otherwise each partition would have only one member."""
 
 FAULTS: Final = ("kill", "pause", "stop", "session ends", "kill a client", "slow links")
-"""The faults that make these defects visible, unless a defect names its own."""
+"""The faults with which these defects are searched, unless a defect names its own faults."""
 
 DEFECTS: Final = (
     Defect(

@@ -1,4 +1,4 @@
-"""The faults that may strike a world.
+"""All kinds of faults that may strike a simulated world.
 
 - `fault` has one kind of fault, and what several faults use.
 - `processes` has kills, stops, pauses and power cuts.
@@ -8,5 +8,5 @@
 - `store` has faults of the metadata store.
 - `disks` has disks that work again later.
 - `lost_disks` has faults that destroy the contents of disks.
-- `catalogue` lists all faults by name, and ends them.
+- `catalogue` lists all faults by name, and ends all of them.
 """

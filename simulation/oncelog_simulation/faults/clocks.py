@@ -12,7 +12,7 @@ from oncelog_simulation.world import World
 MAX_WALL_STEP_MS: Final = 120_000
 """Maximum milliseconds by which a wall clock is moved forward or back."""
 MAX_DRIFT: Final = 0.02
-"""Maximum deviation of a clock's rate: a machine with a larger deviation is broken."""
+"""Maximum deviation of a clock's rate; a real machine whose clock deviates more counts as broken."""
 
 FAULTS: Final[dict[str, Fault]] = {}
 """The faults of this module, by name."""

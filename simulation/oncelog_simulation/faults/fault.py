@@ -1,10 +1,10 @@
 """One kind of fault: how it is drawn and how it strikes; and what several faults use.
 
-A fault strikes in the director's process: it changes machines, links, disks or the store, waits while the strike lasts,
-and undoes the change. `catalogue.end_all` undoes all remaining faults.
+A fault strikes in the director's process: it changes machines, links, disks or the metadata store, waits while the
+strike lasts, and undoes the change. `catalogue.end_all` undoes all remaining faults.
 
 `Fault.needs_whole`: the fault destroys a broker's disk, so it strikes only while all replicas are in sync, and in one
-run it always strikes the same broker. Replication cannot survive more than that.
+run it always strikes the same broker. Replication cannot survive the loss of more than one disk.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ STORE_SERVERS: Final = 3
 
 
 Draw = Callable[[Random, Plan], tuple[str, ...]]
-"""Returns the names of the machines that are struck."""
+"""A function that returns the names of the machines that are struck."""
 Act = Callable[[World, Strike], Awaitable[bool]]
-"""Lets the fault strike; returns whether it really struck."""
+"""A function that lets the fault strike; it returns whether the fault really struck."""
 
 
 @dataclass(frozen=True)

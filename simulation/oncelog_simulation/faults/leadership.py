@@ -17,9 +17,9 @@ from oncelog_simulation.world import World
 FLAP_SECONDS: Final = 0.3
 """Mean seconds between two elections while the leadership of a partition flaps."""
 SLOW_SHARE: Final = 0.7
-"""Fraction of these periods in which the links of one replica are slow."""
+"""Fraction of the periods between two elections in which the links of one replica are slow."""
 SLOWNESS: Final = (10.0, 1000.0)
-"""Minimum and maximum factor by which such links are slower than usual."""
+"""Minimum and maximum factor by which the links of that replica are slower than usual."""
 
 FAULTS: Final[dict[str, Fault]] = {}
 """The faults of this module, by name."""

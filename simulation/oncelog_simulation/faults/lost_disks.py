@@ -19,7 +19,7 @@ FAULTS: Final[dict[str, Fault]] = {}
 
 def is_whole(world: World, *, without: int | None = None) -> bool:
     """Return whether all brokers serve, all replicas are in sync, and every broker knows it. `without`: the id of a
-    broker whose replicas do not matter, if other replicas exist.
+    broker whose replicas are ignored, provided that other replicas exist.
     """
     if not all(machine.is_serving for machine in world.brokers.values()):
         return False
@@ -53,7 +53,7 @@ async def bit_rot(world: World, strike: Strike) -> bool:
 
 def _is_checked(content: bytes, position: int) -> bool:
     """Return whether the size or the CRC of a batch covers this byte. Base offset and leader epoch, which the broker
-    sets, are not covered: nobody can detect a change there.
+    sets itself, are not covered, so nobody can detect a change of these fields.
     """
     start = 0
     while start + SIZE_END <= len(content):
@@ -85,8 +85,8 @@ def exchange_disk(world: World, machine: BrokerMachine) -> None:
 
 @fault(FAULTS, "older disk", "a broker's disk is restored from a copy", a_broker, (1.0, 8.0), needs_whole=True)
 async def older_disk(world: World, strike: Strike) -> bool:
-    """The copy is taken while the broker is down, as the guide to backups requires. A broker cannot detect an older
-    state of its disk if the state is from after its last registration.
+    """The copy of the disk is taken while the broker is down, as the guide to backups requires. A broker cannot detect
+    that its disk has an older state, if that state is newer than the broker's last registration.
     """
     (machine,) = brokers_of(world, strike)
     machine.kill()

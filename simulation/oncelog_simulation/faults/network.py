@@ -128,8 +128,8 @@ async def flapping(world: World, strike: Strike) -> bool:
 )
 async def stalled_streams(world: World, strike: Strike) -> bool:
     """A stream that loses packets delivers nothing until TCP has sent them again, while other streams between the same
-    machines deliver: requests of one client or broker overtake each other. What was sent before the sender closed a
-    stream arrives later than requests of its next stream.
+    machines deliver: requests of one client or broker overtake each other. Data sent before the sender closed a stream
+    may arrive later than requests of the sender's next stream.
     """
     machine = machine_of(world, strike)
     if machine is None:

@@ -17,7 +17,7 @@ FAULTS: Final[dict[str, Fault]] = {}
 
 @fault(FAULTS, "session ends", "the session of a broker ends, and it does not know", a_broker, (0.0, 3.0))
 async def session_ends(world: World, strike: Strike) -> bool:
-    """The broker learns of the expiry when it can reach the store again."""
+    """The broker learns that its session has expired when it can reach the store again."""
     (machine,) = brokers_of(world, strike)
     if machine.broker is None:
         return False
@@ -89,8 +89,8 @@ async def store_without_quorum(world: World, strike: Strike) -> bool:
 
 @fault(FAULTS, "store put back", "the metadata store is put back from a backup", the_store, (0.3, 4.0))
 async def store_put_back(world: World, strike: Strike) -> bool:
-    """Strikes only if leaders and in-sync replicas are those of the backup, because otherwise records may be lost, as
-    the guide says.
+    """This fault strikes only if leaders and in-sync replicas are the same as in the backup, because otherwise records
+    may be lost, as the guide to backups says.
     """
     if not is_whole(world):
         return False

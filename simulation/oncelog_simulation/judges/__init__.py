@@ -2,18 +2,19 @@
 
 - `running` has the running brokers, with access to their internal state.
 - `truth` reads in-sync replicas and registered brokers from the metadata store.
-- `leaders`: a leader epoch has one leader, whose high watermark never goes back.
-- `committed`: every in-sync replica has the records that were exposed below a high watermark.
+- `leaders`: each leader epoch of a partition has only one leader, and the high watermark of this leader never goes
+back.
+- `committed`: every in-sync replica has the records that a leader has exposed below its high watermark.
 - `elections`: each state of a partition follows from the previous state.
 - `decisions`: a complete transaction has its markers in all its partitions.
-- `logs`: the data that a log stores beside its batches follow from the batches.
-- `leases`: a broker whose session has expired does not lead.
+- `logs`: the files that a log stores beside its batches agree with the batches.
+- `leases`: a broker whose session has expired does not act as leader.
 - `laggards`: a replica that has fallen behind leaves the ISR.
 - `tables`: each key of the compacted topic has its last value, in each replica.
 - `content` reads the final content of topics.
-- `share_locks`: a record of a share group is with one member, and each delivery is counted.
+- `share_locks`: each record of a share group is with at most one member at any time, and each delivery is counted.
 - `shared`: a share group loses no record, and no record is accepted twice.
 - `histories` compares the responses that clients got with the final content.
-- `settings`: the settings of a topic reach each log.
+- `settings`: the settings of a topic take effect in each of its logs.
 - `resources`: no resources remain for clients that have ended.
 """

@@ -1,20 +1,20 @@
 """Committed records remain: every in-sync replica has, batch for batch, the records that any leader has exposed below
 its high watermark.
 
-This judge checks while the cluster runs, not only when a fault makes a loss visible: an in-sync replica that lacks a
-committed record loses it with the next election. The metadata store itself says which replicas are in sync, at the
-moment of each write. After each turn of a broker, the judge checks those partitions whose high watermark has moved or
-whose log was truncated, so that it notices an error that lasts a millisecond. The judge also checks:
+This judge checks at all times while the cluster runs: if an in-sync replica lacks a committed record, the next election
+may lose the record, even if no fault makes the loss visible yet. The metadata store itself says which replicas are in
+sync, at the moment of each write. After each turn of a broker, the judge checks the partitions whose high watermark has
+moved or whose log was truncated, so it notices even an error that lasts only a millisecond. The judge also checks:
 
 - log start <= last stable offset <= high watermark <= log end, in each replica.
 - No follower has a high watermark beyond the highest offset that a leader has exposed.
-- The last stable offset of a leader is at most the first offset of every transaction whose marker is not below the high
-  watermark, according to the batches below the high watermark (`undecided`).
+- For each transaction whose marker is not below the high watermark, the last stable offset of a leader is at most the
+  first offset of the transaction; the judge computes this from the batches below the high watermark (`undecided`).
 
 A power cut may destroy records that no other replica has. After a power cut, each partition without another running
 in-sync replica is *excused*: its log may be shorter now, and the responses that its clients got are not judged.
-Partitions with group commit (`flush.messages=1` on all brokers, without a break since the start) are never excused:
-their replicas report and acknowledge only records that are on their disks.
+Partitions with group commit (`flush.messages=1` on all brokers, at all times since the start) are never excused,
+because their replicas report and acknowledge only records that are on their disks.
 """
 
 from __future__ import annotations
@@ -67,9 +67,9 @@ class Prefix:
         self.shown_by = 0
         """The broker that exposed the last batch."""
         self.undecided: dict[int, int] = {}
-        """For each producer id, the first offset of its transaction that has no marker among these batches."""
+        """For each producer id, the first offset of its open transaction, which has no marker among these batches."""
         self.is_cut = False
-        """Whether a part is known to be lost, so that the offsets that brokers expose are no longer judged."""
+        """Whether some records are known to be lost; the offsets that brokers expose are then no longer judged."""
 
     def extend(self, found: Iterable[Batch], high_watermark: int, broker: int) -> None:
         """Add the batches that a leader has exposed, up to its high watermark."""
@@ -128,7 +128,7 @@ class Committed:
         """The topic settings that were checked last; images that share settings have the same object."""
         self.excused: set[Place] = set()
 
-    # --- methods that the world calls
+    # --- methods that the simulated world calls
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
         """Handle power cuts immediately, while it is known which other brokers were running; and check the partitions
@@ -144,7 +144,7 @@ class Committed:
         return self._look_at(world, changed) if changed else ()
 
     def _look_for_unsynced(self, machine: BrokerMachine) -> None:
-        """Note settings without group commit."""
+        """Record which topics have settings without group commit."""
         if machine.settings.get(FLUSH_SETTING) != GROUP_COMMIT:
             self._always_synced = False
         elif machine.broker is not None:
@@ -166,7 +166,7 @@ class Committed:
             now = (partition.high_watermark, partition.log.trimmer.generation)
             if seen.get(partition) != now:
                 if partition.log.state.is_truncating:
-                    continue  # the partition is checked when its truncation is done
+                    continue  # the partition is checked when its truncation has finished
                 seen[partition] = now
                 moved.add(_key(partition))
         return moved
@@ -179,7 +179,7 @@ class Committed:
                 self._on_power_cut(world, machine.number)
 
     def look_closely(self, world: World) -> Iterable[str]:
-        """Compare every in-sync replica with the exposed records."""
+        """Compare the records of every in-sync replica with the exposed records."""
         self._truth.update(world)
         return self._look_at(world, self._truth.states.keys())
 
@@ -220,13 +220,13 @@ class Committed:
         offsets = (log.log_start_offset, partition.last_stable_offset, partition.high_watermark, log.log_end_offset)
         if not log.state.is_truncating and list(offsets) != sorted(offsets):
             yield f"{log.name}: broker {broker.number} has log start, LSO, high watermark and log end at {offsets}"
-            prefix.is_cut = True  # report this only once
+            prefix.is_cut = True  # report this violation only once
         if partition.high_watermark > prefix.end:
             yield (
                 f"{partition.log.name}: broker {broker.number} follows and has the high watermark "
                 f"{partition.high_watermark}, but no leader has shown more than {prefix.end}"
             )
-            prefix.end = partition.high_watermark  # report this only once
+            prefix.end = partition.high_watermark  # report this violation only once
         elif partition.leads and partition.high_watermark == prefix.end:
             first = min(prefix.undecided.values(), default=prefix.end)
             if partition.last_stable_offset > max(first, partition.log.log_start_offset):
@@ -235,7 +235,7 @@ class Committed:
                     f"{partition.last_stable_offset}, but a transaction since {first} has no marker below the high "
                     f"watermark {prefix.end}"
                 )
-                prefix.undecided.clear()  # report this only once
+                prefix.undecided.clear()  # report this violation only once
 
     def _on_power_cut(self, world: World, number: int) -> None:
         brokers = running(world)
@@ -280,13 +280,13 @@ class Committed:
                 f"{log.name}: broker {broker.number} is in sync and ends at {log.log_end_offset}, but broker "
                 f"{prefix.shown_by} has shown all below {prefix.end}"
             )
-            prefix.cut(log.log_end_offset)  # report this only once
+            prefix.cut(log.log_end_offset)  # report this violation only once
             return
         if not log.config.is_compacted and log.state.cleaner_checkpoint is None:
             yield from self._compare_batches(broker, partition, prefix)
 
     def _is_known_to_agree(self, broker: Running, partition: Partition, prefix: Prefix) -> bool:
-        """Return whether neither the log nor its required content has changed since the comparison."""
+        """Return whether neither the replica's log nor the exposed records have changed since the last comparison."""
         checked = self._checked.get((broker.number, *_key(partition)))
         log = partition.log
         return (

@@ -1,9 +1,9 @@
 """A transaction may be complete only when all of its partitions have its marker, in every in-sync replica.
 
-After each turn of a broker, the judge checks the transactional ids whose state has changed in this turn: so it notices
-a coordinator that completes a transaction too early, whether or not a fault then removes the marker. The judge also
-checks that a transaction with a commit decision is not aborted and vice versa, and that the epoch of a producer id
-never decreases.
+After each turn of a broker, the judge checks the transactional ids whose state has changed in this turn. The judge
+therefore notices a coordinator that completes a transaction too early, even if no fault then removes the marker. The
+judge also checks that a transaction with a commit decision is not aborted and vice versa, and that the epoch of a
+producer id never decreases.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Decisions:
         """For each coordinating machine, the state of each transactional id at the last check."""
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
-        """Yield the violations in the changes of this turn."""
+        """Yield the violations among the state changes of this turn."""
         if machine.broker is None:
             return ()
         wrong: list[str] = []

@@ -6,7 +6,7 @@
 - A reassignment ends when all target replicas are in sync, or when it is cancelled and the original replicas remain.
 
 The judge checks every write of the metadata store, in the order of the writes. After the store was restored from a
-backup, the judge starts again: the states in between do not count.
+backup, the judge starts again, and does not compare states before the restore with states after it.
 """
 
 from __future__ import annotations

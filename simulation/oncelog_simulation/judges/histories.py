@@ -1,5 +1,5 @@
-"""Compares the responses that clients got with the final content: runs `oncelog_testing.history` over all notes of the
-workloads, the content of all judged topics, and the logs of all replicas.
+"""Compares the responses that clients got with the final content: passes all notes of the workloads, the content of all
+judged topics, and the logs of all replicas to `oncelog_testing.history`.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class Histories:
         self._told = 0
 
     def look_closely(self, world: World) -> Iterable[str]:
-        """Yield the complaints of workloads; after a power cut that has destroyed records, the complaints may be
-        justified.
+        """Yield the complaints of workloads; if a power cut has destroyed records, yield none, because the complaints
+        may be justified.
         """
         new, self._told = self._notes.complaints[self._told :], len(self._notes.complaints)
         return () if self._committed.excused else new
@@ -61,7 +61,8 @@ class Histories:
                 await _until_whole(world)
         except TimeoutError:
             if world.rotted:
-                # A replica that lacks the damaged records cannot fetch them, so the disk cannot be replaced.
+                # Other replicas that lack the damaged records cannot fetch them, so the broker's disk cannot be
+                # replaced.
                 return found
             return [*found, f"{SETTLE_SECONDS:g} s after the calm replicas are not in sync: {_not_whole(world)}"]
         try:
@@ -120,7 +121,7 @@ class Histories:
                     self._notes.history.replica(log)
 
     def _tables_of_replicas(self, world: World) -> list[str]:
-        """Return the violations in each replica of the compacted topic: any of them may lead next."""
+        """Return the violations in each replica of the compacted topic, because any replica may be the next leader."""
         return [
             f"broker {broker.number}: {what}"
             for broker in (running(world) if self._notes.tables else ())
@@ -130,7 +131,7 @@ class Histories:
         ]
 
     def _forget_trimmed(self) -> None:
-        """Drop the records that were to be deleted, because they may or may not exist."""
+        """Drop the records that were requested to be deleted, because they may or may not exist."""
         history = self._notes.history
         for place, below in self._notes.trimmed.items():
             history.final[place] = [each for each in history.final.get(place, ()) if each[0] >= below]
@@ -143,14 +144,14 @@ class Histories:
     def _judge(self) -> list[str]:
         excused = {place.topic for place in self._committed.excused}
         found = violations(self._notes.history)
-        if excused:  # perhaps an internal topic, which has the state of transactions and groups
+        if excused:  # this may be an internal topic, which has the state of transactions and groups
             found = [each for each in found if each.kind in STILL_JUDGED]
         wrong = [str(each) for each in found]
         return wrong if excused else [*wrong, *self._two_values()]
 
     def _two_values(self) -> list[str]:
-        """Return the offsets at which readers got different records: a record that a consumer has seen never changes,
-        not even for a read_uncommitted consumer.
+        """Return the offsets at which two readers got different records, although the record at an offset never
+        changes, not even for a read_uncommitted consumer.
         """
         seen = {place: dict(records) for place, records in self._notes.history.final.items()}
         wrong = []
@@ -200,8 +201,8 @@ async def _until_whole(world: World) -> None:
 
 
 def _not_whole(world: World) -> str:
-    """Return what is missing until all brokers see each other and all replicas are in sync; empty if nothing is
-    missing.
+    """Return a description of what is missing until all brokers see each other and all replicas are in sync; empty if
+    nothing is missing.
     """
     brokers = running(world)
     numbers = {broker.number for broker in brokers}

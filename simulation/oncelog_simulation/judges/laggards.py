@@ -1,5 +1,5 @@
-"""A replica that has fallen behind must leave the ISR in time, as long as its leader, the controller and the metadata
-store can work: otherwise it would block every acks=all request.
+"""A replica that has fallen behind must leave the ISR in time, because it would otherwise block every acks=all request;
+the judge expects this only while leader, controller and metadata store can work.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 MORE_SECONDS: Final = 5.0
-"""Virtual seconds in addition to replica.lag.time.max.ms: leaders check at half of this interval, and then send a
-request to the controller.
+"""Virtual seconds that are allowed in addition to replica.lag.time.max.ms, because leaders check only at half of this
+interval, and then send a request to the controller.
 """
 CUTS: Final = ("partition", "one-way partition")
-"""Faults after which each of the two machines can still work with all others."""
+"""While one of these faults affects a machine, the machine can still work with all others."""
 
 
 class Laggards:
@@ -36,7 +36,7 @@ class Laggards:
         """
 
     def look_closely(self, world: World) -> Iterable[str]:
-        """Yield the followers that should have left the ISR by now."""
+        """Yield the followers that should have left the ISR before now."""
         lagging: dict[tuple[int, Key, int], float] = {}
         wrong: list[str] = []
         controller = _controller(world)

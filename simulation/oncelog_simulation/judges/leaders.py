@@ -17,7 +17,8 @@ Epoch = tuple[bytes, int, int]
 
 
 class Leaders:
-    """Checks a broker after each of its turns, because what it leads does not change in the turns of others."""
+    """Checks a broker only after its own turns, because turns of other brokers do not change which partitions it leads.
+    """
 
     name = "leaders"
 
@@ -30,7 +31,7 @@ class Leaders:
         """The size of the ISR of each led partition at the last check, and how many replicas had to be in sync."""
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
-        """Yield the leader epochs of this broker's partitions in which another broker has led."""
+        """Yield the leader epochs of this broker's partitions in which another broker has led, too."""
         if machine.broker is None:
             return ()
         seen, wrong = self._seen, list[str]()

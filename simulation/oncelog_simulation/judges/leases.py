@@ -1,7 +1,7 @@
-"""A broker whose session with the metadata store has expired does not take itself for a leader.
+"""A broker whose session with the metadata store has expired must not act as leader.
 
-The controller may have elected another broker since. Only sessions that expire on their own count: a broker cannot
-foresee that a fault ends its session, or that the store is put back from a backup.
+The reason: the controller may have elected another leader since the session expired. Only sessions that expire by their
+timeout count: a broker cannot foresee that a fault ends its session, or that the store is restored from a backup.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 EXPIRED: Final = "expired"
-"""The reason with which the metadata store ends a session of which it has not heard in time."""
+"""The reason that the metadata store gives when it expires a session from which it got no packet in time."""
 
 
 class Leases:
@@ -38,7 +38,7 @@ class Leases:
         world.store.on_ended = on_ended
 
     def look_closely(self, world: World) -> Iterable[str]:
-        """Yield the brokers that take themselves for leaders although their sessions have expired."""
+        """Yield the brokers that act as leaders although their sessions have expired."""
         wrong = []
         for broker in running(world):
             session_id = broker.parts.storage.store.session_id

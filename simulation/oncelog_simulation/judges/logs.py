@@ -1,15 +1,15 @@
-"""The data that a log stores beside its batches must follow from its batches: checked at the end, in every replica.
+"""The files that a log stores beside its batches must agree with its batches; this is checked at the end, in every
+replica.
 
-- producers: the epoch, last sequence and open transaction of each producer are those that a walk through all batches
-  finds
-- aborted: the transaction index has each transaction that an ABORT marker has ended
-- markers: each transaction has its marker before its producer writes in a later epoch
+- producers: the epoch, last sequence and open transaction of each producer equal those found by reading all batches
+- aborted: the transaction index lists each transaction that an ABORT marker has ended
+- markers: each transaction has its marker before its producer writes batches in a later epoch
 - leader epochs: each batch is in the range of the leader epoch that it names
 - positions: a read from the first offset of a batch returns this batch
-- times: a search for the timestamp of a batch finds the first batch that has a timestamp as large
+- times: a search for the timestamp of a batch finds the first batch whose timestamp is at least as large
 
-Without this judge, wrong data of a follower would become visible only when it leads, and a restart would repair some of
-it.
+Without this judge, wrong data beside a follower's log would be noticed only after the follower becomes leader, and a
+restart would repair some of the errors.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MOST_READS: Final = 8
 
 @dataclass
 class Walked:
-    """The result of a walk through all batches of a log."""
+    """The result of reading all batches of a log in order."""
 
     producers: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Epoch and last sequence by producer id; the sequence is -1 if the epoch has no batch."""
@@ -58,7 +58,7 @@ class Walked:
     """Largest timestamp, first and last offset of each batch that has records."""
 
     def take(self, batch: RecordBatch) -> None:
-        """Process the next batch."""
+        """Process the next batch of the log."""
         self.offsets.append(batch.base_offset)
         if batch.records_count:
             self.times.append((batch.max_timestamp, batch.base_offset, batch.last_offset))
@@ -92,7 +92,7 @@ class Walked:
 
 
 class Logs:
-    """Walks through all logs after the workloads have ended."""
+    """Reads all logs after the workloads have ended."""
 
     name = "logs"
 
@@ -146,7 +146,7 @@ def wrong_in(partition: Partition, *, may_lack_markers: bool = False) -> Iterato
 
 
 def _wrong_times(partition: Partition, walked: Walked) -> Iterator[str]:
-    """Yield the timestamps whose search finds another batch than a walk through all batches."""
+    """Yield the timestamps for which a search finds another batch than reading all batches does."""
     log = partition.log
     for timestamp, _, _ in walked.times[:: max(1, len(walked.times) // MOST_READS)]:
         first, last = next((first, last) for most, first, last in walked.times if most >= timestamp)

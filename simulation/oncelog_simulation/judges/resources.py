@@ -1,7 +1,8 @@
-"""Resources for clients are released when the clients end: then no broker waits for a client or keeps anything for one.
+"""Brokers must release resources when the clients that used them end: no broker may wait for an ended client or keep
+anything for it.
 
-The numbers of tasks, open files and streams of each broker must return to their initial level: a broker that has just
-started has as many tasks, and the files and streams that its logs and the other brokers need.
+The numbers of tasks, open files and streams of each broker must return to their initial level: that of a broker that
+has just started, with the files and streams for its logs and the other brokers.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 SETTLE_SECONDS: Final = 30.0
-"""Virtual seconds in which all resources of clients must be released: broken connections are noticed, and markers are
-written.
+"""Virtual seconds in which all resources of clients must be released; in this time brokers notice broken connections
+and write markers.
 """
 LOOK_SECONDS: Final = 0.5
 MOST_TASKS: Final = 30
@@ -27,7 +28,7 @@ MOST_TASKS: Final = 30
 FILES_OF_A_SEGMENT: Final = 3
 OTHER_FILES: Final = 6
 MOST_STREAMS: Final = 20
-"""Limit on the streams of a broker without clients: streams to and from each other broker."""
+"""Limit on the streams of a broker without clients: it has streams to and from each other broker."""
 
 
 class Resources:

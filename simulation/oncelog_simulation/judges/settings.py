@@ -1,4 +1,6 @@
-"""The settings of a topic reach each replica's log, also those that are changed while the cluster runs."""
+"""The settings of a topic must take effect in each replica's log, also settings that are changed while the cluster
+runs.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 SETTLE_SECONDS: Final = 20.0
-"""Virtual seconds in which the last changes must have reached all logs."""
+"""Virtual seconds in which the last changes of settings must have taken effect in all logs."""
 LOOK_SECONDS: Final = 0.5
 
 

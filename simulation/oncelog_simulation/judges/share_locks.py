@@ -1,8 +1,8 @@
-"""A record of a share group is with one member at a time, each delivery is counted, and a lock that has expired is
-given back.
+"""A record of a share group is acquired by one member at a time, each delivery is counted, and an expired lock is
+released.
 
-The judge looks at the state of the share partitions after each turn of a broker. The clients alone could not tell a
-record that was handed to two members from one whose lock had expired.
+The judge looks at the state of the share partitions after each turn of a broker. Judging only the clients' view would
+not suffice: a record that was delivered to two members looks like a record whose lock had expired.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ class Held(NamedTuple):
     first: int
     last: int
     owner: str
-    """The member that has the records; "" if no member has them."""
+    """The id of the member that has acquired the records; "" if no member has."""
     deliveries: int
     deadline: float
     """Monotonic seconds of the broker at which the lock expires."""
     is_acknowledged: bool
-    """Whether the owner has acknowledged the records, and the outcome is not written yet."""
+    """Whether the owner has acknowledged the records while the outcome is not written yet."""
 
 
 NEVER: Final = Held(0, 0, "", 0, 0.0, is_acknowledged=False)
@@ -51,10 +51,10 @@ class ShareLocks:
         self._seen: dict[int, dict[HostedSharePartition, tuple[Held, ...]]] = {}
         """For each broker, the state of its share partitions at the last check."""
         self._expired: dict[tuple[HostedSharePartition, Held], float] = {}
-        """Locks that have expired and are not given back, with the virtual time at which the judge noticed."""
+        """Locks that have expired and are not released yet, each with the virtual time at which the judge noticed."""
 
     def look(self, world: World, machine: BrokerMachine) -> Iterable[str]:
-        """Yield the violations in the changes of this turn."""
+        """Yield the violations among the state changes of this turn."""
         if machine.broker is None:
             return ()
         shares = machine.broker.parts.coordinators.share_partitions
@@ -83,7 +83,7 @@ class ShareLocks:
                     holders[place, offset] = Holder(each.owner, hosted.leader_epoch, world.now)
 
     def look_closely(self, world: World) -> Iterable[str]:
-        """Yield the locks that expired some time ago and are not given back."""
+        """Yield the locks that expired some time ago and are still not released."""
         expired: dict[tuple[HostedSharePartition, Held], float] = {}
         wrong = []
         for machine in world.brokers.values():
@@ -126,7 +126,7 @@ def changes_that_are_wrong(
             where = f"{hosted.key.text} at offset {offset}: broker {machine.number}"
             if held.deliveries < old.deliveries:
                 yield f"{where} counts {held.deliveries} deliveries after {old.deliveries}"
-            # The deadline of a lock that expires before the outcome of an acknowledgement is written becomes 0.
+            # If a lock expires before the outcome of an acknowledgement is written, the lock's deadline becomes 0.
             is_new = bool(held.owner) and (held.owner != old.owner or held.deadline > old.deadline)
             if is_new and held.deliveries <= old.deliveries:
                 yield f"{where} does not count the delivery to {held.owner}"
@@ -135,7 +135,7 @@ def changes_that_are_wrong(
 
 
 def _is_locked(machine: BrokerMachine, shares: SharePartitions, hosted: HostedSharePartition, held: Held) -> bool:
-    """Whether the owner's lock has not expired, and the owner has neither acknowledged the records nor ended its
+    """Return whether the owner's lock has not expired, and the owner has neither acknowledged the records nor ended its
     session.
     """
     has_session = (hosted.key.group_id, held.owner) in shares.sessions._sessions

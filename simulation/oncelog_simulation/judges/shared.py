@@ -3,9 +3,9 @@
 When all workloads have ended, a last group member accepts the remaining records until the group's lag is 0. Then:
 
 - Each record of the topic was accepted by some member. (The delivery limit is so high that no record is archived.)
-- Acceptances of a record were confirmed to at most one member: after a confirmation no member gets the record.
+- At most one member got a confirmation that it has accepted a record: after the confirmation no member gets the record.
 
-A power cut of all in-sync replicas may destroy records or the state of the group: then this judge does nothing.
+A power cut of all in-sync replicas may destroy records or the state of the group; this judge then checks nothing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SETTLE_SECONDS: Final = 90.0
 RETRY_SECONDS: Final = 1.0
 """Virtual seconds until the last member reads again after a damaged batch."""
 WORKLOAD: Final = "sharer"
-"""Prefix of a workload's name; plans with such a workload are judged."""
+"""A plan is judged if it has a workload whose name begins with this prefix."""
 
 
 class Shared:
@@ -57,7 +57,7 @@ class Shared:
                     await self._accept_the_rest(world)
                     found.update(await content(world, {LINES: PARTITIONS}))
                     return
-                except CorruptRecords:  # the operator exchanges a disk with bit rot, but not immediately
+                except CorruptRecords:  # the operator replaces a disk with bit rot, but not immediately
                     await asyncio.sleep(RETRY_SECONDS)
 
         try:
@@ -70,7 +70,7 @@ class Shared:
         return () if self._committed.excused else list(self._violations(found))
 
     async def _accept_the_rest(self, world: World) -> None:
-        self._notes.holders.clear()  # nobody notes any more who has a record
+        self._notes.holders.clear()  # after this line, no client records which member has which record
         async with sharer(world) as consumer:
             while await lag(world) != 0:
                 await accept_some(world, self._notes, consumer, None)

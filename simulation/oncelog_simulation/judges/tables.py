@@ -1,4 +1,4 @@
-"""The compacted topic: each key has its last value, in what a consumer reads and in each replica."""
+"""For the compacted topic, a consumer and each replica must find the last value of each key."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ Row = tuple[int, bytes, bytes]
 
 
 def table_violations(notes: Notes, table: Sequence[Row]) -> list[str]:
-    """Return the keys that have neither the last committed value nor one whose commit is unknown, and the tombstones
-    that were removed too early.
+    """Return two kinds of violations: keys that have neither the last committed value nor a value whose commit is
+    unknown, and tombstones that were removed too early.
     """
     found = {key: value for _, key, value in table}
     wrong = []

@@ -1,6 +1,7 @@
-"""The content of the metadata store according to its leader: the in-sync replicas and the registered brokers.
+"""The in-sync replicas and the registered brokers, as the leader of the metadata store has them.
 
-Brokers learn of changes later than this judge. The rules for in-sync replicas apply from the time of the write.
+Brokers learn of changes in the metadata store later than this judge. The rules for in-sync replicas apply from the
+moment at which the state is written.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class TrueState(NamedTuple):
     isr: tuple[int, ...]
     leader_epoch: int
     written: int
-    """The zxid of the state's last write: a broker that was registered later has been away since."""
+    """The zxid of the state's last write: a broker whose registration has a higher zxid was away since that write."""
 
 
 class Truth:

@@ -1,21 +1,22 @@
-"""The clients of a simulated cluster, and their notes.
+"""The clients of a simulated cluster, and the notes that they keep.
 
-- `notes` has the notes of all clients: the history, the judged topics, their steps, their complaints.
-- `workload` is the base class: a workload is restarted when it is killed, and ends after the faults are over.
+- `notes` has the notes of all clients: the history, the topics to judge, the clients' steps and their complaints.
+- `workload` is the base class: a workload is restarted when a fault has killed it, and ends after the faults are over.
 - `writers` has idempotent producers.
-- `transactions` has transactional producers: several partitions, offsets, aborts, abandoned transactions.
-- `pipelines` has consume-process-produce clients, which are killed and replaced.
+- `transactions` has transactional producers, which write several partitions and offsets, abort, and abandon
+transactions.
+- `pipelines` has consume-process-produce clients, which faults kill and successors replace.
 - `groups` has members of a consumer group, and a watcher of committed offsets.
 - `sharers` has members of a share group.
 - `ghosts` has members that continue after they have lost their membership in the group.
 - `group_wire` sends requests of group members that no library sends.
-- `prepared` has two-phase commits, whose end a ledger decides.
+- `prepared` has two-phase commits; a ledger outside the cluster decides whether each commits.
 - `retention` has a writer to a topic whose oldest segments are deleted.
 - `careless` has a writer to a topic with unclean leader elections.
 - `readers` has readers of entire topics, and a watcher of end offsets.
 - `tables` has a writer of keys to a compacted topic.
 - `wire` sends requests that no library sends.
-- `zombies` has fenced producers, and requests that are repeated, late or out of order.
-- `administrators` has reassignments, changed settings, re-created topics and deleted records.
+- `zombies` has fenced producers, and clients that send requests twice, late or out of order.
+- `administrators` has clients that reassign partitions, change settings, re-create topics and delete records.
 - `catalogue` lists all workloads by name.
 """

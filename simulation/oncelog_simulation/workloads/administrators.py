@@ -28,9 +28,9 @@ AGAIN: Final = "again"
 TRIMMED: Final = "trimmed"
 """The topic whose oldest records are deleted."""
 DELETE_TRIES: Final = 15
-"""Number of attempts, a second apart, in which an administrator tolerates the response that acknowledged records are
-out of range; only after SESSION_ENDS, because a lease cannot foresee this fault, so that a former leader may not know
-that it has lost the leadership.
+"""An administrator tolerates the response that acknowledged records are out of range for this many attempts, a second
+apart, and only after the fault SESSION_ENDS: a lease cannot foresee this fault, so a former leader may not know that it
+has lost the leadership.
 """
 SESSION_ENDS: Final = "session ends"
 """The name of the fault that ends a session."""
@@ -95,7 +95,7 @@ class Mover(ClientWorkload):
 
 class TopicMaker(ClientWorkload):
     """Deletes a topic, re-creates it under the same name, and writes to it. Records of a deleted topic must not be
-    readable.
+    readable in the new topic.
     """
 
     def __init__(self, notes: Notes, name: str) -> None:
@@ -119,8 +119,8 @@ class TopicMaker(ClientWorkload):
                 await pause(world, rng.expovariate(1))
 
     async def _make_again(self, world: World, admin: Admin) -> None:
-        """Repeat the deletion until the topic is deleted, and create another one. The response to a repeated request
-        may say that the work is already done.
+        """Repeat the deletion until the topic is deleted, and create the topic again. The response to a repeated
+        deletion or creation may say that the work is already done.
         """
         while True:
             try:
@@ -167,7 +167,9 @@ class TopicMaker(ClientWorkload):
 
 
 class Trimmer(ClientWorkload):
-    """Writes to a topic and deletes its oldest records: deleted records must not reappear, and all others must stay."""
+    """Writes to a topic and deletes its oldest records: deleted records must not reappear, and all other records must
+    remain.
+    """
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
@@ -212,7 +214,7 @@ class Trimmer(ClientWorkload):
             except OffsetOutOfRange:
                 if not any(strike.fault == SESSION_ENDS for strike in world.plan.strikes):
                     break
-                # The response came from a leader whose session was ended, and which does not know it.
+                # The response came from a former leader, whose session was ended and which does not know that yet.
                 await asyncio.sleep(1.0)
             except KafkaError as error:
                 world.note(self.name, "could not delete", error=error.code.name)

@@ -1,6 +1,6 @@
 """A topic with unclean leader elections, whose producer waits for one replica: records may be lost.
 
-What remains must still be the same in each replica, and after the faults the topic must take records again.
+The remaining records must still be the same in each replica, and after the faults the topic must accept records again.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ DELIVERY_MS: Final = 6_000
 
 
 class CarelessWriter(ClientWorkload):
-    """Writes records with acks=1, and does not mind if they are lost."""
+    """Writes records with acks=1, and tolerates their loss."""
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)

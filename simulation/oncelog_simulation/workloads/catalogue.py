@@ -1,4 +1,4 @@
-"""The workloads by the names that plans use. Each name means one client."""
+"""The workloads by the names that plans use. Each name stands for one client."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "ends-watcher": ("payer-1",),
     "offsets-watcher": ("payer-1",),
 }
-"""Workloads that have nothing to do without other workloads."""
+"""Workloads that can do nothing unless other workloads run, too."""
 SETTINGS: Final[Mapping[str, str]] = {
     "zookeeper.session.timeout.ms": "6000",
     "replica.lag.time.max.ms": "3000",
@@ -107,9 +107,9 @@ SETTINGS: Final[Mapping[str, str]] = {
     "log.segment.delete.delay.ms": "1000",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000",
 }
-"""Broker settings with which twenty seconds have the effects that otherwise take an hour."""
+"""With these broker settings, a run of twenty seconds has effects that would otherwise take an hour."""
 FEWEST, MOST = 2, 6
-"""Minimum and maximum number of workloads in one plan, without the workloads that others need."""
+"""Minimum and maximum number of workloads in one plan, not counting those that are added because others need them."""
 
 
 def with_needed(names: Iterable[str]) -> tuple[str, ...]:

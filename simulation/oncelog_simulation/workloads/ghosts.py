@@ -35,7 +35,7 @@ HEARTBEAT_SECONDS: Final = 0.3
 TIMEOUT_MS: Final = 10_000
 JOIN_TRIES: Final = 10
 SETTLE_SECONDS: Final = 25.0
-"""Seconds in which members try to form one generation; the sessions of earlier members expire meanwhile."""
+"""Seconds in which members try to form one generation; meanwhile the sessions of earlier members expire."""
 JOINING: Final = frozenset(
     {
         ErrorCode.REBALANCE_IN_PROGRESS,
@@ -48,12 +48,12 @@ JOINING: Final = frozenset(
 
 
 class Ghost(ClientWorkload):
-    """Plays one story after another, in a group that outlives the stories."""
+    """Plays one story after another with the same group."""
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
         self.offset = 0
-        """The last offset that was used in a commit; it only grows."""
+        """The last offset that a commit has used; it only grows."""
         self.rounds = 0
 
     async def prepare(self, world: World) -> None:
@@ -78,7 +78,7 @@ class Ghost(ClientWorkload):
 
 
 class Story:
-    """One round: members join, and one of them loses its membership and continues."""
+    """One round: members join, and then one of them loses its membership but continues to send requests."""
 
     def __init__(self, ghost: Ghost, world: World, wire: Wire, rng: Random) -> None:
         self._ghost = ghost
@@ -152,7 +152,7 @@ class Story:
         self._must_be_refused("offsets of a fenced producer", late)
 
     async def _in_transactions(self) -> None:
-        """Members commit in transactions, some of which are aborted."""
+        """Members commit offsets in transactions, some of which are aborted."""
         (member,) = await self._stable([NOBODY])
         producer = await self._take_over()
         for _ in range(2):
@@ -171,8 +171,8 @@ class Story:
         await self._leave(member)
 
     async def _ghost_goes_on(self, ghost: Membership, what: str) -> None:
-        """Let the former member commit, with and without a transaction, and send a heartbeat: all of these must be
-        refused.
+        """Let the former member commit, with and without a transaction, and send a heartbeat; the coordinator must
+        refuse all three requests.
         """
         refused = await self._decided(partial(self._members.commit, ghost, {PLACE: self._ghost.offset}))
         self._must_be_refused(f"a commit of {what}", refused)
@@ -237,7 +237,7 @@ class Story:
         await self._decided(partial(self._members.leave, member))
 
     async def _commit(self, member: Membership) -> None:
-        """Make a commit that the member may make, if its session has not expired meanwhile."""
+        """Send a commit that the coordinator must accept, unless the member's session has expired meanwhile."""
         noted = self._note(None)
         told = await self._decided(partial(self._members.commit, member, {PLACE: noted.offset}))
         self._history.commit_answered(noted, Outcome.UNKNOWN if told else Outcome.ACKNOWLEDGED)

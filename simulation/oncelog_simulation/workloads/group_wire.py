@@ -1,4 +1,4 @@
-"""Requests of group members that no library sends: with any generation and any member, also in transactions."""
+"""Requests of group members that no library sends: with any generation and member id, also in transactions."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NOBODY: Final = Membership("", -1)
 
 
 class GroupWire:
-    """Sends requests to the coordinator of one group, each once."""
+    """Sends each request once to the coordinator of a group."""
 
     def __init__(self, wire: Wire, group: str) -> None:
         self._wire = wire
@@ -46,8 +46,8 @@ class GroupWire:
     async def join(
         self, member_id: str, instance: str | None, session_ms: int, rebalance_ms: int
     ) -> tuple[ErrorCode, Membership]:
-        """Send JoinGroup, and wait for the other members. MEMBER_ID_REQUIRED comes with the member id for the next
-        JoinGroup.
+        """Send JoinGroup, and wait for the other members. If the response is MEMBER_ID_REQUIRED, it contains the member
+        id for the next JoinGroup.
         """
         request = JoinGroupRequest(
             group_id=self._group,

@@ -36,15 +36,15 @@ PROTOCOLS: Final[tuple[GroupProtocol, ...]] = ("classic", "consumer")
 SESSION_MS: Final = 6_000
 CLASSIC: Final[Mapping[str, Any]] = {"session_timeout_ms": SESSION_MS, "heartbeat_interval_ms": 1_500}
 STAY_SECONDS: Final = (2.0, 10.0)
-"""Minimum and maximum virtual seconds until a member leaves, or dies, and joins again."""
+"""Minimum and maximum virtual seconds after which a member leaves the group, or dies, before it joins again."""
 LOOK_SECONDS: Final = 0.8
 NO_OFFSET: Final = -1
 
 
 class GroupMember(ClientWorkload):
-    """A member that reads records, and commits explicitly. The member leaves repeatedly, with or without LeaveGroup.
-    Without a `protocol`, each stay draws one: the group's members have both at the same time, as while a user upgrades
-    them.
+    """A member that reads records, and commits explicitly. The member leaves the group repeatedly, with or without
+    sending LeaveGroup. Without a `protocol`, each stay in the group draws one: the members then use both protocols at
+    the same time, as while a user upgrades them.
     """
 
     def __init__(self, notes: Notes, name: str, protocol: GroupProtocol | None = "classic") -> None:
@@ -54,7 +54,7 @@ class GroupMember(ClientWorkload):
         self._protocol = protocol
         self._stays = 0
         self.readings: dict[Place, Reading] = {}
-        """What the member has read of each partition since it got the partition."""
+        """For each partition, the records that the member has read since the partition was assigned to it."""
 
     async def prepare(self, world: World) -> None:
         await make_topic(world, self.notes, self._topic, PARTITIONS, SMALL_SEGMENTS)
@@ -111,7 +111,8 @@ class GroupMember(ClientWorkload):
                     return
 
     async def _has_committed_all(self, consumer: oncelog.Consumer) -> bool:
-        """Whether this consumer is a member, and the group has committed the end of each partition."""
+        """Return whether this consumer is a member of its group, and the group has committed the end of each partition.
+        """
         if consumer.group_metadata().generation_id < 0:
             return False
         partitions = [oncelog.TopicPartition(self._topic, index) for index in range(PARTITIONS)]
@@ -124,9 +125,9 @@ class GroupMember(ClientWorkload):
         )
 
     def owns(self, places: Collection[Place], epoch: int, teller: str) -> None:
-        """Note that the member got partitions. A late response may bring partitions that another member got since, in a
-        higher epoch. The epochs of a group with both protocols are not compared: they restart when the group has become
-        empty and the next member has the other protocol.
+        """Record that the member got partitions. A late response may assign partitions that another member has got
+        since then, in a higher epoch. The epochs of a group with both protocols are not compared: they restart when the
+        group has become empty and the next member has the other protocol.
         """
         self.readings.clear()
         if self._protocol is None:
@@ -140,7 +141,7 @@ class GroupMember(ClientWorkload):
         self, world: World, consumer: oncelog.Consumer, offsets: dict[Place, int], teller: str
     ) -> dict[Place, int]:
         """Commit the positions; returns the offsets whose commit has failed. A commit must be refused if another member
-        got the partition in a later epoch, before the commit was sent.
+        got the partition, in a later epoch, before the commit was sent.
         """
         history, epoch = self.notes.history, consumer.group_metadata().generation_id
         owners = {place: self.notes.owners.get((self._group, place)) for place in offsets}
@@ -169,8 +170,8 @@ class GroupMember(ClientWorkload):
 
 
 class _Owns(oncelog.RebalanceListener):
-    """Notes the partitions that a member gets, and forgets positions when the member loses partitions or gets new ones,
-    because it may then read from anywhere.
+    """Records which partitions a member gets. Forgets positions when the member loses partitions or gets new ones,
+    because it may then read from any offset.
     """
 
     def __init__(self, member: GroupMember, consumer: oncelog.Consumer, teller: str) -> None:

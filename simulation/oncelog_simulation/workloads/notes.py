@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 PATIENCE_MS: Final = 60_000
-"""Virtual milliseconds for which a client retries one call: longer than any single fault lasts."""
+"""Virtual milliseconds for which a client retries one call; this is longer than any single fault lasts."""
 
 
 class TimedHistory(History):
@@ -21,7 +21,7 @@ class TimedHistory(History):
     def __init__(self) -> None:
         super().__init__()
         self.clock: Callable[[], float] = float
-        """Returns the virtual seconds; set when the world exists."""
+        """A function that returns the virtual seconds; it is set when the world exists."""
         self.sent: dict[Send, float] = {}
         self.answered: dict[Send, float] = {}
 
@@ -49,10 +49,10 @@ class Holder(NamedTuple):
 
 
 class Owner(NamedTuple):
-    """The member of a consumer group that a partition was assigned to."""
+    """The group member to which a partition was assigned."""
 
     name: str
-    """The client and its life."""
+    """The client, and which of its lives (starts) this member belongs to."""
     epoch: int
     """The generation or member epoch in which the member got the partition."""
 
@@ -73,7 +73,8 @@ class Notes:
         self.careless: dict[str, int] = {}
         """Topics that may lose committed records by unclean elections, with their numbers of partitions."""
         self.tables: dict[str, dict[bytes, set[bytes | None]]] = {}
-        """By writer of the compacted topic: the values that each of its keys may have at the end; None means no value.
+        """For each writer of the compacted topic, the values that each of its keys may have at the end; None means no
+        value.
         """
         self.deleted: set[bytes] = set()
         """Keys of the compacted topic whose last record is a tombstone that must not be removed yet."""
@@ -82,13 +83,13 @@ class Notes:
         self.acceptances: set[tuple[Place, bytes]] = set()
         """Partition and value of records for which a member has sent an acceptance, whether it arrived or not."""
         self.confirmed: dict[tuple[Place, bytes], int] = {}
-        """Number of confirmed acceptances by the record's partition and value."""
+        """Number of acceptances that were confirmed, by the record's partition and value."""
         self.holders: dict[tuple[Place, int], Holder] = {}
-        """The member of the share group that got each record last, by partition and offset."""
+        """The member of the share group that got the record last, by the record's partition and offset."""
         self.share_starts: dict[Place, int] = {}
-        """The largest offset of each partition below which the share group is done with all records."""
+        """For each partition, the largest offset below which the share group has finished all records."""
         self.owners: dict[tuple[str, Place], Owner] = {}
-        """The member that got each partition last, by group and partition: the one with the highest epoch."""
+        """The member that got each partition last (with the highest epoch), by group and partition."""
         self.progress: dict[str, int] = {}
         """The number of steps of each client."""
         self.may_hang = False
@@ -99,7 +100,9 @@ class Notes:
         """Violations that workloads have found themselves; a judge reports them."""
 
     def times(self, send: Send) -> tuple[float | None, float | None]:
-        """Return when a record was sent, and when it was acknowledged, in virtual seconds; None if it was not."""
+        """Return the virtual seconds at which a record was sent and at which it was acknowledged; None if that did not
+        happen.
+        """
         return self.history.sent.get(send), self.history.answered.get(send)
 
     def places(self, *topics: str) -> list[Place]:
@@ -107,7 +110,7 @@ class Notes:
         return [Place(topic, index) for topic in topics or self.topics for index in range(self.topics[topic])]
 
     def step(self, client: str) -> None:
-        """Note that a client has completed one of its intended steps."""
+        """Record that a client has completed one of its intended steps."""
         self.progress[client] = self.progress.get(client, 0) + 1
 
     def steps(self, client: str) -> int:
@@ -115,6 +118,6 @@ class Notes:
         return self.progress.get(client, 0)
 
     def complain(self, world: World, client: str, what: str) -> None:
-        """Note that a client got a response that no broker may send."""
+        """Record that a client got a response that no broker may send."""
         world.note(client, f"complains: {what}")
         self.complaints.append(f"{client}: {what}")

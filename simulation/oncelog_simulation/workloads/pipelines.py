@@ -1,4 +1,6 @@
-"""Consume, process, produce: pipelines that copy lines in transactions, and are killed and replaced in the middle."""
+"""Consume, process, produce: pipelines that copy lines in transactions, and are killed and replaced in the middle of a
+transaction.
+"""
 
 from __future__ import annotations
 
@@ -28,11 +30,12 @@ RECORDS_PER_TRANSACTION: Final = 10
 TRANSACTION_TIMEOUT_MS: Final = 20_000
 SESSION_MS: Final = 6_000
 SLOW: Final = 0.06
-"""Fraction of the transactions that take so long that the group gives the partitions to another member meanwhile."""
+"""Fraction of the transactions that are made so slow that the group gives their partitions to another member meanwhile.
+"""
 SLOW_SECONDS: Final = (5.0, 9.0)
 MAX_POLL_MS: Final = 4_000
 GIVES_UP: Final = 0.05
-"""Fraction of the transactions that are abandoned without a reason."""
+"""Fraction of the transactions that a client abandons on purpose."""
 LIFE_SECONDS: Final = (3.0, 15.0)
 """Minimum and maximum virtual seconds after which a pair of clients is replaced by a successor, which starts while its
 predecessor may still work.
@@ -40,11 +43,11 @@ predecessor may still work.
 
 
 class GivenUp(Exception):
-    """Raised to abandon a transaction without a reason."""
+    """Raised to abandon a transaction on purpose."""
 
 
 class NotingProducer(oncelog.Producer):
-    """A producer that records how its transactions begin and end, for every caller."""
+    """A producer that records in the history how its transactions begin and end, whoever calls it."""
 
     notes: Notes
     teller: str
@@ -111,7 +114,7 @@ class _NotedTransaction:
 
 
 class Pipeline(ClientWorkload):
-    """One member of the group that copies lines, each line once."""
+    """One member of the group; the group must copy each line once."""
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)

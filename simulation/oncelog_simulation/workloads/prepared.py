@@ -1,8 +1,9 @@
 """Two-phase commit (KIP-939): prepared transactions whose end is decided outside the cluster.
 
-The client has a ledger beside the cluster, as a database would be: before it ends a transaction, it stores the prepared
-transaction and the decision to commit or abort. The client may die between the two; its successor then completes the
-transaction according to the ledger. No timeout may end a prepared transaction.
+The client has a ledger outside the cluster, as a database would be: before it ends a transaction, it stores in the
+ledger the prepared transaction and the decision to commit or abort. The client may die between storing the decision and
+ending the transaction; its successor then completes the transaction according to the ledger. No timeout may end a
+prepared transaction.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 LEAVES: Final = 0.25
 """Fraction of the prepared transactions that a producer leaves to its successor."""
 LEFT_SECONDS: Final = 4.0
-"""Mean virtual seconds for which such a transaction stays open."""
+"""Mean virtual seconds for which a transaction that is left to the successor stays open."""
 
 
 class TwoPhaseWriter(ClientWorkload):
@@ -66,7 +67,7 @@ class TwoPhaseWriter(ClientWorkload):
             await producer.close(0)
 
     async def _complete(self, producer: Producer) -> None:
-        """End the transaction that the previous life has left, according to the ledger."""
+        """End the transaction that the previous life of this client has left open, according to the ledger."""
         if self._open is None:
             await until_known(partial(producer.complete_transaction, None))
             return
@@ -93,7 +94,7 @@ class TwoPhaseWriter(ClientWorkload):
             self._ended(End.ABORTED)
             return False
         commits = prepared is not None and rng.random() < 0.7
-        self._stored = prepared if commits else None  # from this line on the ledger has decided
+        self._stored = prepared if commits else None  # before this line, the ledger has stored the decision
         if rng.random() < LEAVES and not world.calm.is_set():
             return True
         await until_known(partial(producer.complete_transaction, self._stored))

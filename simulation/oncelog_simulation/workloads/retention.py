@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 PASSING: Final = "passing"
 RECORD_BYTES: Final = 100
-"""Minimum bytes of each record with its batch."""
+"""Minimum size in bytes of a record together with its batch."""
 KEPT_RECORDS: Final = 30
 CONFIGS: Final = {
     "retention.bytes": str(10 * KEPT_RECORDS * RECORD_BYTES // 8),
@@ -24,11 +24,11 @@ CONFIGS: Final = {
 }
 """With its batch, each record is larger than RECORD_BYTES and smaller than RECORD_BYTES and a quarter."""
 LEAST_KEPT: Final = 30
-"""Number of the last records that `retention.bytes` must never delete."""
+"""The number of last records that `retention.bytes` must never delete."""
 
 
 class PassingWriter(ClientWorkload):
-    """Writes records, and checks the log's start: it must never go back, and never come too close to the end."""
+    """Writes records, and checks that the log start offset never decreases, and never comes too close to the end."""
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)

@@ -1,7 +1,7 @@
 """Members of a share group (KIP-932), which join and leave, and accept or release the records that they acquire.
 
-Each acceptance is noted before it is sent, and again when the leader has confirmed it. The judge `shared` compares the
-notes with the content of the topic.
+A member records each acceptance before it is sent, and again when the leader has confirmed it. The judge `shared`
+compares the notes with the content of the topic.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ POLL_MS: Final = 300
 PAUSE_SECONDS: Final = 0.2
 """Virtual seconds between two polls, in which members process their records."""
 STAY_SECONDS: Final = (2.0, 10.0)
-"""Minimum and maximum virtual seconds until a member leaves and joins again."""
+"""Minimum and maximum virtual seconds after which a member leaves the group, before it joins again."""
 SLOW: Final = 0.3
 """Fraction of the polls whose records a member processes slowly, while there are faults."""
 PROCESSING_SECONDS: Final = 2.0
-"""Mean virtual seconds of slow processing: some locks expire meanwhile."""
+"""Mean virtual seconds of slow processing, during which some locks expire."""
 RELEASED: Final = 0.2
 """Fraction of the records that a member releases, while there are faults."""
 
@@ -95,9 +95,9 @@ async def accept_some(world: World, notes: Notes, consumer: ShareConsumer, rng: 
     """Poll once, and accept the records, or release some of them if `rng` draws so. Returns the number of records in
     the poll. Raises KafkaError.
 
-    An acceptance must be refused if the leader has handed the record to another member before the acceptance was sent.
-    It is ignored, without an error, if the record is below the start offset, because that member has accepted it: such
-    an acceptance does not count as confirmed.
+    The leader must refuse an acceptance if it has delivered the record to another member before the acceptance was
+    sent. If that other member has accepted the record, so that it is below the start offset, the leader ignores the
+    acceptance without an error; such an acceptance does not count as confirmed.
     """
     accepted: list[tuple[Place, int, bytes]] = []
     records = await consumer.poll(POLL_MS)

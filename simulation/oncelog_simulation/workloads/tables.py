@@ -25,7 +25,7 @@ NUMBERS_PER_KEYS: Final = 12
 DELETE_RETENTION_MS: Final = ("100", "600000")
 """Values of delete.retention.ms, for which tombstones and markers are kept: some are removed while the cluster runs."""
 AFTER_SECONDS: Final = 400.0
-"""Virtual seconds that a run takes at most in addition to the time of its workloads."""
+"""Virtual seconds that a run may last beyond the time of its workloads."""
 WRITTEN: Final = 0.8
 """Fraction of the aborted transactions whose records reach the log."""
 CONFIGS: Final = {
@@ -46,7 +46,7 @@ class TableWriter(ClientWorkload):
         super().__init__(notes, name)
         self._number = 0
         self._may_hold: dict[bytes, set[bytes | None]] = {}
-        """For each key, its last value that is certainly written, and values that may have been written since."""
+        """For each key, its last value that is certainly written, and later values that may have been written."""
         self._keeps_tombstones = False
         """Whether delete.retention.ms is longer than any run, so that each tombstone that is the last record of its key
         stays in the log.
@@ -76,7 +76,7 @@ class TableWriter(ClientWorkload):
         changes: dict[bytes, bytes | None] = {}
         for _ in range(rng.choice((1, 3))):
             self._number += 1
-            # From time to time other keys are written, so that the cleaner can compact the older ones.
+            # From time to time the writer changes to other keys, so that the cleaner can compact the older keys.
             key = f"{self.name}/{self._number // NUMBERS_PER_KEYS}.{rng.randrange(KEYS)}".encode()
             changes[key] = None if rng.random() < 0.2 else b"%d" % self._number
         self.notes.deleted -= changes.keys()
@@ -88,7 +88,7 @@ class TableWriter(ClientWorkload):
                 await producer.send(TABLE, value, key, partition=0)
             if not commits:
                 if rng.random() < WRITTEN:
-                    await producer.flush()  # otherwise an abort drops the records that are not sent yet
+                    await producer.flush()  # without this flush, an abort would drop the records that are not sent yet
                 await _end(producer, commits=False)
                 return
             self._may_hold.update({key: before[key] | {value} for key, value in changes.items()})

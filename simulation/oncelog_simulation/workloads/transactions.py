@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 PAYMENTS: Final = ("payments", "receipts")
-"""The two topics that each transaction may write to."""
+"""The two topics to which each transaction may write."""
 PARTITIONS: Final = 2
 ABORTS: Final = 0.2
-"""Fraction of the transactions that are aborted without a reason."""
+"""Fraction of the transactions that the producer aborts on purpose."""
 WRITTEN: Final = 0.8
 """Fraction of the aborted transactions whose records reach the log."""
 DESERTS: Final = 0.05
@@ -37,7 +37,9 @@ TRANSACTION_TIMEOUT_MS: Final = 10_000
 
 
 class TransactionalWriter(ClientWorkload):
-    """Runs one transaction after another. Its offsets belong to a group without members, in a partition of its own."""
+    """Runs one transaction after another. The offsets that it commits belong to a group without members, in a partition
+    that no other client uses.
+    """
 
     def __init__(self, notes: Notes, name: str) -> None:
         super().__init__(notes, name)
@@ -84,7 +86,7 @@ class TransactionalWriter(ClientWorkload):
                 commits.append(await self._send_offsets(producer, transaction))
             if rng.random() < ABORTS:
                 if rng.random() < WRITTEN:
-                    await producer.flush()  # otherwise an abort drops the records that are not sent yet
+                    await producer.flush()  # without this flush, an abort would drop the records that are not sent yet
                 await self._abort(producer, transaction)
                 return
             await until_known(producer.commit_transaction)
@@ -100,8 +102,8 @@ class TransactionalWriter(ClientWorkload):
         self.notes.step(self.name)
 
     async def _begin_and_leave(self, producer: Producer, rng: Random) -> None:
-        """Begin a transaction, write to it, and leave it open. After its successor has started, the transaction is
-        aborted or its end unknown.
+        """Begin a transaction, write to it, and leave it open. After the producer's successor has started, the
+        transaction is aborted, or its end is unknown.
         """
         producer.begin_transaction()
         transaction = self.notes.history.transaction(self.name)

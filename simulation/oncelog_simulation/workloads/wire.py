@@ -1,4 +1,4 @@
-"""Requests that no library sends: any version, any epoch, any sequence, twice or too late."""
+"""Requests that no library sends: with any version, epoch or sequence, sent twice or too late."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ MOVED: Final = frozenset(
         ErrorCode.NETWORK_EXCEPTION,
     }
 )
-"""Errors that decide nothing: the same request may be sent again with the same meaning."""
+"""Errors that decide nothing: the same request may be sent again, and has the same effect."""
 BUSY: Final = MOVED | {ErrorCode.CONCURRENT_TRANSACTIONS}
 PATIENCE_SECONDS: Final = 60.0
 RETRY_SECONDS: Final = 0.1
@@ -62,7 +62,8 @@ class Answered(NamedTuple):
     offset: int = -1
     """Offset of the record; -1 for an error."""
     attempts: int = 1
-    """Number of attempts: a request that was refused in the second attempt may have been accepted in the first."""
+    """Number of attempts: a request that was refused in its second attempt may have been accepted in its first attempt.
+    """
 
 
 class Wire:
@@ -171,7 +172,9 @@ class Wire:
     async def end(
         self, transactional_id: str, asking: ProducerIdAndEpoch, *, commits: bool, version: int
     ) -> tuple[ErrorCode, ProducerIdAndEpoch]:
-        """Send EndTxn; the second value is the producer id and epoch to continue with, under transactions V2."""
+        """Send EndTxn; under transactions V2, the second return value is the producer id and epoch with which to
+        continue.
+        """
         request = EndTxnRequest(
             transactional_id=transactional_id,
             producer_id=asking.producer_id,
@@ -184,13 +187,13 @@ class Wire:
             successor = ProducerIdAndEpoch(answer.producer_id, answer.producer_epoch)
         return ErrorCode.of(answer.error_code), successor
 
-    # --- the same requests, repeated until a broker decides
+    # --- requests that are repeated until a broker decides
 
     async def until_decided(
         self, ask: Callable[[], Awaitable[T]], code_of: Callable[[T], ErrorCode], passing: Collection[ErrorCode] = MOVED
     ) -> T:
-        """Return the first response that is a decision; the request is repeated while no broker is responsible or
-        responds. Raises KafkaError REQUEST_TIMED_OUT if no decision arrives in time.
+        """Return the first response that is a decision; the request is repeated as long as no responsible broker is
+        found or responds. Raises KafkaError REQUEST_TIMED_OUT if no decision arrives in time.
         """
         deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
         attempts = 0

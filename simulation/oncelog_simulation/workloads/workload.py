@@ -1,7 +1,7 @@
 """The common part of workloads: a client on its own host, which is restarted when a fault has killed it.
 
-Each workload works until `world.calm` is set. After that it must show that the cluster serves it again: it makes some
-more steps and returns. If a workload does not return, the run reports a violation of liveness.
+Each workload works until `world.calm` is set. After that it must show that the cluster serves it again: the workload
+makes some more steps and returns. If a workload does not return, the run reports a violation of liveness.
 """
 
 from __future__ import annotations
@@ -23,9 +23,11 @@ if TYPE_CHECKING:
     from oncelog_simulation.world import World
 
 COMMON: Final[Mapping[str, Any]] = {"request_timeout_ms": 5_000, "reconnect_backoff_max_ms": 500}
-"""Options of all clients: a request to a broker that does not respond fails after five seconds instead of thirty."""
+"""Options of all clients: a request to a broker that does not respond fails after five seconds instead of the default
+of thirty.
+"""
 STEPS_IN_CALM: Final = 3
-"""Number of steps that each client makes after all faults are over."""
+"""Number of steps that each client makes after the end of all faults."""
 CALM_PAUSE_SECONDS: Final = 0.3
 """Maximum virtual seconds between two steps after the faults are over."""
 RESTART_SECONDS: Final = 0.5
@@ -42,7 +44,7 @@ class ClientWorkload(ABC):
         """How often the client was started."""
 
     async def prepare(self, world: World) -> None:
-        """Create the topics and other resources that the client needs; no fault strikes meanwhile."""
+        """Create the topics and other resources that the client needs; no fault strikes during this call."""
 
     async def work(self, world: World) -> None:
         """Run one life of the client after another, until a life ends regularly."""
@@ -52,7 +54,7 @@ class ClientWorkload(ABC):
                 await world.client(self.name).run(partial(self.live, world))
             except Killed:
                 world.note(self.name, "is started again", life=self.lives + 1)
-            except FatalError as error:  # the producer is fenced or cannot continue: an application would restart
+            except FatalError as error:  # the producer is fenced or cannot continue, so an application would restart
                 world.note(self.name, "ends, and is started again", error=type(error).__name__, code=error.code.name)
             except KafkaError as error:
                 world.note(self.name, "fails, and is started again", error=type(error).__name__, code=error.code.name)
@@ -62,8 +64,8 @@ class ClientWorkload(ABC):
 
     @abstractmethod
     async def live(self, world: World) -> None:
-        """One life of the client: work until `world.calm`, then make STEPS_IN_CALM more steps. May raise KafkaError;
-        then the client is restarted.
+        """One life of the client: work until `world.calm` is set, then make STEPS_IN_CALM more steps. May raise
+        KafkaError; then the client is restarted.
         """
 
     def random(self, world: World) -> Random:
@@ -76,7 +78,7 @@ class ClientWorkload(ABC):
 
 
 class Countdown:
-    """True until `world.calm` is set and the client has done STEPS_IN_CALM steps since."""
+    """True until `world.calm` is set and the client has made STEPS_IN_CALM steps after that."""
 
     def __init__(self, world: World, notes: Notes, name: str) -> None:
         self._world = world
@@ -110,8 +112,8 @@ async def make_topic(
 
 
 async def pause(world: World, seconds: float) -> None:
-    """Wait for `seconds` multiplied by the pace of the plan. The end of the faults ends this wait, which may be longer
-    than `run.CALM_SECONDS`. After the faults, the wait is at most CALM_PAUSE_SECONDS.
+    """Wait for `seconds` multiplied by the pace of the plan. If the faults end, the wait ends, too, because it may be
+    longer than `run.CALM_SECONDS`. After the faults, the wait is at most CALM_PAUSE_SECONDS.
     """
     seconds *= world.plan.pace
     if world.calm.is_set():
@@ -123,5 +125,5 @@ async def pause(world: World, seconds: float) -> None:
 
 
 def producer_options(**options: Any) -> dict[str, Any]:
-    """Return options of a producer that retries for as long as one call may take."""
+    """Return options for a producer that retries for the longest time that one call may take."""
     return {**COMMON, "linger_ms": 0, "max_block_ms": PATIENCE_MS, "delivery_timeout_ms": PATIENCE_MS, **options}

@@ -21,14 +21,14 @@ PARTITIONS: Final = 2
 MOST_UNDER_WAY: Final = 8
 """Limit on a writer's records that are not acknowledged yet."""
 SHORT_DELIVERY_MS: Final = 6_000
-"""A value of delivery.timeout.ms for some lives: such a producer gives up records while a fault lasts."""
+"""A value of delivery.timeout.ms that a producer has in some of its lives: it gives up records while a fault lasts."""
 SMALL_SEGMENTS: Final = {"segment.bytes": "4096", "segment.index.bytes": "1024"}
-"""With these settings logs roll during a run, and producer snapshots are written and read."""
+"""With these settings logs roll during a run, so producer snapshots are written and read."""
 
 
 class IdempotentWriter(ClientWorkload):
-    """Writes numbered lines to the topic. The outcome of an abandoned record is unknown: it may or may not be in the
-    log, but must not be there twice.
+    """Writes numbered lines to the topic. The outcome of an abandoned record is unknown: the record may or may not be
+    in the log, but must not be there twice.
     """
 
     def __init__(self, notes: Notes, name: str, topic: str = LINES, partitions: int = PARTITIONS) -> None:

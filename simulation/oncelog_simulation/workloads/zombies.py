@@ -1,8 +1,8 @@
-"""Producers that were fenced and do not know it, and requests that are repeated, late or out of order.
+"""Producers that were fenced and do not know that yet, and requests that are repeated, late or out of order.
 
-Each round plays one such case with raw requests and one transactional id, and complains immediately if a broker accepts
-a request that it must refuse. The records of a zombie are recorded as failed, or as part of an aborted transaction: no
-reader may see them.
+Each round plays one such case with raw requests and one transactional id. The client complains immediately if a broker
+accepts a request that it must refuse. The records of a zombie are recorded as failed, or as part of an aborted
+transaction: no reader may see them.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ HAUNTED: Final = "haunted"
 PARTITIONS: Final = 2
 TIMEOUT_MS: Final = 10_000
 REMEMBERED: Final = 5
-"""Number of a producer's batches that a broker recognises when they are repeated (S8)."""
+"""Number of a producer's last batches that a broker recognises as duplicates when they are repeated (S8)."""
 
 
 class Zombie(ClientWorkload):
@@ -77,7 +77,7 @@ class Zombie(ClientWorkload):
                 await pause(world, rng.expovariate(1))
 
     def next_value(self) -> bytes:
-        """Return a value that no other record has."""
+        """Return a value that no other record of this run has."""
         self._values += 1
         return f"{self.name}/{self.lives}.{self._values}".encode()
 
@@ -88,7 +88,7 @@ class Zombie(ClientWorkload):
 
 
 class Story:
-    """One round, with one zombie. `writer` is the zombie's current producer id and epoch."""
+    """Play one round, with one zombie. `writer` is the zombie's current producer id and epoch."""
 
     def __init__(self, zombie: Zombie, world: World, wire: Wire, rng: Random) -> None:
         self._zombie = zombie
@@ -116,7 +116,7 @@ class Story:
             ("in one epoch", self._in_one_epoch),
         ]
 
-    # --- the stories
+    # --- the cases
 
     async def _taken_over(self) -> None:
         """The old producer writes, its successor takes over the transactional id, and the old producer continues."""
@@ -127,7 +127,7 @@ class Story:
         sequence = self._sequences[place]
         await self._take_over()
         assert transaction is not None
-        if self._rng.random() < 0.5:  # the successor is already working
+        if self._rng.random() < 0.5:  # the successor has already started
             self._transaction = self._history.transaction(self._zombie.teller)
             await self._write(self._place())
         late = await self._produce_once(place, elder, sequence, transaction)
@@ -150,7 +150,7 @@ class Story:
         assert transaction is not None
         await self._end(commits=self._rng.random() < 0.5)
         await pause(self._world, self._rng.choice((0.0, 0.05, 0.5)))
-        # As long as the marker is not written, the record is accepted, and belongs to the transaction.
+        # As long as the marker is not written, the broker accepts the record, which then belongs to the transaction.
         await self._produce_once(place, elder, sequence, transaction)
 
     async def _race(self) -> None:
@@ -197,7 +197,7 @@ class Story:
         await self._end(commits=True)
 
     async def _gap(self) -> None:
-        """A sequence number is skipped; another batch starts an epoch with a sequence above 0."""
+        """A batch skips a sequence number; another batch starts an epoch with a sequence above 0."""
         await self._begin()
         place = self._place()
         await self._write(place)
@@ -221,7 +221,7 @@ class Story:
         self._must_be_refused("the opposite end of a transaction that has ended", opposite)
 
     async def _without_transaction(self) -> None:
-        """An idempotent producer sends its batches in groups of three."""
+        """An idempotent producer sends its batches three at the same time."""
         _, self._writer = await self._decided(self._wire.new_producer_id)
         for _ in range(3):
             place = self._place()
@@ -248,7 +248,7 @@ class Story:
             self._must_be_refused("a record of the epoch before", late)
 
     async def _deserted(self) -> None:
-        """A producer does not end its transaction, which must be aborted when its timeout has passed."""
+        """A producer does not end its transaction, which the coordinator must abort when its timeout has passed."""
         self._id = f"{self._id}-{self._zombie.teller}"
         await self._begin()
         assert self._transaction is not None
@@ -273,11 +273,11 @@ class Story:
         await self._end(commits=commits)
 
     async def _in_one_epoch(self) -> None:
-        """Several transactions of one epoch, as clients before transactions V2 have them. A record of each is in flight
-        when the transaction ends.
+        """Several transactions of one epoch, as clients before transactions V2 have them. A record of each transaction
+        is in flight when the transaction ends.
 
-        Before V2 a late copy of a request counts for the next transaction. So after a request without a response the
-        next transaction would not be judged, and the story ends.
+        Before V2, a broker counts a late copy of a request as part of the next transaction. Therefore, after a request
+        without a response, the next transaction could not be judged, and this case ends.
         """
         self._is_v2 = False
         await self._begin()
@@ -309,7 +309,7 @@ class Story:
     async def _take_over(self, *, is_two_phase: bool = False) -> None:
         """Take over the transactional id. The open transaction is aborted when this method returns."""
         _, self._writer = await self._decided(partial(self._wire.init, self._id, TIMEOUT_MS), BUSY)
-        if is_two_phase:  # nothing is open now that could be kept
+        if is_two_phase:  # no transaction is open now that the successor could keep
             _, self._writer = await self._decided(
                 partial(self._wire.init, self._id, TIMEOUT_MS, is_two_phase=True), BUSY
             )
@@ -340,7 +340,8 @@ class Story:
         assert transaction is not None
         version = V2_END if self._is_v2 else V1_END
         self._transaction = None
-        # The request is repeated while no broker has decided; CONCURRENT_TRANSACTIONS means that the end is decided.
+        # The request is repeated as long as no broker has decided; CONCURRENT_TRANSACTIONS means that the end of the
+        # transaction is decided.
         ended, self._writer = await self._decided(
             partial(self._wire.end, self._id, self._writer, commits=commits, version=version), BUSY
         )
@@ -371,8 +372,8 @@ class Story:
         elif answer.attempts == 1:
             self._history.failed(send)
         elif send.transaction is not None:
-            # An attempt whose response was lost may have been accepted into the transaction, which need not be
-            # committed.
+            # If the response of an attempt was lost, the record may have been accepted into the transaction, which need
+            # not be committed.
             send.transaction = self._history.transaction(self._zombie.teller)
 
     async def _produce(self, place: Place, batch: bytes) -> Answered:

@@ -1,4 +1,4 @@
-"""Topics as partitioned Parquet, and back: `oncelog pipeline archive` and `restore`.
+"""Archives topics as partitioned Parquet, and restores topics from it: `oncelog pipeline archive` and `restore`.
 
 - `manifest.py` (pure) describes each topic in an archive.
 - `topics.py` describes topics, and creates them again.

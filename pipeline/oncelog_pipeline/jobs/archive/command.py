@@ -87,9 +87,9 @@ def restore(
 ) -> None:
     """Create topics again from Parquet: all topics of an archive, or the named ones.
 
-    Keys, values, headers and timestamps are restored byte by byte, in the same partitions and the same order; offsets
-    are new. If a topic exists already, it must be empty and have the same number of partitions. Plain output, one line
-    for each topic: topic, partitions, records, name of the restored topic.
+    Keys, values, headers and timestamps are restored byte by byte, in the same partitions and the same order, but
+    records get new offsets. If a topic exists already, it must be empty and have the same number of partitions. Plain
+    output, one line for each topic: topic, partitions, records, name of the restored topic.
     """
     with failing("stopped; the topic under way is not whole: delete it"):
         from oncelog_pipeline.jobs.archive import reading

@@ -38,7 +38,7 @@ class ArchiveError(Exception):
 class Archived:
     """The manifest of one topic of an archive.
 
-    `offsets` maps a partition's number, as text, to the range of offsets [from, to) that was archived; `records` maps
+    `offsets` maps each partition number, written as text, to the archived range of offsets [from, to); `records` maps
     it to the number of records in that range. `oldest_ms` is the timestamp of the oldest record in milliseconds, None
     if there is no record.
     """
@@ -59,7 +59,9 @@ class Archived:
         return json.dumps({"version": VERSION, **asdict(self)}, sort_keys=True)
 
     def configs_to_restore(self, wanted: Mapping[str, str]) -> dict[str, str]:
-        """Return the configs for the restored topic; `wanted`, which the user has given, overrides archived configs."""
+        """Return the topic configs for the restored topic: `wanted`, the configs that the user has given, override the
+        archived ones.
+        """
         return {key: value for key, value in self.configs.items() if key not in NOT_RESTORED} | dict(wanted)
 
 

@@ -1,6 +1,7 @@
 """Restores Parquet files to topics, in Spark: records keep their bytes, partitions and order.
 
-Restored records get new offsets, as if no record had ever been deleted, compacted or aborted.
+Restored records get consecutive new offsets, because deleted, compacted and aborted records leave no gaps in the
+restored topic.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ def restore(
     """Restore the named topics of an archive, or all of its topics; a single topic may get another `name`. Returns each
     archived topic with its restored name.
 
-    Each topic is written atomically (`delivery`). Raises ArchiveError, KafkaError, and Spark's errors.
+    Each topic is written atomically if the option `delivery` is exactly-once. Raises ArchiveError, KafkaError, and
+    Spark's errors.
     """
     there = {each.topic: each for each in contents(spark, path)}
     for topic in topics:

@@ -14,7 +14,9 @@ from oncelog_protocol.messages.fetch import IsolationLevel
 
 
 async def described(bootstrap_servers: str, names: Sequence[str]) -> list[Archived]:
-    """Return a description of each topic, with the offset ranges that read_committed consumers can read now."""
+    """Return a description of each topic, including the offset ranges that read_committed consumers can read at this
+    moment.
+    """
     async with Admin(bootstrap_servers) as admin:
         topics = await admin.describe_topics(names)
         partitions = [TopicPartition(name, index) for name, topic in topics.items() for index in topic.partitions]

@@ -1,7 +1,7 @@
 """Proves that a topic has no gaps and no duplicates: `oncelog pipeline audit`.
 
-- `chains.py` (pure) joins batches to chains without faults, and finds the faults between chains.
-- `verdict.py` (pure) has the verdict, as tables and sentences.
+- `chains.py` (pure) joins batches to chains that contain no fault, and finds the faults between chains.
+- `verdict.py` (pure) has the verdict, which is shown as tables and sentences.
 - `topics.py` finds the partitions to audit.
 - `chain_reading.py` reads a range of offsets as chains.
 - `by_producer.py` (Spark) audits by the producers' sequence numbers.

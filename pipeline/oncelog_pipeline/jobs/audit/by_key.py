@@ -1,5 +1,5 @@
-"""Implements the audit by key, in Spark: checks the sequence numbers that the application has put into the records of
-each key, in the order of offsets.
+"""Implements the audit by key, in Spark: for each key, checks in offset order the sequence numbers that the application
+has put into its records.
 
 This audit reads committed records only. The audit by key also finds records that the application sent twice, which no
 broker can detect.
@@ -23,12 +23,12 @@ UNNUMBERED: Final = "unnumbered"
 
 
 def sequence_in_json(path: str) -> Column:
-    """Return a Spark column with the sequence number at this path of a JSON value, such as $.seq."""
+    """Return a Spark column with the sequence number that each record's JSON value has at this path, such as $.seq."""
     return F.get_json_object(F.col("value").cast("string"), path).try_cast("bigint")
 
 
 def sequence_in_header(name: str) -> Column:
-    """Return a Spark column with the sequence number in the last header of this name, parsed from text."""
+    """Return a Spark column with the sequence number that is the text of each record's last header with this name."""
     values = F.filter(F.col("headers"), lambda header: header["key"] == name)
     return F.element_at(values, -1)["value"].cast("string").try_cast("bigint")
 
@@ -36,8 +36,8 @@ def sequence_in_header(name: str) -> Column:
 def audit(
     spark: SparkSession, bootstrap_servers: str, there: Extent, sequence: Column, first: int | None = None
 ) -> Verdict:
-    """Audit by key the offset ranges of topics in `there`. The first record of each key must have the number `first`;
-    a `first` of None allows any number. Raises Spark's errors.
+    """Audit by key the topics' offset ranges that `there` contains. The first record of each key must have the number
+    `first`; a `first` of None allows any number. Raises Spark's errors.
     """
     topics = sorted({partition.topic for partition in there.latest})
     options = {SERVERS: bootstrap_servers, "subscribe": ",".join(topics), "includeHeaders": "true"}

@@ -1,8 +1,8 @@
 """Implements the audit by producer, in Spark: each task reads ranges of offsets as chains of batches, and the chains
 are then checked for each producer.
 
-Tasks read only batch headers, also those of aborted batches, and Spark shuffles only chains. A topic without faults has
-one chain for each producer and range, however large the topic is.
+Tasks read only batch headers, also those of aborted batches, and Spark shuffles only chains. For a topic without
+faults, each producer has one chain for each range, however large the topic is.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FAULT: Final = pa.schema(
 
 
 def audit(spark: SparkSession, bootstrap_servers: str, there: Extent, settings: Mapping[str, Any]) -> Verdict:
-    """Audit by producer the offset ranges of topics in `there`. Raises Spark's errors."""
+    """Audit by producer the topics' offset ranges that `there` contains. Raises Spark's errors."""
     least = RANGES_PER_CORE * spark.sparkContext.defaultParallelism
     ranges = cut(there.earliest, there.latest, min_partitions=least)
     topics = sorted({partition.topic for partition in there.latest})

@@ -8,10 +8,10 @@ these numbers. In the order of offsets, the next batch of one producer in a part
 - *twice*: the batch begins at a lower sequence than expected, so records are duplicates.
 - *zombie*: the epoch of the batch is over, because a marker or a batch with a later epoch came before.
 
-A topic may be larger than memory, so the audit first joins batches to chains and then checks the chains. `Chains` joins
-consecutive batches of a range of offsets
-while they have no fault; the class reports no faults, because it does not see earlier batches. `judged` then checks the
-chains of all ranges; a log with few faults has few chains.
+A topic may be larger than memory, so the audit first joins batches to chains, and afterwards checks only the chains.
+`Chains` joins consecutive batches of a range of offsets as long as they have no fault; the class itself reports no
+faults, because it does not see the batches before its range. `judged` then checks the chains of all ranges; a log with
+few faults has few chains.
 """
 
 from __future__ import annotations
@@ -25,8 +25,7 @@ from oncelog_protocol.records.sequence import increment_sequence
 NO_PRODUCER: Final = -1
 SEQUENCES: Final = 2**31
 NO_SEQUENCE: Final = -1
-"""Stands for the sequence of a chain that begins with a transaction marker, since a marker has an epoch and no
-sequence.
+"""Used as the sequence of a chain that begins with a transaction marker, because a marker has an epoch but no sequence.
 """
 
 
@@ -60,9 +59,10 @@ class Header(NamedTuple):
 class Chain(NamedTuple):
     """Consecutive batches of one producer, each of which continues the previous one.
 
-    `first_end` is the sequence of the last record of the chain's first epoch, and `last_sequence` that of its last
-    epoch; both are NO_SEQUENCE while the epoch has only a marker. The chain with the producer id `NO_PRODUCER` joins
-    all batches of the log by offset alone; its `numbered` counts the records that have a sequence.
+    `first_end` is the last sequence of the chain's first epoch, and `last_sequence` is the last sequence of its last
+    epoch; either is NO_SEQUENCE while its epoch has only a marker. The chain with the producer id `NO_PRODUCER` joins
+    all batches of the log, of any producer, only by their offsets; its `numbered` counts the records that have a
+    sequence.
     """
 
     producer_id: int
@@ -78,7 +78,7 @@ class Chain(NamedTuple):
 
 
 class Finding(NamedTuple):
-    """A fault; `records` is the number of records, from `offset` on, that are missing, duplicated or from a zombie."""
+    """A fault; `records` counts the records, from `offset` on, that are missing, duplicated or written by a zombie."""
 
     kind: Kind
     producer_id: int
@@ -88,8 +88,8 @@ class Finding(NamedTuple):
 
 
 class Chains:
-    """Joins the batches of one range of offsets. While the range is read, `taken` returns and removes the chains in
-    `finished`, so that few chains are in memory.
+    """Joins the batches of one range of offsets. While the range is being read, the caller uses `taken` to remove
+    finished chains, so that few chains are in memory.
     """
 
     def __init__(self) -> None:
@@ -139,13 +139,15 @@ def judged(chains: Iterable[Chain], *, is_whole: bool, is_compacted: bool) -> li
 
 
 def _before_all(chain: Chain) -> Chain:
-    """Return an empty chain that ends before offset 0, for a log that still has its first record."""
+    """Return an empty chain that ends before offset 0, to which the first batch of a log is compared if the log still
+    has its first record.
+    """
     return Chain(chain.producer_id, -1, -1, -1, NO_SEQUENCE, NO_SEQUENCE, -1, NO_SEQUENCE, 0, 0)
 
 
 def _before(chain: Chain) -> Chain:
-    """Return the chain that `chain` is assumed to continue, for a log whose first records were deleted: the deleted
-    batches are assumed to be without faults.
+    """Return the chain that `chain` is assumed to continue if the first records of the log were deleted: the audit
+    assumes that the deleted batches had no faults.
     """
     sequence = NO_SEQUENCE if chain.first_sequence in (0, NO_SEQUENCE) else chain.first_sequence - 1
     epoch, offset = chain.first_epoch, chain.first_offset - 1
@@ -153,7 +155,7 @@ def _before(chain: Chain) -> Chain:
 
 
 def _is_first_number(last: Chain, chain: Chain) -> bool:
-    """Return whether `chain` has the first sequence of its epoch after batches that were only markers."""
+    """Return whether `chain` has the first sequence of its epoch after batches of that epoch that were only markers."""
     return last.last_epoch == chain.first_epoch and last.last_sequence == NO_SEQUENCE != chain.first_sequence
 
 
@@ -179,7 +181,9 @@ def _between(last: Chain, chain: Chain) -> list[Finding]:
 
 
 def _farther(last: Chain, chain: Chain) -> Chain:
-    """Return the chain with the later epoch and sequence: a duplicate batch does not set the expected sequence back."""
+    """Return the chain with the later epoch and sequence, because a duplicate batch must not lower the next expected
+    sequence.
+    """
     if chain.producer_id == NO_PRODUCER:
         return chain if chain.last_offset > last.last_offset else last
     if chain.last_epoch != last.last_epoch:
@@ -236,5 +240,7 @@ def _of_producer(header: Header) -> Chain:
 
 
 def _distance(start: int, end: int) -> int:
-    """Return the number of increments from the sequence `start` to the sequence `end`, where 0 follows 2147483647."""
+    """Return the number of increments from the sequence `start` to the sequence `end`; the sequence after 2147483647 is
+    0.
+    """
     return (end - start) % SEQUENCES

@@ -40,13 +40,12 @@ def audit(
 ) -> None:
     """Prove, with a Spark job, that topics of any size have no gaps and no duplicates.
 
-    By producer: brokers store the sequence numbers that idempotent producers give their records, and the sequence
-    number of each record must follow the previous one. By key: the application gives the records of each key a number
-    (1, 2, 3 ...), in a JSON value or a header. The number must increase by one from record to record; only committed
-    records are checked.
+    By producer: idempotent producers number their records, brokers store these sequence numbers, and each must follow
+    the previous one. By key: the application gives the records of each key a number (1, 2, 3 ...), in a JSON value or a
+    header. The number must increase by one from record to record; only committed records are checked.
 
     The exit code is 1 if the audit finds a fault or can check nothing. Plain output, one line for each fault: kind,
-    topic, producer or key, place, number of records concerned.
+    topic, producer or key, offset range, number of records concerned.
     """
     if (by == "key") != (path is not None or header is not None):
         raise click.UsageError("--by key needs --sequence or --sequence-header, which are for it alone")

@@ -13,7 +13,8 @@ from oncelog_pipeline.jobs.audit.verdict import EXAMPLES, Audited, Count, Fault,
 
 
 def verdict_of(by: str, topics: Sequence[Audited], faults: DataFrame) -> Verdict:
-    """Count the faults and return the verdict. `faults` has the columns of Fault and is persisted during the count.
+    """Count the faults and return the verdict. `faults` is a Spark table with the columns of the class Fault; it is
+    persisted while the count runs.
     Only the verdict is sent to the driver."""
     try:
         counts = [

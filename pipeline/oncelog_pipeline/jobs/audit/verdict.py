@@ -23,8 +23,8 @@ MEANINGS: Final[Mapping[str, str]] = {
 @dataclass(frozen=True, slots=True)
 class Fault:
     """One fault. An example of a fault (gap, duplicate or zombie); `who` is a producer id with its epoch, or a key.
-    `place` is the offset range, and `records`
-    the number of records concerned.
+    `place` is the offset range of the fault, and `records` the number of records that are missing, duplicated or from a
+    zombie.
     """
 
     kind: str
@@ -46,8 +46,9 @@ class Count:
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """One topic that was audited. Of the `records` that were read, `judged` have a sequence, from `numbering` producers
-    or keys. `remarks` list what could not be judged."""
+    """One topic that was audited. The audit read `records` records; `judged` of them have a sequence, which `numbering`
+    producers or keys have given them. `remarks` list what could not be judged.
+    """
 
     topic: str
     records: int
@@ -74,7 +75,7 @@ class Verdict:
         return ("Topic", "Records", "Judged", f"{self.by.capitalize()}s", *_titles(self._kinds()), "Verdict")
 
     def rows(self) -> list[tuple[object, ...]]:
-        """Return a row for each topic, with the number of records concerned by each kind of fault."""
+        """Return a row for each topic, with the number of affected records for each kind of fault."""
         found = {(count.topic, count.kind): count.records for count in self.counts}
         return [
             (
