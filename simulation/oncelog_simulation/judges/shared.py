@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 SETTLE_SECONDS: Final = 90.0
 """Virtual seconds in which the last member must have accepted all remaining records."""
+BIT_ROT: Final = "bit rot"
+"""The name of the fault that damages synced records."""
 RETRY_SECONDS: Final = 1.0
 """Virtual seconds until the last member reads again after a damaged batch."""
 WORKLOAD: Final = "sharer"
@@ -67,7 +69,9 @@ class Shared:
             if self._committed.excused:
                 return ()
             return [f"{SETTLE_SECONDS:g} s after the calm the share group has not accepted all records: {error!r}"]
-        return () if self._committed.excused else list(self._violations(found))
+        # A member rejects records of a damaged batch, so the group passes over them, as in Kafka (KIP-932).
+        rejects_records = world.struck.get(BIT_ROT, 0) > 0
+        return () if self._committed.excused else list(self._violations(found, may_pass_over=rejects_records))
 
     async def _accept_the_rest(self, world: World) -> None:
         self._notes.holders.clear()  # after this line, no client records which member has which record
@@ -75,10 +79,10 @@ class Shared:
             while await lag(world) != 0:
                 await accept_some(world, self._notes, consumer, None)
 
-    def _violations(self, found: Content) -> Iterator[str]:
+    def _violations(self, found: Content, *, may_pass_over: bool) -> Iterator[str]:
         for place, records in found.items():
             for offset, _, value in records:
-                if (place, value) not in self._notes.acceptances:
+                if not may_pass_over and (place, value) not in self._notes.acceptances:
                     yield f"{place}: the share group has passed over {value!r} at offset {offset}"
         for (place, value), count in self._notes.confirmed.items():
             if count > 1:

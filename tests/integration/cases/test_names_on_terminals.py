@@ -72,6 +72,7 @@ ELSEWHERE = {
     ("brokers", "decommission"), ("brokers", "rebalance"), ("doctor",), ("support", "bundle"), ("shares", "list"),
     ("shares", "describe"), ("shares", "reset"), ("shares", "delete"), ("shares", "delete-offsets"),
     ("groups", "delete-offsets"), ("topics", "delete-records"),
+    ("topics", "move-dir"),
 }  # fmt: skip
 """Commands that are not run here, because they print names chosen by clients only through `show_rows`, `tell` and
 `Failure`, like all commands.

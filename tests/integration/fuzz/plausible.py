@@ -134,7 +134,7 @@ class Plausible:
         if chosen is not None:
             return self._fitting(field, chosen(self))
         if field.name == "value":
-            return self.rng.choice(CONFIGS)[1]
+            return self._fitting(field, self.rng.choice(CONFIGS)[1])
         if field.type_name == "struct":
             return self._nested(field)
         return self._primitive(field.type_name)
