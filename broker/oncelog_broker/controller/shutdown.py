@@ -1,5 +1,5 @@
-"""Controlled shutdown: decides which brokers may request a controlled shutdown, and which partitions the stopping
-broker still leads. Pure.
+"""Controlled shutdown: decides whether a broker may request a controlled shutdown, and which partitions it still leads
+after the request. Pure.
 
 From the request until the broker's registration ends, the broker is removed from ISRs and leads no partition that
 another replica can lead (`election.py`). Source: Kafka's KafkaController.doControlledShutdown.

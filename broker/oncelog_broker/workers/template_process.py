@@ -44,8 +44,8 @@ MAX_MESSAGE_BYTES: Final = 128 * 1024
 STREAMS: Final = 2
 """Standard input and standard output: the first two of the file descriptors attached to a request."""
 IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that reach all processes of a terminal or of a service; the template process ignores them, because the
-supervisor decides when this process ends.
+"""Signals that a terminal or service manager sends to all processes of the command. The template process ignores these
+signals, because the supervisor decides when the template process ends.
 """
 
 
@@ -69,8 +69,8 @@ class TemplateProcess:
         self._poll = select.poll()
 
     def serve(self) -> Wanted | None:
-        """Fork workers. Run until the supervisor ends; then return None. In each forked worker, this method returns
-        what the worker must run.
+        """Fork workers. Run until the supervisor ends; then return None. In each forked worker, this method returns the
+        function that the worker must run.
         """
         self._poll.register(self._control, select.POLLIN)
         while True:
@@ -126,7 +126,7 @@ def become(wanted: Wanted) -> None:
     role = wanted.role
     if len(wanted.descriptors) > STREAMS:
         role = role._replace(store_descriptor=wanted.descriptors[STREAMS])
-    # a name, because in ps and top all workers have the same command line
+    # the name distinguishes workers in ps and top, where all workers have the same command line
     Path("/proc/self/comm").write_text(f"oncelog-{role.number}")
     sys.argv = ["oncelog", *wanted.arguments, "--worker", role.text]
 
