@@ -168,7 +168,7 @@ def outcome(election: Election) -> Outcome:
     if state.leader in (staying or steady):
         return _leader_stays(election, staying or steady)
     if len(staying) < len(steady):
-        election = election._replace(unclean=False)  # the stopping replica will return with all records
+        election = election._replace(unclean=False)  # the stopping broker will return with all records
     if len(election.replicas) == 1:
         election = election._replace(log_end_of=_not_asked)  # the only replica leads, however complete its log is
     ends = _sure_replicas(election, has_staying=bool(staying))

@@ -304,7 +304,7 @@ class TopicController:
     async def _read_topic(self, name: str, term: PartitionController) -> tuple[TopicAssignment, Stat]:
         try:
             data, stat = await self._store.get(paths.topic(name))
-        except (NoNode, ValueError) as error:  # ValueError: the path would be illegal, so no topic has this name
+        except (NoNode, ValueError) as error:  # ValueError: illegal path, so no topic has this name
             raise unknown_topic(name) from error
         return await with_pauses(topic_in_steps(data, paths.topic(name)), term.pause), stat
 

@@ -214,8 +214,8 @@ class ClusterView:
         self._set_brokers({**self.brokers, broker: self.brokers[broker]._replace(is_stopping=True)})
 
     def keep_stopping(self, before: Mapping[int, KnownBroker]) -> None:
-        """Return the mapping `brokers` in which brokers keep their stopping mark from the mapping `before`, unless they
-        have registered again.
+        """Mark the brokers again that had the stopping mark in the mapping `before`, unless they have registered again
+        since.
         """
         self._set_brokers({id_: _kept_stopping(broker, before) for id_, broker in self.brokers.items()})
 

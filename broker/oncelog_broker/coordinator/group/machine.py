@@ -264,7 +264,7 @@ class GroupMachine:
         if isinstance(group, ShareGroup) or (isinstance(group, StreamsGroup) and group.members):
             what = f"Group {request.group_id} is a {group.kind} group."
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, what)
-        if isinstance(group, ConsumerGroup | StreamsGroup):  # empty: a classic group replaces the group
+        if isinstance(group, ConsumerGroup | StreamsGroup):  # a classic group replaces this empty group
             effects.records += group.tombstones()
             effects.afterwards = partial(self.join, asked)
             return effects
