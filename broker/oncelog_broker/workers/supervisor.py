@@ -36,8 +36,7 @@ class Supervisor:
     """Runs workers. `await run()`."""
 
     def __init__(self, plans: Sequence[WorkerPlan], store_file: str | None) -> None:
-        """`store_file` is the file of the metadata store that the supervisor serves; None if the workers use ZooKeeper.
-        """
+        """`store_file` is the file of the metadata store that the supervisor serves; None if the workers use ZooKeeper."""
         self._plans = plans
         self._store_file = store_file
         self._lost = asyncio.Event()
