@@ -61,8 +61,9 @@ class Reconciler:
         self.view = ClusterView()
         self.questions = questions
         self.undecided: set[PartitionKey] = set()
-        """Partitions without a leader whose election waits for answers of brokers or for a time limit. Partitions whose
-        reassignment waits for an answer of a replica of the target are included."""
+        """Partitions without a leader whose election waits for answers of brokers or for a time limit. The set also has
+        partitions whose reassignment waits until a replica of the target reports that its log is open.
+        """
         self._store = store
         self._writer = StateWriter(store, controllership, pause)
         self._unclean_by_default = unclean_by_default
@@ -86,7 +87,9 @@ class Reconciler:
         return self._must_read_all
 
     def distrust(self) -> None:
-        """Note that an event may have been missed: everything is read again before the next decision."""
+        """Mark the view as not trusted, because an event may have been missed. Everything is read again before the next
+        decision.
+        """
         self._must_read_all = self._has_missed = self.must_begin = True
         self.on_trouble()
 

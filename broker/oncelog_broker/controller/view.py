@@ -177,8 +177,8 @@ class ClusterView:
 
         After a write of the state, its leader and the members of its ISR count as brokers that have been registered
         without a break.
-        So an election must come first if, since the last write, the leader was absent or a member of the ISR may have
-        lost records.
+        An election must therefore come first if, since the last write, the leader was absent or a member of the ISR may
+        have lost records.
         """
         state, written = self.states[key].state, self.states[key].written
         was_away = state.leader != NO_LEADER and not self.broker(state.leader).is_steady_since(written)

@@ -86,8 +86,8 @@ def compare(facts: StartFacts, accept: Collection[str] = ()) -> Verdict:
 
 
 def past_of(facts: StartFacts) -> Past:
-    """Return which kind of cluster the directories belonged to, determined by their notes (`oncelog.identity`) or,
-    without notes, by the other files in the directories.
+    """Return which kind of cluster the directories belonged to. The kind is determined from their notes
+    (`oncelog.identity`); if there are no notes, from the other files in the directories.
     """
     notes = [each.note for each in facts.directories if each.note is not None and _has_registered(each)]
     kinds = {note.store_kind for note in notes if note.store_kind is not None}

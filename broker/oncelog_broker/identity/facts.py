@@ -64,8 +64,9 @@ class StartFacts(NamedTuple):
     directories: Sequence[DirectoryFacts]
     store: StoreFacts
     has_rights: bool = False
-    """Whether an authorizer or SCRAM is configured. In this case users and ACLs exist, which cannot be restored from
-    logs."""
+    """Whether an authorizer or SCRAM is configured. If so, users and ACLs exist in the metadata store, and they cannot
+    be restored from logs.
+    """
     store_file: StoreFacts | None = None
     """The embedded store of a broker that moves to ZooKeeper; None if the store is missing or cannot be read."""
     store_file_fault: str = ""

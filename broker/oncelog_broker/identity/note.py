@@ -5,7 +5,7 @@ directories and last registration.
 directories and store are the same as at the broker's last registration, are older copies, or are others.
 
 A *nonce* is a random id that each process creates at its start. The broker's incarnation node in the store and the note
-in the directory both have the nonce of the process that registered last. So a directory is current if its note has the
+in the directory both have the nonce of the process that registered last. A directory is current if its note has the
 same nonce as the store. The nonce is written in two steps:
 
 - before a process registers, the process durably writes its nonce as `pending` into every directory;

@@ -1,5 +1,5 @@
-"""The in-flight records of share partitions at the leader of a partition: which member has which record, and until when
-(KIP-932).
+"""The in-flight records of share partitions, at the partition leader: which member has acquired which record, and when
+its lock expires (KIP-932).
 
 A share partition is the pair of a partition and a share group that reads the partition. These modules have no I/O:
 `record_runs` has the

@@ -1,8 +1,7 @@
 """One share partition at the leader of its partition: provides the clock, and writes changes to the share coordinator.
 
-At most one write is under way; changes that occur meanwhile are combined in the next write. So changes are written in
-order, and a busy
-share partition combines many acknowledgements in few records.
+At most one write is under way; changes that occur meanwhile are combined in the next write. In this way changes are
+written in order, and a busy share partition combines many acknowledgements in few records.
 """
 
 from __future__ import annotations

@@ -36,8 +36,9 @@ class SharePartition:
 
     def __init__(self, start_offset: int, batches: Iterable[StateBatch] = (), state_epoch: int = 0) -> None:
         """Start with the state that the share coordinator has stored. Records outside the stored batches may have been
-        acquired at another leader; they are available again. Records that Kafka's broker has stored as acquired are
-        available again, too."""
+        acquired at another leader; they are available again. Records that a broker of Apache Kafka has stored as
+        acquired are also available again.
+        """
         self.state_epoch = state_epoch
         self.runs = RecordRuns(start_offset)
         self.outbox: list[StateBatch] = []
@@ -159,8 +160,9 @@ class SharePartition:
         return True
 
     def move_log_end(self, log_end_offset: int) -> None:
-        """Drop the states of records beyond the end of the log. These records were lost, and new records will get the
-        same offsets. After that, `outbox` (the changes to be written) has these offsets as records that were never
+        """Drop the states of records beyond the end of the log. Records beyond the end of the log were lost, and new
+        records will get the same offsets. After that, `outbox` (the changes to be written) has these offsets as records
+        that were never
         delivered.
         """
         end = self.runs.end

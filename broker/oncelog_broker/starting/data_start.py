@@ -56,8 +56,8 @@ logger = logging.getLogger(__name__)
 MOVED_SUFFIX: Final = ".moved"
 """The suffix that is appended to the name of an embedded store after its broker has moved to ZooKeeper."""
 DOUBTED_STORES: Final = (Kind.NEW_STORE, Kind.ALONE, Kind.OLDER_STORE, Kind.OTHER_STORE)
-"""Kinds of differences (`start.accept`) after whose acceptance the metadata store may lack partitions that this broker
-had.
+"""Kinds of accepted differences (`start.accept`). If a start has accepted one of these differences, the metadata store
+may lack partitions that this broker had.
 """
 
 

@@ -32,8 +32,8 @@ class ForkedWorker:
     """A forked worker process."""
 
     def __init__(self, pid: int, handle: int, stdin: int, stdout: asyncio.StreamReader) -> None:
-        """`handle`: the pidfd of the process. `stdin`: the other end of the worker's standard input; closing this end
-        makes the worker process end. This object closes `handle` and `stdin`.
+        """`handle`: the pidfd of the process. `stdin` is the write end of the worker's standard input; when it is
+        closed, the worker process ends. This object closes `handle` and `stdin`.
         """
         self.pid = pid
         self.stdout = stdout

@@ -22,8 +22,8 @@ from oncelog_broker.workers.forked_worker import Template
 from oncelog_broker.workers.worker_process import WorkerFailed, WorkerPlan, WorkerProcess
 
 LEFT_OVER_SECONDS: Final = 15.0
-"""Seconds for which a start waits until the workers of an earlier supervisor have ended; these workers kill themselves
-ten seconds after their supervisor ended.
+"""Seconds for which a start waits until the workers of an earlier supervisor have ended; a worker kills its own process
+ten seconds after its supervisor has ended.
 """
 LEFT_OVER_TICK_SECONDS: Final = 0.1
 KILL_SECONDS: Final = 10.0
@@ -36,7 +36,9 @@ class Supervisor:
     """Runs workers. `await run()`."""
 
     def __init__(self, plans: Sequence[WorkerPlan], store_file: str | None) -> None:
-        """`store_file` is the file of the metadata store that the supervisor serves; None if the workers use ZooKeeper."""
+        """`store_file` is the path of the metadata store that the supervisor serves. None means that the workers use
+        ZooKeeper.
+        """
         self._plans = plans
         self._store_file = store_file
         self._lost = asyncio.Event()

@@ -10,9 +10,8 @@ killed worker is restarted sooner, and the workers share the memory of the modul
                  {"error"}               or the reason why the template process cannot fork now
                  {"ended", "code"}       a worker has ended, with this exit code (negative: killed by a signal)
 
-Invariants: the process has no threads and no event loop. The template process ignores signals, and ends when the
-supervisor closes the connection, at the latest when the supervisor ends; the workers that the template process has
-forked are not affected.
+Invariants: the process has no threads and no event loop. The template process ignores signals. It ends when the
+supervisor closes the connection or ends; the workers that were forked keep running.
 """
 
 from __future__ import annotations

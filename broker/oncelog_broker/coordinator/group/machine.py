@@ -580,8 +580,9 @@ class GroupMachine:
         return group
 
     def _is_unused(self, group: Group) -> bool:
-        """Whether a group without offsets may be removed. A share group stays, because only DeleteGroups deletes its
-        state at the share coordinators."""
+        """Whether a group without offsets may be removed. A share group must not be removed here, because only
+        DeleteGroups deletes its state at the share coordinators.
+        """
         if isinstance(group, ClassicGroup):
             return group.state is GroupState.EMPTY and not group.pending_members
         return isinstance(group, ConsumerGroup | StreamsGroup) and not group.members
