@@ -4,8 +4,8 @@
 term as controller, `reconciler.py` keeps the view of the cluster current (`view.py`, `reading.py`; `known_broker.py` is
 one broker in the view). For each event, `partition_decisions.py` decides which partition states must change, and
 `writer.py` writes the changes. `partition_decisions.py` uses the rules of `election.py` and `reassignment.py`. An
-election may need the log ends of other brokers: `candidate_questions.py` requests these log ends, `candidates.py` keeps
-the answers.
+election may need the log ends of other brokers: `candidate_questions.py` requests these log ends, and `candidates.py`
+stores the log ends that brokers have reported.
 
 `partitions.py` handles requests to the controller about partitions: `alter_partition.py` decides about ISRs that
 leaders propose, `elect_leaders.py` about elections that clients and `balancing.py` request, and `shutdown.py` about

@@ -8,12 +8,12 @@ These four kinds of proposals do not exist in Kafka:
 - A leader with an offline log gives the partition up: the leader proposes the unchanged ISR with `is_log_offline`. The
   partition then has no leader until a replica of that ISR reports an open log (`election.py`). Until then the partition
   has no leader, unless an unclean election is allowed.
-- A replica outside the ISR proposes the unchanged ISR. Such a replica will restart its log with fewer records, and
-  requests a new leader epoch, with the same leader, before this. In the new epoch the leader ignores the fetch
+- A replica outside the ISR proposes the unchanged ISR. With this proposal a replica requests a new leader epoch, with
+  the same leader, before it restarts its log with fewer records. In the new epoch the leader ignores the fetch
   offsets that the replica reported earlier.
 - A replica whose log has a newer leader epoch than the partition's state requests an epoch above the epoch of its log.
-  A log has such a newer epoch if the metadata store was restored from an older copy (S77). With the higher epoch the
-  leader stays the same, and the replicas compare their logs as after an election.
+  A log has such a newer epoch if the metadata store was restored from an older copy (S77). When the controller raises
+  the epoch, the leader stays the same, and the replicas compare their logs as after an election.
 
 The controller does not grant the last three kinds of proposals while the partition first needs an election
 (`ClusterView.may_vouch`). Without this rule, the written state could name a leader or an in-sync replica that was away
@@ -127,7 +127,7 @@ def decide(
 
 
 def _given_up(view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int) -> PartitionChange:
-    """Remove the leader of a partition because the leader's log is offline; the ISR stays."""
+    """Remove the leader of a partition because the leader's log is offline. The ISR does not change."""
     known = view.states[key]
     if proposal.partition_epoch < known.version:
         raise KafkaError(ErrorCode.INVALID_UPDATE_VERSION)
@@ -161,7 +161,7 @@ def _above_a_log(
 
 
 def _in_a_new_epoch(view: ClusterView, key: PartitionKey, proposal: Proposal, controller_epoch: int) -> PartitionChange:
-    """Grant a new leader epoch to a replica outside the ISR; the leader stays."""
+    """Grant a new leader epoch to a replica outside the ISR. The leader does not change."""
     known = view.states[key]
     state, sender = known.state, proposal.sender
     is_out_of_sync = sender in view.replicas(key) and sender not in state.isr

@@ -1,10 +1,12 @@
 """Assigns the replicas of new partitions to brokers by Kafka's round robin, and checks assignments that a client lists.
 Pure.
 
-The caller chooses the broker with which the round robin starts; Kafka chooses this broker at random, so that many small
-topics do not all begin on the same broker. If every broker has a rack, the replicas of a partition are spread over as
-many racks as possible (KIP-36). For this, brokers are ordered so that racks alternate, and a broker in a used rack is
-skipped while another rack has no replica yet. If any broker has no rack, racks are ignored.
+The caller chooses the broker with which the round robin starts; Kafka chooses this broker at random, so that the first
+partitions of many small topics are not all on the same broker. If every broker has a rack, the replicas of a partition
+are spread over as
+many racks as possible (KIP-36). To spread the replicas, brokers are ordered so that racks alternate. A broker in a rack
+that already has a replica is skipped as long as another rack has no replica. If any broker has no rack, racks are
+ignored.
 """
 
 from __future__ import annotations
@@ -36,8 +38,8 @@ def assign_replicas(
 
     The partitions get their leaders in the order of `brokers`, beginning at position `start`. The followers of a
     partition are placed `shift` brokers after its leader; `shift` grows by one with every round, so that the followers
-    of one broker's partitions are spread, too. With `start == shift` the result is the same as in Kafka when partitions
-    are added to a topic. Raises KafkaError INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
+    of the partitions that one broker leads are also spread. If `start` equals `shift`, the result is the same as in
+    Kafka when partitions are added to a topic. Raises KafkaError INVALID_PARTITIONS, INVALID_REPLICATION_FACTOR.
     """
     check_partition_count(num_partitions)
     if replication_factor <= 0:
@@ -112,7 +114,8 @@ def check_assignment(
     """The given assignment as an `Assignment`, if the assignment is legal for new partitions from `first_partition` on.
 
     Raises KafkaError INVALID_REPLICA_ASSIGNMENT: partition ids with gaps, no broker, the same broker twice, an unknown
-    broker, or not `replication_factor` replicas everywhere (None: as many as the first partition has). Raises
+    broker, or a partition without exactly `replication_factor` replicas (None means the number of replicas of the first
+    partition). Raises
     INVALID_PARTITIONS if the assignment has no partitions.
     """
     check_partition_count(len(assignment))

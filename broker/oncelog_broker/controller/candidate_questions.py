@@ -9,8 +9,8 @@ while the controller does other work. Each wait is limited:
 broker that
   hangs loses its session earlier than ANSWER_SECONDS.
 - Some replicas of the ISR may have lost records, returned, and become absent again. Such a replica may still have more
-records than the present replicas. A
-  replica with an offline log may have more records, too. The controller waits ABSENT_SECONDS for such replicas. After
+records than the present replicas. A replica with an offline log may also have more records than the present replicas.
+  The controller waits ABSENT_SECONDS for such replicas. After
   ABSENT_SECONDS the present replica with the most complete log becomes leader, and the controller logs an error.
 - A replica whose log is offline is asked again every OFFLINE_SECONDS, as long as its partition has no leader.
 """

@@ -2,7 +2,8 @@
 
 A replica that returned may have lost the end of its log, and only the replica's broker knows where the log ends now. So
 before the controller elects a returned replica, it asks the brokers of all returned replicas for their log ends
-(`candidate_questions.py`). An answer is valid while the broker keeps its registration and the partition has no leader.
+(`candidate_questions.py`). A reported log end is valid while the broker keeps its registration and the partition has no
+leader.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ class LogEnd(NamedTuple):
 
 
 UNKNOWN: Final = LogEnd(-2, -1)
-"""The log end of a replica whose broker does not support log end requests or did not answer in time. This unreported
-log counts as the least complete log.
+"""The log end of a replica whose broker does not support log end requests or did not answer in time. The log of such a
+replica counts as the least complete log.
 """
 OFFLINE: Final = LogEnd(-3, -1)
 """The log end of a replica whose log cannot be opened or has failed: the replica cannot lead."""

@@ -64,8 +64,7 @@ class ConfigController:
     async def alter_broker_config(
         self, broker: int | None, change: ConfigChange, validate_only: bool = False
     ) -> Mapping[str, str]:
-        """Change the overrides of one broker, or with None the overrides for every broker; returns the new
-        overrides."""
+        """Change the overrides of one broker; None means the overrides for every broker. Returns the new overrides."""
         path = paths.broker_config(broker)
         with translated(path):
             return await self._alter(path, change, validate_only)

@@ -36,8 +36,8 @@ def requested_election(
         if known.state.leader == replicas[0] and is_led(view, key):
             raise KafkaError(ErrorCode.ELECTION_NOT_NEEDED, f"Broker {replicas[0]} leads already.")
         elected = preferred_state(election_of(view, key, controller_epoch))
-        # The partition may have no leader because its leader's log is offline. So the new leader must have reported
-        # that its own log is open.
+        # The partition may have no leader because its leader's log is offline. The new leader must therefore have
+        # reported that its own log is open.
         is_offline = known.state.leader == NO_LEADER and view.candidates.end_of(key, replicas[0]) in (None, OFFLINE)
         if elected is None or is_offline:
             message = f"Broker {replicas[0]} is not in sync, or is not registered, or is stopping."

@@ -5,13 +5,14 @@ Terms: a replica is *steady* if its broker has been registered without a break s
 has *returned* if its broker has registered again since the state was written, and has lost no records. A replica is
 *unsure* if its broker's machine went down after the state was written, so that the broker's logs may have lost their
 last records. A write of the state fails if a member of the ISR has registered again, so a broker whose registration is
-older than the write is steady. A broker reports a possible loss of records at its registration. It stays unsure for all
-states that are older than this registration, even if it registers again later.
+older than the write is steady. A broker reports a possible loss of records at its registration. The broker counts as
+unsure for all states that are older than this registration, even if the broker registers again later.
 
 Rules:
 
-- Every election gives a new leader epoch, also if the leader stays the same: only a new epoch shows followers and
-  consumers that the end of a log may have changed (KIP-101, KIP-320). Removing a replica from the ISR does not start a
+- Every election raises the leader epoch, even if the leader stays the same, because only a new leader epoch shows
+  followers and consumers that the end of a log may have changed (KIP-101, KIP-320). Removing a replica from the ISR
+  does not start a
   new leader epoch.
 - Every present replica that is steady or has returned stays in the ISR after an election: the replica has every
   acknowledged record, and the new leader's high watermark waits for the replica's first fetch. If the log of the new
@@ -22,13 +23,15 @@ Rules:
   dead broker whose session has
   not expired yet does not report an open log, so such a broker never becomes the only member of the ISR.
 - If all replicas of the ISR are unsure (their machines lost power, or lost their disks), the present replica with the
-  most records leads: the replica with the largest last leader epoch, and among equals the largest end offset. The
-  brokers of the present replicas are asked for their log ends first. Absent replicas and replicas with offline logs,
+  most records leads: the replica with the largest last leader epoch, and among equals the largest end offset. Before
+  such an election, the brokers of the present replicas are asked for their log ends. Absent replicas and replicas with
+  offline logs,
   inside or outside the ISR, may have more records. The election waits for such replicas until `waits_for_absent` is
   False. A replica of the ISR that has not returned at all may have all records, so the election waits for this replica
   without a limit. While an election waits, the state is not written, because a write would make the replicas in its ISR
   count as complete.
-- A broker that is about to stop counts as away, with two exceptions. First, a broker that is about to stop keeps
+- A broker that is about to stop (controlled shutdown) counts as absent, with two exceptions. First, a broker that is
+about to stop keeps
   leading partitions that no other replica in sync can lead. Second, while that broker is registered, no replica outside
   the ISR is elected, because the broker will return with all records.
 """
@@ -83,7 +86,7 @@ class Undecided(NamedTuple):
     than the present replicas.
     """
     offline: tuple[int, ...] = ()
-    """Present brokers with offline logs; these brokers are asked again periodically."""
+    """Present brokers with offline logs; these brokers are asked periodically whether their logs are open again."""
 
 
 Outcome = Decision | Undecided | None
@@ -168,7 +171,7 @@ def outcome(election: Election) -> Outcome:
     if state.leader in (staying or steady):
         return _leader_stays(election, staying or steady)
     if len(staying) < len(steady):
-        election = election._replace(unclean=False)  # the stopping replica will return with all records
+        election = election._replace(unclean=False)  # the stopping broker will return with all records
     if len(election.replicas) == 1:
         election = election._replace(log_end_of=_not_asked)  # the only replica leads, however complete its log is
     ends = _sure_replicas(election, has_staying=bool(staying))
@@ -231,8 +234,9 @@ def _clean(
     election: Election, sure: Mapping[int, LogEnd], staying: Collection[int], in_sync: Collection[int]
 ) -> Decision:
     """Elect a steady replica (registered without a break, so that it has lost no records) as soon as one steady replica
-    has reported an open log. Returned replicas, and replicas that have not answered yet, stay in the
-    ISR."""
+    has reported an open log. Returned replicas, and replicas that have not reported their log ends yet, stay in the
+    ISR.
+    """
     return _most_complete(election, {broker: end for broker, end in sure.items() if broker in staying}, in_sync)
 
 
@@ -287,8 +291,8 @@ def _unclean(election: Election) -> Decision | Undecided | None:
 
 
 def _without_a_leader(election: Election) -> Outcome:
-    """Decide for a partition that no replica can lead. The state is written with no leader, unless a replica of the ISR
-    may have lost records: after a write this replica would count as complete.
+    """Decide for a partition that no replica can lead. The state is written with no leader. It is not written if a
+    replica of the ISR may have lost records, because after a write this replica would count as complete.
     """
     state = election.state
     if election.unsure or state.leader == NO_LEADER:

@@ -7,9 +7,10 @@ controller, and resigns.
     another broker       wait until the registration of that broker ends.
 
 Only the store decides which broker is controller: the broker whose session owns the registration node. A broker whose
-term is over may not have noticed this yet. It can do no harm, because the store refuses its writes: each write checks
-the epoch of the term. A term also ends when the epoch is raised although this broker is still controller. This happens
-if an earlier claim of this broker, whose reply was lost, takes effect late. The next term then begins with
+term is over may not have noticed this yet. Such a broker can do no harm: each of its writes checks the epoch of its
+term, so the store refuses the write. A term also ends when the epoch is raised although this broker is still
+controller. The epoch can rise in this way if an earlier claim of this broker, whose reply was lost, takes effect late.
+The next term then begins with
 the raised epoch; the previous term can write nothing more.
 """
 
@@ -56,8 +57,9 @@ class Elector:
         unclean_by_static: bool,
         asked_brokers: AskedBrokers | None = None,
     ) -> None:
-        """`unclean_by_static`: unclean.leader.election.enable in the broker's start-up settings. `asked_brokers`: asks
-        brokers for the ends of their logs; with None, elections ask no broker."""
+        """`unclean_by_static`: unclean.leader.election.enable in the broker's start-up settings. `asked_brokers` asks
+        brokers for the ends of their logs; None means that elections ask no broker.
+        """
         self._asked_brokers = asked_brokers
         self._store = store
         self._node_id = node_id
@@ -85,8 +87,8 @@ class Elector:
         return self._term
 
     async def start(self) -> None:
-        """Claim the controller role if there is no controller, and elect leaders for all partitions. After that, react
-        to the store's watches.
+        """Claim the controller role if there is no controller, and elect leaders for all partitions. After the claim,
+        react to the store's watches.
 
         If the store's reply to the claim is lost, the term begins later, when this broker reads from the store that it
         was elected.

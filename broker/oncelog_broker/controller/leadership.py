@@ -79,7 +79,8 @@ async def own_controllership(store: MetadataStore) -> Controllership | None:
     the controller.
 
     The epoch is read before the registration. While this broker is registered as controller, no other broker raises the
-    epoch. So the epoch that was read belongs to this broker's claim, or it is older and every write with it fails.
+    epoch. The epoch that was read therefore belongs to this broker's claim. An older epoch would do no harm, because
+    every write with it fails.
     Raises
     StoreUnavailable.
     """

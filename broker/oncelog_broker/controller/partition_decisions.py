@@ -63,7 +63,7 @@ def in_order(changes: Iterable[PartitionChange]) -> list[PartitionChange]:
 
 
 def wanted_change(view: ClusterView, key: PartitionKey, controller_epoch: int) -> PartitionChange | None:
-    """The change to be written for one partition; None if the partition's state stays."""
+    """The change to be written for one partition; None if the partition's state does not change."""
     replicas = view.replicas(key)
     if not replicas or key.topic in view.doomed:
         return None
@@ -106,7 +106,8 @@ def is_led(view: ClusterView, key: PartitionKey) -> bool:
 
 
 def undecided(view: ClusterView, key: PartitionKey, *, unclean: bool | None = None) -> Undecided | None:
-    """The log end requests that must be answered before any replica can lead this partition; None if the partition
+    """The requests for log ends that brokers must answer before any replica can lead this partition; None if the
+    partition
     needs no log ends, or if no log end would allow an election. `unclean`: whether a replica outside the ISR may lead;
     None means that the topic's setting decides.
     """
@@ -119,8 +120,8 @@ def undecided(view: ClusterView, key: PartitionKey, *, unclean: bool | None = No
 
 
 def awaited(view: ClusterView, key: PartitionKey) -> Undecided | None:
-    """The log end requests that must be answered before the next change of this partition, beginning with the requests
-    that `undecided` returns. If only the last step of a reassignment is left, the requests ask replicas of the
+    """The requests for log ends that brokers must answer before the next change of this partition, including the
+    requests that `undecided` returns. If only the last step of a reassignment is left, the requests ask replicas of the
     reassignment's target whether their logs are open.
     """
     found = undecided(view, key)

@@ -16,8 +16,9 @@ sync is
 refused.
 
 A removed replica deletes its log. If the removed replica was in sync, a replica of the reassignment's target must first
-have all records. So the last step waits until a replica of the target has reported that its log is open (`confirms`);
-reports from before the last write of the state do not count. Without this report, all brokers of the target might
+have all records. The last step of a reassignment waits until a replica of the target has reported that its log is open
+(`confirms`). A report from before the last write of the state does not count. Without this report, all brokers of the
+target might
 already have lost power while their sessions have not expired yet. (Kafka does not ask for such a report.) Source:
 KafkaController.onPartitionReassignment, and KRaft's
 PartitionReassignmentRevert and PartitionChangeBuilder.

@@ -1,8 +1,8 @@
-"""Reconciles the states of partitions with the decisions of `partition_decisions.py`: for each event, one event at a
-time, changes are decided and written until no change is wanted.
+"""Changes the states of partitions as `partition_decisions.py` decides. Events are handled one at a time. For each
+event, changes are decided and written until no further change is necessary.
 
-If the outcome of a write is unknown, because the store was unreachable, the view is no longer trusted. The entire view
-is then read again before the next decision.
+If the store was unreachable and the outcome of a write is unknown, the controller's view of the cluster is no longer
+trusted. A view that is not trusted is read again completely before the next decision.
 """
 
 from __future__ import annotations
@@ -56,13 +56,14 @@ class Reconciler:
         pause: Pause = no_pause,
         questions: CandidateQuestions | None = None,
     ) -> None:
-        """`questions`: asks brokers for the log ends that elections need; with None, elections use no log ends."""
+        """`questions` asks brokers for the log ends that elections need; None means that elections use no log ends."""
         self.controllership = controllership
         self.view = ClusterView()
         self.questions = questions
         self.undecided: set[PartitionKey] = set()
-        """Partitions without a leader whose election waits for answers of brokers or for a time limit. Partitions whose
-        reassignment waits for an answer of a replica of the target are included."""
+        """Partitions without a leader whose election waits for answers of brokers or for a time limit. The set also has
+        partitions whose reassignment waits until a replica of the target reports that its log is open.
+        """
         self._store = store
         self._writer = StateWriter(store, controllership, pause)
         self._unclean_by_default = unclean_by_default
@@ -74,18 +75,21 @@ class Reconciler:
         self._has_missed = False
         """Whether an event may have been missed since the present reading of the entire view began."""
         self.must_begin = True
-        """Whether the work at the beginning of a term must be done or repeated. This flag differs from `must_read_all`,
-        which any request may reset by reading everything."""
+        """Whether the work that is due at the beginning of a term must still be done, or done again. This flag is
+        separate from `must_read_all`, because any request that reads the view again resets `must_read_all`.
+        """
         self.on_trouble: Callable[[], None] = lambda: None
-        """Called when the view must be read again, or when this term is over."""
+        """Function that is called when the view must be read again, or when this term is over."""
 
     @property
     def must_read_all(self) -> bool:
-        """Whether the view is not trusted."""
+        """Whether the view may be outdated and must be read again before the next decision."""
         return self._must_read_all
 
     def distrust(self) -> None:
-        """Note that an event may have been missed: everything is read again before the next decision."""
+        """Mark the view as not trusted, because an event may have been missed. Everything is read again before the next
+        decision.
+        """
         self._must_read_all = self._has_missed = self.must_begin = True
         self.on_trouble()
 
@@ -108,12 +112,12 @@ class Reconciler:
         return self.view
 
     async def brokers_changed(self) -> None:
-        """Handle that brokers registered, left, or registered again."""
+        """Handle a change of brokers: brokers registered, left, or registered again."""
         async with self._turn:
             await self._guarded(self._brokers_changed())
 
     async def topics_changed(self, names: Collection[str]) -> None:
-        """Handle that these topics were created or deleted, or have new partitions."""
+        """Handle a change of these topics: they were created or deleted, or have new partitions."""
         async with self._turn:
             await self._guarded(self._topics_changed(names))
 
@@ -128,20 +132,23 @@ class Reconciler:
             await self._guarded(self._topics_changed((name,)))
 
     async def deletion_began(self, name: str, topic_id: bytes | None) -> None:
-        """Handle that a topic was marked for deletion. The deletion is also noted in the view, because a reading under
-        way may have read the marks before this mark was set."""
+        """Handle a new deletion mark of a topic. The deletion is also noted in the view, because a read of the view
+        that is under way may have read the marks before this mark was set.
+        """
         async with self._turn:
             known = self.view.topics.get(name)
             if known is not None and known.topic_id == topic_id:
                 self.view.doomed.add(name)
 
     async def configs_changed(self, names: Collection[str]) -> None:
-        """Handle that settings of these topics were changed."""
+        """Handle a change of the settings of these topics."""
         async with self._turn:
             await self._guarded(self._configs_changed(names))
 
     async def default_changed(self) -> None:
-        """Handle that settings of brokers have changed, perhaps the default for topics without their own setting."""
+        """Handle a change of the settings of brokers, which may include the default of unclean.leader.election.enable
+        for topics.
+        """
         async with self._turn:
             await self._guarded(self._default_changed())
 
@@ -181,7 +188,7 @@ class Reconciler:
         except Deposed:
             self.on_trouble()
             raise
-        except Exception:  # partitions that were read but not reconciled would otherwise never be checked again
+        except Exception:  # otherwise partitions that were read but not reconciled would never be checked again
             self.distrust()
             raise
 
@@ -192,8 +199,9 @@ class Reconciler:
         return await self._settle(self.view.keys_on(changed))
 
     async def _look_for_brokers(self) -> None:
-        """Update the registrations in the view, so that they are at least as new as those that the sender of a request
-        may have read at another server of the store."""
+        """Update the registrations in the view. The sender of a request may know newer registrations, because it may
+        have read them at another server of the store.
+        """
         await self._store.sync()
         await self._brokers_changed()
 

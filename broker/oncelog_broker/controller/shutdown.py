@@ -1,5 +1,5 @@
-"""Controlled shutdown: decides which brokers may request a controlled shutdown, and which partitions the stopping
-broker still leads. Pure.
+"""Controlled shutdown: decides whether a broker may request a controlled shutdown, and which partitions it still leads
+after the request. Pure.
 
 From the request until the broker's registration ends, the broker is removed from ISRs and leads no partition that
 another replica can lead (`election.py`). Source: Kafka's KafkaController.doControlledShutdown.
@@ -13,8 +13,8 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 
 def note_shutdown(view: ClusterView, broker: int, epoch: int) -> None:
-    """Note that the broker is about to stop, unless it is the only live broker, because then no other broker could lead
-    its partitions.
+    """Mark the broker as about to stop. The only live broker is not marked, because no other broker could lead its
+    partitions.
 
     Raises KafkaError: BROKER_NOT_AVAILABLE, STALE_BROKER_EPOCH.
     """

@@ -14,7 +14,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 
 @contextmanager
 def translated(subject: str) -> Iterator[None]:
-    """Context manager that translates errors of the store inside its block into KafkaErrors: NOT_CONTROLLER,
+    """Context manager that translates errors that the store raises inside the block into KafkaErrors: NOT_CONTROLLER,
     POLICY_VIOLATION if the write is too large, and REQUEST_TIMED_OUT if it is unknown whether `subject` was changed."""
     try:
         yield

@@ -1,8 +1,10 @@
 """Checks that a topic's node fits into one write of the store (S78). The node contains all assignments of the topic.
 
 A partition on three brokers takes some 25 bytes in the node, and three times as many bytes while all its replicas are
-being replaced. So a topic may have some 30,000 partitions, and a third of these partitions can be reassigned
-simultaneously. A change that would make the node too large is refused before the write, with a message that says what
+being replaced. A node has room for some 30,000 partitions. If all partitions of a topic are
+reassigned simultaneously, the node has room for a third of this number. A change that would make the node too large is
+refused before the write,
+with a message that says what
 to do instead.
 """
 
@@ -19,7 +21,7 @@ from oncelog_broker.runtime.slices import Pause
 from oncelog_protocol.errors import ErrorCode, KafkaError
 
 MAX_TOPIC_BYTES: Final = 800_000
-"""Maximum bytes of a topic's node; the states of some partitions still fit into the same write as the node."""
+"""Maximum bytes of a topic's node; this leaves room for the states of some partitions in the same write."""
 FIXED_BYTES: Final = 150
 """Upper bound of the bytes of a topic's node without its partitions."""
 
@@ -78,5 +80,5 @@ def _bytes_of(partition: int, assignment: ReplicaAssignment) -> int:
     """
     lists = (assignment.replicas, assignment.adding_replicas, assignment.removing_replicas)
     named = [brokers for brokers in lists if brokers]
-    digits = len(str(partition)) + 5  # bytes in addition to the broker ids, each with a comma
+    digits = len(str(partition)) + 5  # bytes in addition to the broker ids and their commas
     return sum(digits + sum(len(str(broker)) + 1 for broker in brokers) for brokers in named)

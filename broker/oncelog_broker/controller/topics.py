@@ -1,9 +1,9 @@
 """Creates, deletes and changes topics in the store, for the admin requests. Only the controller of the cluster does
 this work.
 
-A request is checked against the store, not against this broker's cluster image, which may lag. A topic of usual size is
-created, and deleted, by one atomic `multi` with the controller's fence, a check that this broker is still controller,
-so a topic is never half created or half deleted. A topic that is too large for one write:
+A request is checked against the store, not against this broker's cluster image, which may lag. One atomic `multi`
+creates or deletes a topic of usual size, so a topic is never half created or half deleted. This `multi` includes the
+controller's fence, a check that this broker is still controller. A topic that is too large for one write:
 
 - is created with the states of its first partitions; the controller then writes the states of the other partitions;
 - is marked for deletion before it is deleted. After the mark is set, none of the topic's partitions has a leader. The
@@ -79,7 +79,7 @@ MAX_PARTITIONS_PER_BATCH: Final = 10_000
 """Maximum number of partitions that one request may create, as in Kafka (KRaft's ReplicationControlManager); also the
 planned size of a broker."""
 MAX_OPERATIONS_PER_MULTI: Final = 500
-"""Maximum number of nodes that one write may create or delete; a partition has two nodes."""
+"""Maximum number of nodes that one write may create or delete; each partition needs two nodes."""
 SPARE_BYTES: Final = 20_000
 """Bytes left free in a write that creates a topic, for the overhead of operations and for other bytes that are not
 counted."""
@@ -102,8 +102,8 @@ class TopicController:
     @asynccontextmanager
     async def _changing(self, name: str) -> AsyncIterator[PartitionController]:
         """Context manager that yields the present term as controller. Inside the block no other task creates, changes
-        or deletes a topic with the same name or a colliding name. Without this exclusion, a decision about one topic
-        could be written into the next topic, because znode versions restart at 0 when a topic is re-created.
+        or deletes a topic with the same name or a colliding name. Without this exclusion, a decision about a topic
+        could be written into a re-created topic with the same name, because the versions of its nodes restart at 0.
         """
         async with self._being_changed.setdefault(unified_name(name), asyncio.Lock()):
             with translated(name):
@@ -153,7 +153,8 @@ class TopicController:
             raise too_contended(name, MAX_ATTEMPTS)
 
     async def delete_topic(self, name: str, topic_id: bytes | None = None) -> bytes | None:
-        """Delete a topic and its settings; returns its id. `topic_id`: the id of the topic to delete, if it is known.
+        """Delete a topic and its settings; returns its id. `topic_id` is the id of the topic to delete; None if the
+        caller does not know the id.
         Raises UNKNOWN_TOPIC_OR_PARTITION."""
         async with self._changing(name) as term:
             for _ in range(MAX_ATTEMPTS):
@@ -249,8 +250,10 @@ class TopicController:
         overrides: Mapping[str, str],
         term: PartitionController,
     ) -> list[Operation]:
-        """The operations that create a topic. The empty write to `/brokers/topics` raises the version of this node. By
-        that version, a concurrent change of settings notices that the topic may have been re-created."""
+        """The operations that create a topic. One operation is an empty write to `/brokers/topics`, which raises the
+        version of this node. The raised version makes a concurrent change of topic settings fail, because the topic may
+        have been re-created.
+        """
         data = await with_pauses(topic_encoded_in_steps(topic), term.pause)
         check_topic_fits(name, data)
         config = await self._first_config(name, overrides)
@@ -293,14 +296,15 @@ class TopicController:
     async def _commit(
         self, term: PartitionController, operations: Sequence[Operation], took_place: Callable[[], Awaitable[bool]]
     ) -> None:
-        """Write these operations with the controller's fence, a check that this broker is still controller. After a
-        lost reply, `took_place` reads whether the write was done."""
+        """Write these operations with the controller's fence, a check that this broker is still controller. If the
+        store's reply is lost, `took_place` reads whether the write was done.
+        """
         await commit(self._store, [term.controllership.fence, *operations], took_place)
 
     async def _read_topic(self, name: str, term: PartitionController) -> tuple[TopicAssignment, Stat]:
         try:
             data, stat = await self._store.get(paths.topic(name))
-        except (NoNode, ValueError) as error:  # ValueError: the path would be illegal, so no topic has this name
+        except (NoNode, ValueError) as error:  # ValueError: illegal path, so no topic has this name
             raise unknown_topic(name) from error
         return await with_pauses(topic_in_steps(data, paths.topic(name)), term.pause), stat
 

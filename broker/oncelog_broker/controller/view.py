@@ -81,8 +81,9 @@ class ClusterView:
         return None if topic is None else topic.partitions.get(key.partition)
 
     def replicas(self, key: PartitionKey) -> tuple[int, ...]:
-        """The replicas of a partition. Empty if the partition does not exist, or if its state cannot be parsed, so that
-        the partition is not changed."""
+        """The replicas of a partition. Empty if the partition does not exist. Also empty if the partition's state
+        cannot be parsed, so that the controller does not change the partition.
+        """
         assignment = self.assignment(key)
         return () if assignment is None or key in self.unreadable else assignment.replicas
 
@@ -97,13 +98,14 @@ class ClusterView:
         return self.brokers.get(broker) or unknown_broker(broker)
 
     def put_topic(self, name: str, topic: TopicAssignment, version: int = 0) -> None:
-        """Update the view with a topic, as the topic is in version `version` of its node. The states of partitions that
+        """Update the view with a topic. `version` is the version of the topic's node that was read. The states of
+        partitions that
         the topic no longer has, or that belong to an older topic with the same name, are forgotten."""
         run_steps(self.topic_put(name, topic, version))
 
     def topic_put(self, name: str, topic: TopicAssignment, version: int = 0) -> Steps[None]:
-        """Update the view with a topic in version `version` of its node, as a generator that pauses between partitions,
-        because a topic may have thousands of partitions.
+        """Generator that updates the view with a topic in version `version` of its node. It pauses between partitions,
+        because a topic may have thousands of them.
         """
         before = self.topics.get(name)
         if before is not None and (
@@ -173,9 +175,10 @@ class ClusterView:
     def may_vouch(self, key: PartitionKey) -> bool:
         """Whether the state of a partition may be written without an election.
 
-        After a write, the leader and the ISR in the written state count as registered without a break since the write.
-        So an election must come first if the leader was absent since the state was written, or if a member of the ISR
-        may have lost records.
+        After a write of the state, its leader and the members of its ISR count as brokers that have been registered
+        without a break.
+        An election must therefore come first if, since the last write, the leader was absent or a member of the ISR may
+        have lost records.
         """
         state, written = self.states[key].state, self.states[key].written
         was_away = state.leader != NO_LEADER and not self.broker(state.leader).is_steady_since(written)
@@ -205,12 +208,15 @@ class ClusterView:
         return changed
 
     def note_stopping(self, broker: int) -> None:
-        """Mark a live broker that has requested its controlled shutdown. The mark ends with the broker's registration,
-        so the broker is not stopping in its next registration."""
+        """Mark a live broker that has requested its controlled shutdown. The mark is valid until the broker's
+        registration ends; after its next registration the broker is no longer marked.
+        """
         self._set_brokers({**self.brokers, broker: self.brokers[broker]._replace(is_stopping=True)})
 
     def keep_stopping(self, before: Mapping[int, KnownBroker]) -> None:
-        """Keep the mark of brokers that were about to stop in the mapping `before` and have not registered again."""
+        """Mark the brokers again that had the stopping mark in the mapping `before`, unless they have registered again
+        since.
+        """
         self._set_brokers({id_: _kept_stopping(broker, before) for id_, broker in self.brokers.items()})
 
     def _set_brokers(self, brokers: Mapping[int, KnownBroker]) -> None:
@@ -230,7 +236,8 @@ def _kept_stopping(broker: KnownBroker, before: Mapping[int, KnownBroker]) -> Kn
 
 def _differ(before: KnownBroker | None, now: KnownBroker) -> bool:
     """Whether the broker registered, left, or registered again. An absent broker also counts as changed if it
-    registered and left unnoticed, since it may have reported a loss."""
+    registered and left unnoticed, because it may have reported a loss of records.
+    """
     was = before or unknown_broker(now.id)
     has_become_unsure = now.unsure_since not in (NEVER, was.unsure_since)
     return (was.epoch, was.rack) != (now.epoch, now.rack) or has_become_unsure

@@ -1,10 +1,11 @@
-"""Writes changes of partition states and assignments: each piece (changes that fit together) is one ZooKeeper `multi`
-request, which also checks the controller's fence and the incarnations of the brokers in the written ISRs.
+"""Writes changes of partition states and assignments. A *piece* is a set of changes that one ZooKeeper `multi` request
+writes. The request also checks that this broker is still controller, and that no broker in the written ISRs has
+registered again.
 
-A piece (changes that are written together) is refused if the writer's knowledge is outdated: another broker is
-controller, a broker has registered again, or a topic is gone. After a write with an unknown outcome, the caller reads
-the view again and decides again. If the first write takes effect late, the first write either fails by its versions, or
-has written the same state that the second write would write.
+The store refuses a piece (changes that are written together) if another broker is controller, a broker in an ISR has
+registered again, or a topic was deleted. After a write with an unknown outcome, the caller reads
+the view again and decides again. If the first write takes effect late, it either fails because of outdated node
+versions, or it writes the same state as the second write.
 """
 
 from __future__ import annotations
@@ -44,8 +45,9 @@ logger = logging.getLogger(__name__)
 MAX_PARTITIONS_PER_MULTI: Final = 250
 """Maximum number of partitions in one write; encoding these partitions blocks the event loop for some milliseconds."""
 MAX_MULTI_BYTES: Final = 700_000
-"""Maximum bytes of one write; ZooKeeper closes the connection of a client that sends more than 1 MiB
-(jute.maxbuffer)."""
+"""Maximum bytes of one write to the store. ZooKeeper closes the connection of a client that sends more than 1 MiB
+(jute.maxbuffer).
+"""
 OPERATION_BYTES: Final = 80
 """Upper bound of the bytes of an operation without its path and data."""
 NAMES_IN_A_LINE: Final = 10
@@ -59,8 +61,9 @@ class Deposed(Exception):
 
 
 class Refused(Exception):
-    """The store refused a write of partition changes, and none of these changes was written. `brokers`: True if the
-    reason is that a broker has registered again; otherwise another node has changed."""
+    """The store refused a write of partition changes, and none of these changes was written. `brokers` is True if the
+    write was refused because a broker has registered again, and False if another node has changed.
+    """
 
     def __init__(self, error: MetadataError) -> None:
         super().__init__(str(error))
@@ -68,9 +71,9 @@ class Refused(Exception):
 
 
 def in_pieces(changes: Sequence[PartitionChange]) -> Iterator[Sequence[PartitionChange]]:
-    """Split changes into pieces, each of which fits into one write of the store. A piece (changes for one write) with
-    assignments has changes of one topic only, since all assignments of a topic are written together, and a topic may
-    have very many partitions.
+    """Split changes into pieces, each of which fits into one write of the store. A piece (changes for one write) that
+    contains assignments has changes of one topic only, because all assignments of a topic are in one node, which may be
+    large.
     """
     piece: list[PartitionChange] = []
     size = 0
@@ -99,8 +102,9 @@ def size_of(operations: Sequence[Operation]) -> int:
 
 
 def incarnation_checks(known: Mapping[int, KnownBroker], brokers: set[int]) -> list[Operation]:
-    """Operations that fail the write if any of the brokers has registered again since the decision, which saw the
-    brokers as in `known`."""
+    """Operations that make the write fail if one of the brokers has registered again since the decision. `known` has
+    the registrations that the decision used.
+    """
     counted = [known[broker] for broker in sorted(brokers) if broker in known]
     return [Check(paths.incarnation(b.id), b.incarnation) for b in counted if b.incarnation is not None]
 
@@ -119,8 +123,9 @@ class StateWriter:
         """Write one piece that `in_pieces` returned (changes for one write), and update the view with the written
         changes. Raises Deposed, Refused, RequestTooLarge, StoreUnavailable.
 
-        `brokers`: the mapping of known brokers that the decisions used. The view may have newer incarnations by now:
-        brokers that were absent meanwhile may have lost records on which the decisions rely.
+        `brokers`: the mapping of known brokers that the decisions used. The write must not check the newer incarnations
+        that the view may have by now, because a broker that has registered again may have lost records that the
+        decision relied on.
         """
         operations: list[Operation] = [
             self._controllership.fence,

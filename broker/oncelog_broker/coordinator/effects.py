@@ -10,12 +10,12 @@
 3. The functions in `changes` are called; they make the changes of soft state that belong to the records.
 4. `timers` are set or cancelled, and `jobs` (long work in slices or threads) begin.
 5. When the records are committed (on all in-sync replicas), `replies` are sent. After the replies, the values in `ends`
-   are passed to the runtime's `on_end`. Such a value is a transaction that has been committed or aborted and needs its
-   markers, or a share partition whose state must be initialized.
+   are passed to the runtime's `on_end`. A value in `ends` is a committed or aborted transaction that needs its markers,
+   or a share partition whose state must be initialized.
 
 A step (one call of the state machine) that logs records does not change soft state (state that is not in the log)
-itself: the step puts the change into `changes`. Otherwise, when the append failed, a waiting request could already be
-removed from the state machine's list of waiting requests, and would never get a reply (S85).
+itself: the step puts the change into `changes`. If the step changed soft state itself and the append then failed, a
+waiting request could already be missing from the state machine's list, and would never get a reply (S85).
 """
 
 from __future__ import annotations

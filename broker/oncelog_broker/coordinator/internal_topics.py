@@ -37,8 +37,8 @@ def internal_topic(name: str, config: BrokerConfig, live_brokers: int, *, may_de
 
     If fewer brokers are alive than `*.replication.factor` and `may_degrade` is True, each live broker gets a replica
     (S31). `may_degrade` is True for a cluster that will never have more brokers. If `may_degrade` is False, raises
-    KafkaError COORDINATOR_NOT_AVAILABLE until enough brokers are alive. Otherwise the first broker that starts would
-    create the topic with one replica, which would stay the only replica.
+    KafkaError COORDINATOR_NOT_AVAILABLE until enough brokers are alive. If it did not wait, the first broker that
+    starts would create the topic with one replica, which would stay the only replica.
     """
     if name == CONSUMER_OFFSETS:
         wanted = config[keys.OFFSETS_TOPIC_REPLICATION_FACTOR]

@@ -1,8 +1,8 @@
 """Replays the log of a partition into its state machine, in slices between which other work runs.
 
 The log is read in chunks. Most records of an internal topic are superseded soon: a group repeatedly commits the same
-partitions, and a transaction logs the same key three times. Therefore a record is not decoded if the same chunk has a
-later record with the same key. A state machine whose records are only changes turns this off
+partitions, and a transaction logs the same key three times. To save time, a record is not decoded if the same chunk has
+a later record with the same key. A state machine whose records are only changes turns this optimization off
 (`Machine.records_replace_older`). Two kinds of
 records are always replayed, in the order of the log: records of transactions, which take effect only when their marker
 is read, and tombstones, which also delete pending offsets of transactions.

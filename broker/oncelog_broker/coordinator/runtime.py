@@ -143,8 +143,8 @@ class CoordinatorRuntime(Generic[M]):
 
     async def _load(self, shard: Shard[M]) -> None:
         """Replay the log of `shard` (a partition with its state machine). If the log cannot be read, the error is
-        logged, and the log is loaded again later. If a record makes the state machine raise an exception, the shard
-        stays failed and serves no requests.
+        logged, and the log is loaded again later. If a record makes the state machine raise an exception, the shard is
+        marked as failed and serves no requests.
         """
         log, started = shard.partition.log, self._clock.monotonic()
         offset = log.log_start_offset
@@ -261,7 +261,7 @@ class CoordinatorRuntime(Generic[M]):
 
     def _may_lead(self) -> bool:
         """Whether no other broker can be the coordinator now. While the result is False, requests are refused and
-        timers wait. Otherwise another coordinator could overwrite their changes.
+        timers wait. A change that was made during this time could be lost, because another coordinator may exist.
         """
         return self._replicas.may_lead is None or self._replicas.may_lead()
 
@@ -451,7 +451,8 @@ class CoordinatorRuntime(Generic[M]):
             waiter.answer(response if error is None else error)
 
     def _hand_over(self, shard: Shard[M], ends: list[Any], epoch: int, code: ErrorCode) -> None:
-        """Call `on_end` for each value in `ends` (such as a decided transaction), unless `code` is an error. An error
+        """Call `on_end` for each value in `ends` (for example a transaction whose markers must be written), unless
+        `code` is an error. An error
         means that this broker is no longer the coordinator. The next coordinator finds these values in the log.
         """
         for end in ends if code is ErrorCode.NONE else ():

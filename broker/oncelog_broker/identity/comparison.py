@@ -1,9 +1,10 @@
 """Compares the directories and the store of a starting broker with the notes (files `oncelog.identity`) about the last
-registration. The inputs are these facts, and the output is the verdict (refuse, or start with corrections).
+registration. The inputs are the facts about directories, store and notes (`facts`). The output is the verdict: refuse
+the start, or start with corrections.
 
 The rule: a start that could lose records, or split records between two clusters, is refused, with an explanation and
-the setting that accepts the difference. A difference that can be corrected from the logs, or from a copy of the
-metadata, is corrected, and the verdict has the warnings and errors to be logged. docs/design/identity.md has the table
+the setting that accepts the difference. A difference that the broker can correct from the logs or from a copy of the
+metadata is corrected. The verdict has the warnings and errors to be logged. docs/design/identity.md has the table
 of cases. Pure: no I/O, no clock.
 """
 
@@ -85,8 +86,8 @@ def compare(facts: StartFacts, accept: Collection[str] = ()) -> Verdict:
 
 
 def past_of(facts: StartFacts) -> Past:
-    """Return which kind of cluster the directories belonged to, determined by their notes (`oncelog.identity`) or,
-    without notes, by the other files in the directories.
+    """Return which kind of cluster the directories belonged to. The kind is determined from their notes
+    (`oncelog.identity`); if there are no notes, from the other files in the directories.
     """
     notes = [each.note for each in facts.directories if each.note is not None and _has_registered(each)]
     kinds = {note.store_kind for note in notes if note.store_kind is not None}
@@ -96,14 +97,14 @@ def past_of(facts: StartFacts) -> Past:
         return Past.ALONE
     silent = [each for each in facts.directories if each.note is None or each.note.store_kind is None]
     has_logs = any(each.has_logs for each in facts.directories)
-    # The identity note and the session file (the trace of a cluster member) are written before the first registration.
-    # If the registration never happened, and there are no logs, the session file is ignored. A session file without an
+    # The identity note and the session file (which every cluster member writes) exist before the first registration.
+    # If the broker has never registered and there are no logs, the session file is ignored. A session file without an
     # identity note was written by an earlier release.
     if any(each.has_trace and (has_logs or each.note is None) for each in silent):
         return Past.MEMBER
     if any(each.has_store_file for each in silent):
         return Past.ALONE
-    # A cluster id without any log may have been proposed by a first start that was interrupted.
+    # A directory with a cluster id and without logs may come from a first start that was interrupted.
     return Past.UNKNOWN if has_logs else Past.NEW
 
 
@@ -138,8 +139,8 @@ def _ages(facts: StartFacts) -> dict[str, Age]:
 
 
 def _lost_in(facts: StartFacts, ages: Mapping[str, Age], directory_id: str | None) -> LostDirectory | None:
-    """Return the entry about this directory among the lost directories in the notes of the current directories; None if
-    there is no entry.
+    """Return the entry about this directory in the lists of lost directories that the notes of the other directories
+    have; None if there is no entry.
     """
     current = [each.note for each in facts.directories if ages.get(each.path) is Age.CURRENT and each.note is not None]
     found = [note.lost[directory_id] for note in current if directory_id is not None and directory_id in note.lost]
@@ -151,8 +152,9 @@ def _has_registered(directory: DirectoryFacts) -> bool:
 
 
 def _compare_with_empty_store(facts: StartFacts, past: Past, found: _Findings) -> tuple[Adoption, bool]:
-    """Return the data from which the cluster is founded, and whether this re-founds an earlier cluster with other
-    members."""
+    """Return the data from which this start founds the cluster, and whether the cluster is an earlier cluster, with
+    other members, that is founded again.
+    """
     store, logs = facts.store, any(each.has_logs for each in facts.directories)
     is_continued = any(each.note is not None and each.note.is_of(store.founded_by) for each in facts.directories)
     if store.founded_by and not is_continued:
@@ -477,7 +479,7 @@ def _refuse(
         f"directories {sorted(each.directory_id or '' for each in facts.directories)}",
         f"noted {sorted((note.store_id, note.registration, note.process) for note in notes)}",
         f"found {store.kind.value} {store.cluster_id} {store.store_id} {store.registration} {store.nonce}",
-        # two empty stores differ only in their place (path or address)
+        # empty stores can be told apart only by their place (path or address)
         f"at {store.place if store.cluster_id is None else ''}",
         *more,
     )

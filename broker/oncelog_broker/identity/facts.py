@@ -1,5 +1,5 @@
 """The facts that a start finds in its directories and its store, and the verdict of the comparison. This module has
-values without behaviour.
+only value types, without logic.
 """
 
 from __future__ import annotations
@@ -38,7 +38,9 @@ class StoreFacts(NamedTuple):
     cluster_id: str | None = None
     """The cluster id in the store; None if the store is empty."""
     store_id: str = ""
-    """The random id of the store; "" if no broker whose release writes identity notes has registered yet."""
+    """The random id of the store; "" until a broker of a release that writes identity notes has registered in the
+    store.
+    """
     registration: int = NEVER
     """Version of this broker's incarnation node, which counts the broker's registrations from 0; NEVER if there is no
     such node."""
@@ -48,8 +50,9 @@ class StoreFacts(NamedTuple):
     zxid: int = 0
     """Id of the metadata store's last write (zxid)."""
     founded_by: str = ""
-    """Nonce of the process of this broker that began to found the cluster and did not finish; "" if there is no such
-    process."""
+    """Nonce of a process of this broker that began to found the cluster and did not finish; "" if founding was not
+    begun or was finished.
+    """
     replaces: str = ""
     """Id of the lost store that this store replaces, if the cluster was founded again from a copy; otherwise ""."""
 
@@ -61,8 +64,9 @@ class StartFacts(NamedTuple):
     directories: Sequence[DirectoryFacts]
     store: StoreFacts
     has_rights: bool = False
-    """Whether an authorizer or SCRAM is configured. In this case users and ACLs exist, which cannot be restored from
-    logs."""
+    """Whether an authorizer or SCRAM is configured. If so, users and ACLs exist in the metadata store, and they cannot
+    be restored from logs.
+    """
     store_file: StoreFacts | None = None
     """The embedded store of a broker that moves to ZooKeeper; None if the store is missing or cannot be read."""
     store_file_fault: str = ""
@@ -107,11 +111,14 @@ class Age(Enum):
     CURRENT = auto()
     """Current: the process that registered last used this directory."""
     NEW = auto()
-    """New: no process has registered with the directory yet; every process that was about to register ended before."""
+    """New: no process has registered with the directory yet. A process may have prepared a registration, but it ended
+    before it registered.
+    """
     UNKNOWN = auto()
     """Unknown: the directory's note and the store do not determine the age."""
     OLDER = auto()
-    """Older: the broker has registered since with a later state of the directory, so this directory is an older copy.
+    """Older: the broker has since registered with a later state of this directory, so the present directory is an older
+    copy.
     """
     STORE_OLDER = auto()
     """Newer: the directory's note has a registration or a write that the store does not have, so the store is older."""
@@ -120,7 +127,7 @@ class Age(Enum):
     REFOUNDED = auto()
     """Replaced store: the store of the directory was lost, and the present store was founded to replace it."""
     RETURNED = auto()
-    """Returned: the directory was missing at later registrations, and came back unchanged."""
+    """Returned: the directory was missing at the broker's later registrations, and is present again, unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +154,9 @@ class Verdict:
     is_unsure: bool = False
     """Whether records that this broker acknowledged may be missing from its logs."""
     adopts_unknown: bool = False
-    """Whether topics that only the logs have are added to the store, instead of setting their logs aside."""
+    """Whether topics that exist only as logs, and not in the store, are added to the store. If False, their logs are
+    set aside.
+    """
     lost: Mapping[str, LostDirectory] = field(default_factory=dict)
     """The missing data directories by id. A missing log of a partition may have been in one of these directories."""
     has_older_store: bool = False

@@ -1,11 +1,11 @@
 """Reads and writes the file `oncelog.identity` in each data directory: the directory's metadata store, sister
 directories and last registration.
 
-`meta.properties` names the cluster and the node of a directory. With `oncelog.identity` a start can determine whether
-directories and store are the same as at the last registration, older, or different.
+`meta.properties` names the cluster and the node of a directory. From `oncelog.identity` a start can determine whether
+directories and store are the same as at the broker's last registration, are older copies, or are others.
 
 A *nonce* is a random id that each process creates at its start. The broker's incarnation node in the store and the note
-in the directory both have the nonce of the process that registered last. So a directory is current if its note has the
+in the directory both have the nonce of the process that registered last. A directory is current if its note has the
 same nonce as the store. The nonce is written in two steps:
 
 - before a process registers, the process durably writes its nonce as `pending` into every directory;
@@ -60,8 +60,8 @@ class LostDirectory(NamedTuple):
 
     path: str
     process: str
-    """Nonce of the last process that used the directory. If the directory is found again with this nonce in its note,
-    the directory is complete.
+    """Nonce of the last process that used the directory. If the directory is found again and its note has this nonce,
+    the directory has lost nothing.
     """
 
 
@@ -91,8 +91,9 @@ class DirectoryNote:
     zxid: int = NEVER
     """Id of the store's latest write that the broker had seen when this note was written."""
     keeps_left_over: bool = False
-    """Set before a registration in a store that does not know this broker's logs, and reset after the logs have been
-    examined. While this field is set, logs that the store assigns to other brokers are set aside, not deleted.
+    """Flag that is set before the broker registers in a store that does not know its logs. The flag is reset after the
+    logs have been examined. While this field is set, logs that the store assigns to other brokers are set aside, not
+    deleted.
     """
     node_id: int = NEVER
     """node.id of the broker that registered last. `meta.properties` has the node.id, too, but administrators edit that
@@ -100,7 +101,7 @@ class DirectoryNote:
 
     @property
     def has_registered(self) -> bool:
-        """Whether a broker has registered with this directory, or was about to register."""
+        """Whether a broker has registered with this directory or has prepared a registration."""
         return bool(self.process or self.pending)
 
     def is_of(self, nonce: str) -> bool:

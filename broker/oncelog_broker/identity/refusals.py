@@ -1,6 +1,7 @@
 """The refusal of a start: its explanation, and the entry of `start.accept` that accepts the refused difference.
 
-The entry contains a digest of the facts, so an old entry in the configuration accepts no later difference.
+The entry contains a digest of the facts of this difference, so an old entry in the configuration does not accept a
+later difference.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class Kind(Enum):
     ALONE = "alone"
     """A member of a cluster starts without ZooKeeper."""
     OLDER_STORE = "older-store"
-    """The metadata store has an earlier state than the directories have seen."""
+    """The metadata store is older than the state that the directories have recorded."""
     OTHER_STORE = "other-store"
     """The metadata store is not the store that the directories belong to."""
     OTHER_NODE = "other-node"

@@ -1,7 +1,8 @@
-"""The in-flight records of share partitions at the leader of a partition: which member has which record, and until when
-(KIP-932).
+"""The in-flight records of share partitions, at the partition leader: which member has acquired which record, and when
+its lock expires (KIP-932).
 
-A share partition is one partition as it is read by one share group. These modules have no I/O: `record_runs` has the
+A share partition is the pair of a partition and a share group that reads the partition. These modules have no I/O:
+`record_runs` has the
 states of ranges of offsets, `share_partition` the transitions of one share partition. `acquisition` delivers records to
 members, `acknowledgement` handles the acknowledgements of members, and `share_sessions` has the partitions that a
 member reads from this broker.
@@ -11,5 +12,5 @@ These modules connect the pure modules with the broker: `share_group_settings` r
 broker.
 
 The guarantee is delivery at least once. Within a leader epoch never more than one member has a record at the same time.
-A record is delivered until a member acknowledges it, or as often as the group allows.
+A record is delivered again until a member accepts or rejects it, or until the group's limit on deliveries is reached.
 """

@@ -1,7 +1,8 @@
 """Handles a member's acknowledgements of the records that the member has acquired. Pure.
 
-All batches of a request for a share partition are checked before anything changes: if the member does not have one of
-the offsets, all batches are refused. Acknowledgements of offsets below the start offset are ignored, because these
+All batches that a request has for a share partition are checked before the state changes. If the member has not
+acquired one of the offsets, all these batches are refused. Acknowledgements of offsets below the start offset are
+ignored, because these
 offsets are done.
 """
 
@@ -135,8 +136,9 @@ def acknowledge(partition: SharePartition, batches: Sequence[AckBatch], terms: A
 
 
 def _named(runs: Sequence[Run], parts: Sequence[_Part]) -> Iterator[tuple[Run, int]]:
-    """The runs that have offsets in these ascending parts (ranges of a batch), each run with the acknowledge type of
-    its part. A run with offsets in several parts is yielded several times."""
+    """Yield the runs (offsets with the same state) that overlap these ascending parts of a batch, each with the
+    acknowledge type of the part. A run with offsets in several parts is yielded several times.
+    """
     index = 0
     for first, last, number in parts:
         while runs[index].last < first:

@@ -1,9 +1,11 @@
 """Acquires records of a share partition for a member. Pure.
 
-Records are acquired in the order of their offsets, in entire batches of the log where possible. A record that was
-delivered several times without being accepted may cause the failures itself (*poison*). So from half of the delivery
-limit on, a run (offsets with the same state) is acquired separately from other runs and in halves, and at the last
-delivery record by record, so that a poison record does not use up the deliveries of its neighbours.
+Records are acquired in the order of their offsets, in entire batches of the log where possible. If a record was
+delivered several times and not accepted, the record itself may make its consumers fail (a *poison* record). A poison
+record must not use up the deliveries of its neighbours. After half of the allowed deliveries, a run (offsets with the
+same state) is acquired separately from other runs, and at most half of the run at a time. For the last
+delivery, records
+are acquired one by one.
 """
 
 from __future__ import annotations
@@ -26,8 +28,10 @@ class LogBatch(NamedTuple):
 
 
 class Terms(NamedTuple):
-    """The member that acquires records, and its limits. `deadline` is in monotonic seconds. Unless `is_exact` is True,
-    the rest of a batch of the log may exceed `max_records`. An acquired batch has about `batch_size` records."""
+    """The member that acquires records, and its limits. `deadline` is in monotonic seconds. If `is_exact` is False, the
+    last batch of the log is acquired entirely, even beyond `max_records`. An acquired batch has about `batch_size`
+    records.
+    """
 
     owner: str
     deadline: float
@@ -115,7 +119,9 @@ class _Acquisition:
                 self.result.append(Acquired(run.first, run.last, run.deliveries))
 
     def archive(self, first: int, last: int) -> None:
-        """Archive the offsets of this range that no member has, because these offsets have no records to deliver."""
+        """Archive the offsets in this range that no member has acquired, because these offsets have no records to
+        deliver.
+        """
         partition = self.partition
         runs = partition.runs
         if last >= runs.end and first <= runs.end:

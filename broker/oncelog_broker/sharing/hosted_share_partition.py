@@ -1,7 +1,7 @@
 """One share partition at the leader of its partition: provides the clock, and writes changes to the share coordinator.
 
-At most one write is under way; the next write has all changes since then. So changes are written in order, and a busy
-share partition combines many acknowledgements in few records.
+At most one write is under way; changes that occur meanwhile are combined in the next write. In this way changes are
+written in order, and a busy share partition combines many acknowledgements in few records.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class HostedSharePartition:
 
     @property
     def is_current(self) -> bool:
-        """Whether this state may be used for acquiring and acknowledging records."""
+        """Whether members may acquire and acknowledge records with this state."""
         return self.is_led and not self.is_retired
 
     @property
@@ -207,7 +207,8 @@ class HostedSharePartition:
 
     def _on_deadline(self, at: float) -> None:
         if at != self._wakes_at or self.is_dropped:
-            # Do nothing if an earlier deadline was scheduled since, because that call schedules the following deadline.
+            # If an earlier deadline was scheduled since this call was scheduled, do nothing, because the call for that
+            # deadline schedules the following deadline.
             return
         self._wakes_at = NO_DEADLINE
         self._expire(self._clock.monotonic())
@@ -247,7 +248,8 @@ class HostedSharePartition:
         error: KafkaError | None = KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         try:
             error = await self._calls.write(self.key, write)
-        # The transitions (changes of state) are also finished if the write is cancelled because the broker stops.
+        # If the broker stops, the write is cancelled, and the transitions (changes of state) must be finished in this
+        # case, too.
         finally:
             now, limit = self._clock.monotonic(), self.settings().delivery_limit
             for transition, kept in transitions:

@@ -1,7 +1,8 @@
 """The states of the records of a share partition, as runs: ranges of offsets with the same state. Pure.
 
-Source: Kafka's SharePartition, which stores batches of the log, and single records for divided batches. Unlike Kafka, a
-run is divided where two offsets differ, and joined with adjacent runs that have the same state.
+Source: Kafka's SharePartition, which stores batches of the log, and single records for divided batches. Unlike in
+Kafka, runs do not depend on the batches of the log: a run is divided where the states of two offsets differ, and
+adjacent runs with the same state are joined.
 
 Invariant: runs are ordered by offset and cover the offsets from `start` (included) to `end` (excluded) without gaps.
 Records from `end` on were never acquired.
@@ -24,7 +25,8 @@ class Run:
 
     `deliveries` is the number of deliveries of the records. In the state ACQUIRED, `owner` is the member that has the
     records, and `deadline` is the time at which the member's lock expires (monotonic seconds). `becomes` is the state
-    that the owner has requested and that is not written yet, or None. While `becomes` is set, the run does not change.
+    that the owner's acknowledgement requests, while this state is not written yet; otherwise None. While `becomes` is
+    set, the run does not change.
     """
 
     __slots__ = ("becomes", "deadline", "deliveries", "first", "last", "owner", "state", "transition")

@@ -6,11 +6,12 @@ argument.
     ACQUIRED --release, lock expired, session closed--> AVAILABLE, or ARCHIVED after the last delivery
     ACQUIRED --renew--> ACQUIRED with a new lock
 
-An acknowledgement by a member is a *transition*: the run keeps its state until the share coordinator has written the
-change, and the records are not delivered meanwhile. If the write fails, the member still has the records, or they
-become available if the lock has expired. A change without an acknowledgement (an expired lock, a closed session) takes
-effect immediately, before the change is written. If the write of such a change fails, the count of deliveries may be
-too low after a change of leader.
+An acknowledgement by a member starts a *transition*: the run (offsets with the same state) keeps its state until the
+share coordinator has written the new state. Meanwhile the records are not delivered. If the write fails and the
+member's lock has expired, the records become available. If the lock has not expired, the member still has the records.
+A change without an acknowledgement (an expired lock, a closed session) takes
+effect immediately, before the change is written. If the write of such an immediate change fails, a new leader may have
+a delivery count that is too low.
 
 `outbox` has the changes to be written, in order. Source: Kafka's SharePartition.
 """
@@ -34,9 +35,10 @@ class SharePartition:
     __slots__ = ("_transitions", "outbox", "runs", "state_epoch")
 
     def __init__(self, start_offset: int, batches: Iterable[StateBatch] = (), state_epoch: int = 0) -> None:
-        """Start with the state that the share coordinator has stored. Records outside of the stored batches were in
-        flight at another leader, and are available again. Records that Kafka's broker has stored as acquired are
-        available again, too."""
+        """Start with the state that the share coordinator has stored. Records outside the stored batches may have been
+        acquired at another leader; they are available again. Records that a broker of Apache Kafka has stored as
+        acquired are also available again.
+        """
         self.state_epoch = state_epoch
         self.runs = RecordRuns(start_offset)
         self.outbox: list[StateBatch] = []
@@ -60,7 +62,7 @@ class SharePartition:
 
     @property
     def kept_start_offset(self) -> int:
-        """The start offset after all requested transitions are written."""
+        """The start offset that results when all requested transitions are written."""
         start = self.runs.start
         for run in self.runs.runs:
             if not run.will_be_done:
@@ -70,7 +72,9 @@ class SharePartition:
 
     @property
     def kept_complete_count(self) -> int:
-        """Number of records from `kept_start_offset` on that are done after all requested transitions are written."""
+        """Number of records at or above `kept_start_offset` that will be done when all requested transitions are
+        written.
+        """
         start = self.kept_start_offset
         return sum(len(run) for run in self.runs.runs if run.first >= start and run.will_be_done)
 
@@ -142,7 +146,7 @@ class SharePartition:
         ]
         for run in self.runs.runs:
             if run.becomes is not None and run.deadline <= now:
-                # No release: the lock has expired, but the outcome of the write still decides about the run.
+                # The lock has expired, but do not release the run: the outcome of its pending write decides its state.
                 run.deadline = 0.0
         return self._give_back(over, delivery_limit)
 
@@ -156,8 +160,9 @@ class SharePartition:
         return True
 
     def move_log_end(self, log_end_offset: int) -> None:
-        """Drop the states of records beyond the end of the log. These records were lost, and new records will get the
-        same offsets. After that, `outbox` (the changes to be written) has these offsets as records that were never
+        """Drop the states of records beyond the end of the log. Records beyond the end of the log were lost, and new
+        records will get the same offsets. After that, `outbox` (the changes to be written) has these offsets as records
+        that were never
         delivered.
         """
         end = self.runs.end

@@ -1,4 +1,4 @@
-"""The loaded share partitions of this broker, which leads their partitions and serves members of share groups.
+"""The loaded share partitions of this broker, that is, share partitions of partitions that this broker leads.
 
 A share partition is loaded from its share coordinator at the first read in a leader epoch; loading fences previous
 leaders. A share partition is dropped when this broker no longer leads the partition, when the state was initialized
@@ -38,7 +38,8 @@ IDLE_SECONDS: Final = 300.0
 
 
 class _Loading:
-    """The loading of a share partition's state, for a partition in its current leader epoch. `answer` (the result, or a
+    """A load of a share partition's state from the share coordinator, valid in one leader epoch of the partition.
+    `answer` (the result, or a
     future of it) is set when loading begins.
     """
 
@@ -134,8 +135,8 @@ class SharePartitions:
         partition, leader_epoch = loading.partition, loading.leader_epoch
         before = self._groups.get(key.group_id, {}).get(key)
         if before is not None:
-            # A pending write has the same epochs. If the pending write arrived after the read of the state, the write
-            # would replace the newer state.
+            # Wait for a pending write, because it has the same epochs as this load and is therefore not fenced. If the
+            # pending write arrived after this load has read the state, it would replace newer state.
             await before.written()
         state = await self._calls.read(key, leader_epoch)
         if isinstance(state, KafkaError):
@@ -153,7 +154,8 @@ class SharePartitions:
             return KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if state.start_offset == NOT_SET or share.outbox:
             # The start offset and changes are written before the share partition is used. Without this write the next
-            # leader would apply share.auto.offset.reset again, and with "latest" skip the records since then. The next
+            # leader would apply share.auto.offset.reset again. With "latest" it would skip all records that were
+            # produced in the meantime. The next
             # leader could also mistake new records for records that were lost with the end of the log.
             start, count = share.kept_start_offset, share.kept_complete_count
             write = StateWrite(state.state_epoch, leader_epoch, start, count, share.take_outbox())

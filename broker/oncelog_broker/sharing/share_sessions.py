@@ -1,7 +1,8 @@
 """Share sessions: the partitions that a member of a share group reads from this broker. Pure.
 
-A member opens a session with its first ShareFetch, and names in later requests the partitions that are added and
-removed. The session epoch counts the requests of a session, so that a lost or repeated request is noticed. A session
+A member opens a session with its first ShareFetch. Its later requests name only the partitions to add to or remove from
+the session. The session epoch counts the requests of a session, so that a lost or repeated request is noticed. A
+session
 belongs to a connection: when the connection is lost, the member's records are released, unless the member has opened a
 newer session meanwhile (KAFKA-19950).
 """
@@ -16,7 +17,7 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.messages.share_fetch import CLOSE_SESSION
 
 FIRST_EPOCH: Final = 1
-"""The epoch of the second request of a session, and of the request after the highest epoch."""
+"""The epoch of a session's second request; after the highest epoch, session epochs continue with this number."""
 MAX_EPOCH: Final = 2**31 - 1
 MAX_PARTITIONS: Final = 10_000
 """Maximum number of partitions in one session."""

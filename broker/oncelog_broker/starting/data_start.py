@@ -1,11 +1,11 @@
-"""Locks the data directories at a start, opens the metadata store, compares directories and store, and records the
-registration in the directories.
+"""Locks the data directories when a broker starts, opens the metadata store, compares directories and store, and
+records the broker's registration in the directories.
 
 `broker.py` calls the steps in this order:
 
 1. lock the directories, and read their identity notes;
 2. open the store, and read its id and the last registration of this broker;
-3. compare directories and store; a refused start has changed nothing in the directories and in the store;
+3. compare directories and store; if the start is refused, neither the directories nor the store have changed;
 4. claim the directories, open the logs;
 5. record this process as pending in every directory, register, record the registration.
 """
@@ -56,7 +56,9 @@ logger = logging.getLogger(__name__)
 MOVED_SUFFIX: Final = ".moved"
 """The suffix that is appended to the name of an embedded store after its broker has moved to ZooKeeper."""
 DOUBTED_STORES: Final = (Kind.NEW_STORE, Kind.ALONE, Kind.OLDER_STORE, Kind.OTHER_STORE)
-"""Kinds of accepted differences after which the metadata store may lack partitions that this broker had."""
+"""Kinds of accepted differences (`start.accept`). If a start has accepted one of these differences, the metadata store
+may lack partitions that this broker had.
+"""
 
 
 class DataStart:
@@ -80,11 +82,11 @@ class DataStart:
         self._entropy = entropy
         self.directories = directories
         self.process = uuid_to_string(random_uuid(entropy))
-        """The random id (nonce) of this process."""
+        """The nonce of this process: a random id that each process creates at its start."""
         self._is_locked_by_us = True
         self._noting = threading.Lock()
-        """This lock is acquired while identity notes are written, because the thread of a cancelled start continues
-        during the shutdown.
+        """Held while identity notes are written. The lock is necessary because the thread of a cancelled start keeps
+        writing during the shutdown.
         """
         self._taken_over: Mapping[str, bytes] = {}
         """Path -> contents of each node in the embedded store of a broker that moves to ZooKeeper."""
@@ -240,7 +242,9 @@ class DataStart:
     def _judge(
         self, found: StoreFacts, inside: StoreFacts | None = None, fault: str = "", alone: Sequence[str] = ()
     ) -> None:
-        """Compute the verdict on the start (refused or accepted) and log its messages. Raises StartRefused."""
+        """Decide whether the start is refused or accepted (the verdict), and log the messages of this verdict. Raises
+        StartRefused.
+        """
         self.facts = self._facts(found, inside, fault, alone)
         self.verdict = compare(self.facts, self._config[START_ACCEPT])
         if self.verdict.refusals:
@@ -267,7 +271,7 @@ class DataStart:
         return trace_directory(self._disk, [each.path for each in self.directories])
 
     def found_logs(self, logs: LogManager, needed: Needed) -> FoundLogs:
-        """Return the contents with which this broker founds a cluster, if the store is empty. Raises OSError."""
+        """Return the store contents with which this broker founds a cluster in an empty store. Raises OSError."""
         paths = [each.path for each in self.directories]
         if self.verdict.adoption is Adoption.COPY:
             return self._restored(logs, needed)
@@ -277,7 +281,9 @@ class DataStart:
         return FoundLogs(logs.cluster_id, topics, nodes=self._taken_over)
 
     def _restored(self, logs: LogManager, needed: Needed) -> FoundLogs:
-        """Return the contents of a cluster that is founded again from the copy of its metadata. Raises OSError."""
+        """Return the store contents for a cluster whose store was lost and that is founded again from the copy of its
+        metadata. Raises OSError.
+        """
         assert self._copy is not None
         paths = [each.path for each in self.directories]
         found = found_logs(logs, paths, self._disk, needed, is_refounded=self.verdict.is_refounded)
@@ -293,7 +299,8 @@ class DataStart:
         )
 
     async def adopt_unknown(self, store: MetadataStore, logs: LogManager, needed: Needed) -> None:
-        """Add the topics that only the logs have to an older embedded store. Call this method before the broker
+        """Add to an older embedded store the topics that exist only as logs in the data directories. Call this method
+        before the broker
         registers. Raises StoreUnavailable, OSError."""
         if self.verdict.adopts_unknown and not self.verdict.may_found:
             paths = [each.path for each in self.directories]
@@ -356,8 +363,8 @@ class DataStart:
     @property
     def keeps_left_over(self) -> bool:
         """Whether to keep the logs of partitions that the metadata store assigns to other brokers, because these logs
-        may be the only copies. The value is True if the store is new to this broker or is an older copy, or if the
-        previous process was killed before such logs were set aside.
+        may be the only copies. True if the broker has not used this store before or the store is an older copy. Also
+        True if the previous process was killed before it set such logs aside.
         """
         return (
             any(each.note is not None and each.note.keeps_left_over for each in self.directories)
@@ -367,8 +374,9 @@ class DataStart:
         )
 
     async def strays_are_aside(self) -> None:
-        """Record that the stray logs of this start are set aside. A log that becomes a stray log later was reassigned
-        by this cluster, and may be deleted."""
+        """Record that the stray logs of this start are set aside. A log that becomes a stray log after this start may
+        be deleted, because this cluster has moved its partition to other brokers.
+        """
         if any(each.note is not None and each.note.keeps_left_over for each in self.directories):
             await self._note_or_say(lambda note: replace(note, keeps_left_over=False))
 
@@ -425,7 +433,7 @@ def utc_time(milliseconds: int) -> str:
 
 
 def has_rights(config: BrokerConfig) -> bool:
-    """Whether the configuration uses users or ACLs in the metadata store, which decide on access."""
+    """Whether the configuration uses users or ACLs that are stored in the metadata store."""
     if config[authorizer_keys.AUTHORIZER_CLASS_NAME]:
         return True
     return any(

@@ -1,14 +1,16 @@
-"""The clients that take part in client metrics, and the rules for when each may ask and push. No I/O; times are
-monotonic seconds.
+"""The clients that use client metrics, and the rules for when a client may request its subscription and push metrics.
+This module has no I/O. Times are in monotonic seconds.
 
 Invariants, as in Kafka:
 
-- A client asks for its subscriptions at most once in a push interval, unless its last push failed because the
-  subscription or the compression was wrong.
-- A client pushes at most once in a push interval, and once immediately after it has asked; a terminating push may come
-  at any time, and is the last one.
-- After a change of any subscription a client begins anew at its next request, with the new subscription.
-- A client is forgotten when its connection ends, and when it was silent for three push intervals, at least a minute.
+- A client may request its subscription (GetTelemetrySubscriptions) at most once per push interval. It may request
+  earlier if its last push failed because of a wrong subscription id or compression.
+- A client may push at most once per push interval, and once immediately after it has requested its subscription. A
+  terminating push is allowed at any time, and no other push may follow it.
+- After any subscription has changed, the next request of a client replaces the state of this client and selects its new
+subscription.
+- A client is removed when its connection ends, or when it has sent no request for three push intervals (at least one
+minute).
 """
 
 from __future__ import annotations
@@ -22,19 +24,23 @@ from oncelog_protocol.errors import ErrorCode, KafkaError
 from oncelog_protocol.records.compression import Compression
 
 MAX_INSTANCES: Final = 16_384
-"""Maximum number of clients; beyond it, the client whose last request is the oldest is forgotten. Kafka's limit."""
+"""Maximum number of clients. If there are more clients, the client whose last request is the oldest is removed. Kafka's
+limit.
+"""
 MIN_EXPIRY_SECONDS: Final = 60.0
 SILENT_INTERVALS: Final = 3
 SWEEP_SECONDS: Final = 60.0
-"""Seconds between two removals of silent clients."""
+"""Seconds between two sweeps that remove clients without recent requests."""
 ASKS_AGAIN: Final = frozenset({ErrorCode.UNKNOWN_SUBSCRIPTION_ID, ErrorCode.UNSUPPORTED_COMPRESSION_TYPE})
-"""After one of these errors a client may ask before the push interval is over."""
+"""Error codes of a push after which a client may request its subscription again before the push interval is over."""
 COMPRESSIONS: Final = frozenset[int](Compression)
 NEVER: Final = float("-inf")
 
 
 class ClientInstance:
-    """One client. `generation` is that of the subscriptions from which `subscribed` was selected."""
+    """One client. `subscribed` was selected from the subscriptions of the generation `generation`, which rises whenever
+    subscriptions change.
+    """
 
     __slots__ = (
         "attributes",
@@ -67,11 +73,13 @@ class ClientInstance:
 
     @property
     def expiry_seconds(self) -> float:
-        """Seconds after the last request when the client is forgotten."""
+        """Seconds between the client's last request and its removal."""
         return max(MIN_EXPIRY_SECONDS, SILENT_INTERVALS * self.interval)
 
     def check_get(self, now: float) -> None:
-        """Raises KafkaError THROTTLING_QUOTA_EXCEEDED for a request that comes too early."""
+        """Check a GetTelemetrySubscriptions request. Raises KafkaError THROTTLING_QUOTA_EXCEEDED if the client sends
+        the request too early.
+        """
         if now - max(self.last_get, self.last_push) >= self.interval:
             self.last_get = now
         elif self.last_error not in ASKS_AGAIN:
@@ -81,7 +89,9 @@ class ClientInstance:
     def check_push(
         self, subscription: int, compression: int, size: int, max_bytes: int, now: float, *, is_terminating: bool
     ) -> None:
-        """`size`: bytes of the compressed metrics. Raises KafkaError with the errors of PushTelemetry."""
+        """Check a PushTelemetry request; `size` is the number of bytes of the compressed metrics. Raises KafkaError
+        with the errors of PushTelemetry.
+        """
         was_terminating, self.is_terminating = self.is_terminating, is_terminating
         if was_terminating:
             self._fail(ErrorCode.INVALID_REQUEST, "the client's last push was its terminating one")
@@ -120,20 +130,22 @@ class ClientInstances:
         self._generation += 1
 
     def unused_id(self, draw: Callable[[], bytes]) -> bytes:
-        """Return a new client instance id. `draw`: returns random uuids."""
+        """Return a new client instance id. `draw` returns a random UUID."""
         while (drawn := draw()) in self._instances:
             pass
         return drawn
 
     def of(self, id_: bytes, attributes: ClientAttributes, now: float) -> Steps[ClientInstance]:
-        """Return the client with this id; a client that is unknown, or whose subscriptions have changed, is created."""
+        """Return the client with this id. The client object is created if the client is unknown or if subscriptions
+        have changed.
+        """
         instance = self._current(id_, now)
         while instance is None:
             generation = self._generation
             known = self._instances.get(id_)
             client = attributes if known is None or known.expires < now else known.attributes
             subscribed = yield from select(self._subscriptions, client)
-            if generation == self._generation:  # otherwise the subscriptions have changed meanwhile
+            if generation == self._generation:  # if not equal, the subscriptions have changed during the selection
                 instance = self._current(id_, now) or ClientInstance(id_, client, subscribed, generation)
         self._instances.pop(id_, None)
         self._instances[id_] = instance
@@ -142,7 +154,7 @@ class ClientInstances:
         return instance
 
     def forget(self, id_: bytes) -> None:
-        """Forget a client whose connection has ended."""
+        """Remove a client whose connection has ended."""
         self._instances.pop(id_, None)
 
     def _current(self, id_: bytes, now: float) -> ClientInstance | None:

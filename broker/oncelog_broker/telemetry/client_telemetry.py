@@ -1,4 +1,6 @@
-"""The client metrics of one broker: subscriptions from the cluster image, clients, and what the clients pushed."""
+"""The client metrics of one broker: the subscriptions in the cluster image, the clients, and the metric values that
+clients have pushed.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from oncelog_protocol.errors import ErrorCode
 
 
 class ClientTelemetry:
-    """Subscriptions, clients and series of one broker. `follow` passes it each new image before requests use it."""
+    """The subscriptions to client metrics, the clients, and the pushed series of one broker. `follow` must be called
+    with each new cluster image, before requests use this image.
+    """
 
     def __init__(self, image: ClusterImage) -> None:
         self.instances = ClientInstances()
@@ -24,7 +28,7 @@ class ClientTelemetry:
         self.follow(image)
 
     def follow(self, image: ClusterImage) -> None:
-        """Replace the subscriptions if the image has others."""
+        """Replace the subscriptions if the cluster image has different subscriptions."""
         if image.client_metrics is not self._configs:
             self._configs = image.client_metrics
             self.instances.subscribe(subscriptions_in(self._configs))

@@ -1,8 +1,9 @@
 """Decodes OpenTelemetry's MetricsData (protobuf, `opentelemetry/proto/metrics/v1/metrics.proto`), as clients push it.
 
-Only gauges and sums are decoded, because clients push no others; histograms and summaries are counted as left out. The
-size of the input is limited by the caller; this module limits what a small input may expand to. The nesting has a fixed
-depth, so no input leads to recursion. Decoding runs in steps, as a megabyte takes some tenths of a second.
+Only gauges and sums are decoded, because clients push no other kinds of metrics. Histograms and summaries are counted
+as left out. The caller limits the size of the input. This module limits the number of decoded fields and values,
+because a small input may expand to many. The messages are nested to a fixed depth, so the decoder needs no recursion.
+Decoding pauses between steps so that other work can run, because a megabyte takes some tenths of a second.
 
 The message, with the numbers of the fields that are read:
 
@@ -25,17 +26,18 @@ from typing import Final, NamedTuple
 from oncelog_broker.runtime.steps import Steps
 
 MAX_FIELDS: Final = 200_000
-"""Maximum number of protobuf fields in one push, nested ones included."""
+"""Maximum number of protobuf fields in one push, including the fields of nested messages."""
 MAX_POINTS: Final = 5_000
 """Maximum number of values in one push; further values are left out."""
 MAX_ATTRIBUTES: Final = 16
-"""Maximum number of attributes of a resource, and of a value; further attributes are left out."""
+"""Maximum number of attributes that a resource or a value may have; further attributes are left out."""
 MAX_NAME_CHARS: Final = 200
-"""A metric with a longer name, and an attribute with a longer key, is left out."""
+"""Maximum length of a metric name or attribute key. A metric or attribute with a longer name is left out."""
 MAX_VALUE_CHARS: Final = 200
-"""Longer values of attributes are cut to this length."""
+"""Maximum length of an attribute value; longer values are cut to this length."""
 FIELDS_PER_STEP: Final = 1_000
-"""Number of protobuf fields after which other work may run; a field takes one to two microseconds."""
+"""Number of protobuf fields that are decoded before other work may run; decoding a field takes one to two microseconds.
+"""
 
 VARINT: Final = 0
 FIXED64: Final = 1
@@ -43,14 +45,14 @@ BYTES: Final = 2
 FIXED32: Final = 5
 MAX_VARINT_BYTES: Final = 10
 DELTA: Final = 1
-"""The aggregation temporality of a sum that is the difference since the previous push."""
+"""The value of aggregation_temporality for a sum that contains only the difference since the previous push."""
 UNREAD_KINDS: Final = frozenset({9, 10, 11})
 
 _DOUBLE: Final = struct.Struct("<d")
 _SFIXED64: Final = struct.Struct("<q")
 
 Attributes = tuple[tuple[str, str], ...]
-"""Pairs of key and value."""
+"""Attributes as pairs of key and value."""
 
 
 class MalformedMetrics(ValueError):
@@ -58,7 +60,9 @@ class MalformedMetrics(ValueError):
 
 
 class Point(NamedTuple):
-    """One value of one metric of a client. `attributes` has those of the resource, then those of the value."""
+    """One value of one metric of a client. `attributes` has the attributes of the resource, followed by the attributes
+    of the value.
+    """
 
     name: str
     attributes: Attributes
@@ -74,12 +78,14 @@ class Decoded(NamedTuple):
 
     points: list[Point]
     left_out: int
-    """Number of values and metrics that were not decoded, because of their kind or a limit."""
+    """Number of values and metrics that were not decoded, because their kind is not supported or a limit was exceeded.
+    """
 
 
 class _Field(NamedTuple):
-    """A protobuf field: for BYTES the span of the content, otherwise `start` is the number (of FIXED64 and FIXED32 the
-    position)."""
+    """A protobuf field. For BYTES, `start` and `end` are the span of the content. For FIXED64 and FIXED32, `start` is
+    the position of the number; for other types, `start` is the number itself.
+    """
 
     number: int
     wire_type: int
@@ -168,7 +174,7 @@ class MetricsDecoder:
         return tuple(filter(None, map(self._key_value, fields[:MAX_ATTRIBUTES])))
 
     def _key_value(self, span: _Field) -> tuple[str, str] | None:
-        """Return key and value of an attribute; None for an attribute without a key, or with a list as its value."""
+        """Return key and value of an attribute; None if the attribute has no key, or if its value is a list."""
         key, value = "", None
         for field in self._read(span.start, span.end):
             if field.wire_type == BYTES and field.number == 1:
@@ -238,7 +244,7 @@ class MetricsDecoder:
         raise MalformedMetrics(f"no varint at byte {position}")
 
     def _is_due(self) -> bool:
-        """Whether FIELDS_PER_STEP fields were read since other work could run."""
+        """Whether FIELDS_PER_STEP fields were read since the last pause, so that other work should run now."""
         if self._fields - self._paused_at < FIELDS_PER_STEP:
             return False
         self._paused_at = self._fields

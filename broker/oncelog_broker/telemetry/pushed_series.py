@@ -1,10 +1,11 @@
-"""Keeps the latest values of the metrics that clients have pushed, as series for Prometheus. Pure; times are monotonic
-seconds.
+"""Stores the latest values of the metrics that clients have pushed, as series for Prometheus. This module has no I/O.
+Times are in monotonic seconds.
 
-Counters are pushed as differences and added up here, because Prometheus expects totals. A client chooses names and
-attributes, and each series is stored by Prometheus for weeks; therefore clients, series and names are limited. Values
-beyond a limit are counted by the reason and dropped. The series of a client are removed when the client was silent for
-three push intervals, at least a minute.
+Clients push counters as differences since their previous push. This module adds the differences up, because Prometheus
+expects totals. The numbers of clients, series and metric names are limited, because clients choose names and attributes
+freely and Prometheus stores each series for weeks. Values beyond a limit are dropped; the dropped values are counted by
+the reason. The series of a client are removed when the client has pushed nothing for three push intervals (at least one
+minute).
 """
 
 from __future__ import annotations
@@ -20,18 +21,20 @@ from oncelog_broker.telemetry.client_instances import ClientInstance
 from oncelog_broker.telemetry.metrics_data import Attributes, Point
 
 MAX_CLIENTS: Final = 500
-"""Maximum number of clients with series."""
+"""Maximum number of clients whose pushed metrics are stored as series."""
 MAX_SERIES_PER_CLIENT: Final = 500
 MAX_SERIES: Final = 10_000
-"""Maximum number of series of all clients; each takes about 500 bytes of memory and a line of each scrape."""
+"""Maximum number of series of all clients; each series takes about 500 bytes of memory, and one line in each scrape by
+Prometheus.
+"""
 MAX_NAMES: Final = 1_000
-"""Maximum number of different metric names of all clients together, since the start."""
+"""Maximum number of different metric names that all clients together have pushed since the broker started."""
 MAX_LABEL_CHARS: Final = 1_000
-"""Maximum characters of the names and values of a series' labels from attributes, all together."""
+"""Maximum total characters of all label names and label values that a series gets from attributes."""
 POINTS_PER_STEP: Final = 200
-"""Number of values after which other work may run."""
+"""Number of values that are added before other work may run."""
 OF_CLIENT: Final = ("metric", "client_id", "client_instance_id", "client_software_name", "client_software_version")
-"""The labels of each series; an attribute with one of these names is left out."""
+"""The labels that every series has. An attribute of a metric with one of these names is left out."""
 NOT_IN_A_LABEL: Final = re.compile(r"[^a-zA-Z0-9_]")
 
 
@@ -43,18 +46,18 @@ class Dropped(StrEnum):
     LABELS = "labels"
     NAMES = "names"
     UNREAD = "unread"
-    """The value has a kind that is not decoded, or exceeds a limit of one push."""
+    """Dropped because values of this kind are not decoded, or because the push exceeds a limit of the decoder."""
 
 
 class Series(NamedTuple):
-    """One series with its labels and its latest value or total."""
+    """One series with its labels and its value: the latest value of a gauge, or the total of a counter."""
 
     labels: Mapping[str, str]
     value: float
 
 
 _Key = tuple[str, bool, Attributes]
-"""Metric name, whether it is a counter, and labels from attributes in ascending order."""
+"""Metric name, whether the metric is a counter, and the labels that come from attributes, in ascending order."""
 
 
 class _Client:
@@ -68,11 +71,11 @@ class _Client:
 
 
 class PushedSeries:
-    """The series of one broker."""
+    """The series that all clients of one broker have pushed."""
 
     def __init__(self) -> None:
         self.dropped: Counter[Dropped] = Counter()
-        """Number of dropped values since the start, by reason."""
+        """Number of dropped values since the broker started, by reason."""
         self._clients: dict[bytes, _Client] = {}
         self._names: set[str] = set()
         self._count = 0
@@ -90,7 +93,7 @@ class PushedSeries:
                 yield None
 
     def series(self, *, counters: bool, now: float) -> Iterator[Series | None]:
-        """Yield all counters, or all gauges; None after each client, so that other work may run."""
+        """Yield all counters, or all gauges. After the series of each client yield None, so that other work may run."""
         self._remove_silent(now)
         for client in list(self._clients.values()):
             for (name, is_counter, attributes), value in list(client.values.items()):
@@ -132,7 +135,9 @@ class PushedSeries:
 
 
 def _labels(attributes: Attributes) -> Attributes:
-    """Return attributes as labels of Prometheus: valid names, each once, without the labels of every series."""
+    """Return attributes as Prometheus labels: with valid names, without duplicates, and without the labels that every
+    series has.
+    """
     labels = {}
     for key, value in attributes:
         name = NOT_IN_A_LABEL.sub("_", key).lstrip("_0123456789")

@@ -19,16 +19,20 @@ from oncelog_protocol.crc import crc32c
 logger = logging.getLogger(__name__)
 
 ALL_METRICS: Final = "*"
-"""Stands for all metrics, in a subscription and in the response to a client."""
+"""The metric name that means all metrics, in a subscription and in the response to a client."""
 MAX_ATTRIBUTE_CHARS: Final = 256
-"""A longer attribute of a client is cut, and matches no pattern: RE2 takes time proportional to the text."""
+"""Maximum characters of a client attribute that patterns are matched with. A longer attribute matches no pattern,
+because matching takes time proportional to its length.
+"""
 MAX_COMPILED: Final = 64
-"""Maximum number of compiled patterns in the cache; each takes up to `patterns.MAX_PATTERN_BYTES`."""
+"""Maximum number of compiled patterns in the cache; a pattern takes up to `patterns.MAX_PATTERN_BYTES` bytes of memory.
+"""
 
 
 class ClientAttributes(NamedTuple):
-    """The attributes of a client that patterns of subscriptions are compared with; the field names are those of the
-    key `match`."""
+    """The attributes of a client with which the patterns of subscriptions are matched. The field names are the
+    attribute names in the setting `match`.
+    """
 
     client_instance_id: str
     client_id: str
@@ -38,13 +42,16 @@ class ClientAttributes(NamedTuple):
     client_source_port: str
 
     def cut(self) -> ClientAttributes:
-        """Return these attributes with at most one character more than MAX_ATTRIBUTE_CHARS each."""
+        """Return these attributes, each cut to MAX_ATTRIBUTE_CHARS + 1 characters. The additional character shows that
+        the attribute was too long.
+        """
         return ClientAttributes(*(text[: MAX_ATTRIBUTE_CHARS + 1] for text in self))
 
 
 class Subscription(NamedTuple):
-    """One subscription. `match` has a pattern for each attribute that must match; empty means that every client
-    matches."""
+    """One subscription. `match` maps attribute names to patterns, all of which must match the client; an empty `match`
+    means every client.
+    """
 
     metrics: tuple[str, ...]
     interval_ms: int
@@ -52,14 +59,17 @@ class Subscription(NamedTuple):
 
 
 class Subscribed(NamedTuple):
-    """What one client shall push: prefixes of metric names in ascending order, and the push interval in ms."""
+    """The metrics that one client shall push (prefixes of metric names in ascending order), and the push interval in
+    ms.
+    """
 
     metrics: tuple[str, ...]
     interval_ms: int
 
 
 def subscriptions_in(configs: Mapping[str, Mapping[str, str]]) -> list[Subscription]:
-    """Return the subscriptions of an image's settings of client metrics. A subscription with a value that this release
+    """Return the subscriptions that the client-metrics settings of a cluster image define. A subscription with a value
+    that this release
     cannot read is logged and left out."""
     found = []
     for name, overrides in configs.items():
@@ -77,7 +87,9 @@ def subscriptions_in(configs: Mapping[str, Mapping[str, str]]) -> list[Subscript
 
 
 def select(subscriptions: Iterable[Subscription], client: ClientAttributes) -> Steps[Subscribed]:
-    """Return what this client shall push. Patterns are compared in jobs, because RE2 may take some milliseconds."""
+    """Return the metrics and the push interval for this client. Patterns are matched in jobs that run in a thread,
+    because RE2 may take some milliseconds.
+    """
     metrics, interval_ms = set[str](), keys.INTERVAL_MS.default
     for subscription in subscriptions:
         matches = not subscription.match
@@ -92,8 +104,10 @@ def select(subscriptions: Iterable[Subscription], client: ClientAttributes) -> S
 
 
 def subscription_id(subscribed: Subscribed, client_instance_id: bytes) -> int:
-    """Return the id of what a client shall push, as an int32: equal on all brokers, and different after a change. The
-    id is the CRC-32C of metrics and interval, XORed with the words of the client instance id."""
+    """Return the subscription id of a client, as an int32. The id is the same on all brokers, and changes when the
+    metrics or the push interval of the client change. The id is the CRC-32C of the metrics and the interval, XORed with
+    the 32-bit words of the client instance id.
+    """
     text = f"{','.join(subscribed.metrics)} {subscribed.interval_ms}"
     computed = crc32c(text.encode())
     for start in range(0, len(client_instance_id), 4):

@@ -18,10 +18,11 @@ from oncelog_broker.workers.template_process import MAX_MESSAGE_BYTES
 from oncelog_broker.workers.worker_role import WorkerRole
 
 COMMAND: Final = (sys.executable, "-P", "-m", "oncelog_broker.workers.template_process")
-"""Option -P of Python: no file in the current directory is imported in place of a module."""
+"""Option -P of Python, which excludes the current directory from imports, so that no file there can replace a module.
+"""
 CODE_SECONDS: Final = 1.0
 """Seconds within which the template process must report the exit code of an ended worker; if the template process has
-died, nobody reports the exit code.
+died, the exit code stays unknown.
 """
 
 logger = logging.getLogger(__name__)
@@ -31,8 +32,8 @@ class ForkedWorker:
     """A forked worker process."""
 
     def __init__(self, pid: int, handle: int, stdin: int, stdout: asyncio.StreamReader) -> None:
-        """`handle`: the pidfd of the process. `stdin`: the other end of the worker's standard input; closing this end
-        makes the worker process end. This object closes `handle` and `stdin`.
+        """`handle`: the pidfd of the process. `stdin` is the write end of the worker's standard input; when it is
+        closed, the worker process ends. This object closes `handle` and `stdin`.
         """
         self.pid = pid
         self.stdout = stdout
@@ -74,7 +75,7 @@ class Template:
         self._control: socket.socket | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._forks: deque[asyncio.Future[tuple[int, int]]] = deque()
-        """The fork requests without a response; a response has the process id and pidfd."""
+        """The fork requests that have no response yet; the response contains the process id and pidfd of the worker."""
         self._codes: dict[int, asyncio.Future[int | None]] = {}
         """Process id -> future of the exit code, for workers that have not ended."""
 
@@ -108,12 +109,12 @@ class Template:
         code = self._codes.pop(pid, None)
         if code is None:
             self._codes[pid] = worker.code
-        else:  # the end of the process was reported first
+        else:  # the template process has reported the end of the worker before this line ran
             worker.code.set_result(code.result())
         return worker
 
     async def close(self) -> None:
-        """End the template process. Workers are not affected."""
+        """End the template process. The workers keep running."""
         if self._control is not None:
             self._on_end()
         if self._process is not None:

@@ -1,5 +1,4 @@
-"""The supervisor of workers: starts the workers, serves their metadata store, and stops the workers one after the
-other.
+"""The supervisor of workers: starts the workers, serves their metadata store, and stops the workers one by one.
 
 The order of a start: lock the data directories -> wait until the workers of an earlier supervisor have ended -> reserve
 the ports -> open the metadata store -> start all workers. The order of a stop: the workers, in reverse order, each with
@@ -23,8 +22,8 @@ from oncelog_broker.workers.forked_worker import Template
 from oncelog_broker.workers.worker_process import WorkerFailed, WorkerPlan, WorkerProcess
 
 LEFT_OVER_SECONDS: Final = 15.0
-"""Seconds for which a start waits until the workers of an earlier supervisor have ended; these workers kill themselves
-ten seconds after their supervisor ended.
+"""Seconds for which a start waits until the workers of an earlier supervisor have ended; a worker kills its own process
+ten seconds after its supervisor has ended.
 """
 LEFT_OVER_TICK_SECONDS: Final = 0.1
 KILL_SECONDS: Final = 10.0
@@ -37,16 +36,19 @@ class Supervisor:
     """Runs workers. `await run()`."""
 
     def __init__(self, plans: Sequence[WorkerPlan], store_file: str | None) -> None:
-        """`store_file`: the metadata store to serve; None if the workers use ZooKeeper."""
+        """`store_file` is the path of the metadata store that the supervisor serves. None means that the workers use
+        ZooKeeper.
+        """
         self._plans = plans
         self._store_file = store_file
         self._lost = asyncio.Event()
         """Set when the metadata store can no longer be used."""
 
     async def run(self, on_ready: Callable[[], None], stop: asyncio.Event, stop_at_once: asyncio.Event) -> int:
-        """Run the workers until `stop` is set; `stop_at_once` ends a stop that takes long. Calls `on_ready` when all
-        workers serve. Returns the exit code. Raises StoreFileError, WorkerFailed, OSError; all workers that ran have
-        then ended.
+        """Run the workers until `stop` is set; setting `stop_at_once` during a slow stop ends the workers immediately.
+        Calls `on_ready` when all
+        workers serve. Returns the exit code. Raises StoreFileError, WorkerFailed, OSError; before an error is raised,
+        all workers have ended.
         """
         async with AsyncExitStack() as undo:
             connect = None

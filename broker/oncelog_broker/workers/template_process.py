@@ -10,9 +10,8 @@ killed worker is restarted sooner, and the workers share the memory of the modul
                  {"error"}               or the reason why the template process cannot fork now
                  {"ended", "code"}       a worker has ended, with this exit code (negative: killed by a signal)
 
-Invariants: the process has no threads and no event loop. The template process ignores signals, and ends when the
-supervisor closes the connection, at the latest when the supervisor ends; the workers that the template process has
-forked are not affected.
+Invariants: the process has no threads and no event loop. The template process ignores signals. It ends when the
+supervisor closes the connection or ends; the workers that were forked keep running.
 """
 
 from __future__ import annotations
@@ -44,8 +43,8 @@ MAX_MESSAGE_BYTES: Final = 128 * 1024
 STREAMS: Final = 2
 """Standard input and standard output: the first two of the file descriptors attached to a request."""
 IGNORED: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that reach all processes of a terminal or of a service; the template process ignores them, because the
-supervisor decides when this process ends.
+"""Signals that a terminal or service manager sends to all processes of the command. The template process ignores these
+signals, because the supervisor decides when the template process ends.
 """
 
 
@@ -69,8 +68,8 @@ class TemplateProcess:
         self._poll = select.poll()
 
     def serve(self) -> Wanted | None:
-        """Fork workers. Run until the supervisor ends; then return None. In each forked worker, this method returns
-        what the worker must run.
+        """Fork workers. Run until the supervisor ends; then return None. In each forked worker, this method returns the
+        function that the worker must run.
         """
         self._poll.register(self._control, select.POLLIN)
         while True:
@@ -126,7 +125,7 @@ def become(wanted: Wanted) -> None:
     role = wanted.role
     if len(wanted.descriptors) > STREAMS:
         role = role._replace(store_descriptor=wanted.descriptors[STREAMS])
-    # a name, because in ps and top all workers have the same command line
+    # the name distinguishes workers in ps and top, where all workers have the same command line
     Path("/proc/self/comm").write_text(f"oncelog-{role.number}")
     sys.argv = ["oncelog", *wanted.arguments, "--worker", role.text]
 

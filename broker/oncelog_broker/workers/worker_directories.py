@@ -25,14 +25,16 @@ from oncelog_broker.runtime.disk import Disk, Lock
 WORKERS_FILE: Final = "oncelog.workers"
 FORMAT_VERSION: Final = 1
 LOST_AND_FOUND: Final = "lost+found"
-"""A directory of the file system itself (ext4), which cannot be renamed."""
+"""A directory that the ext4 file system creates in each mount point; it cannot be renamed."""
 SHOWN: Final = 5
 """Maximum number of directories that one message names."""
 _NAME: Final = re.compile(r"worker([1-9][0-9]{0,3})")
 
 
 class DirectoriesRefused(Exception):
-    """The data directories cannot be opened with this number of workers; the message says why and what to do."""
+    """The data directories cannot be used with the requested number of workers; the message names the reason and the
+    remedy.
+    """
 
 
 def worker_directory(directory: str, number: int) -> str:
@@ -127,7 +129,7 @@ def _found(disk: Disk, directories: Sequence[str]) -> list[int]:
 
 
 def _refuse_left_over(disk: Disk, directories: Sequence[str], workers: int) -> None:
-    """Refuse to start fewer workers than those that have logs of partitions."""
+    """Refuse a number of workers that is so small that a worker with partition logs would not be started."""
     left_over = []
     for number in _found(disk, directories):
         theirs = [worker_directory(each, number) for each in directories]
@@ -145,7 +147,7 @@ def _refuse_left_over(disk: Disk, directories: Sequence[str], workers: int) -> N
 
 
 def _refuse_two_owners(disk: Disk, directories: Sequence[str]) -> None:
-    """Refuse a directory that has the data of a single broker and also the data of a worker 1."""
+    """Refuse a directory that contains both the data of a single broker and the data of worker 1."""
     for each in directories:
         first = worker_directory(each, 1)
         if _has_broker(disk, each) and disk.exists(os.path.join(first, META_PROPERTIES_FILE)):

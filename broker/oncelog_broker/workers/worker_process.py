@@ -15,7 +15,9 @@ from oncelog_broker.workers.worker_role import WorkerRole
 READY: Final = b" ready on "
 """Part of the line with which a broker reports that it serves."""
 STEADY_SECONDS: Final = 10.0
-"""Seconds after which a worker that ends is restarted immediately, however often it has ended before."""
+"""A worker that ends after running for at least this number of seconds is restarted immediately, even if it has often
+ended before.
+"""
 FIRST_DELAY_SECONDS: Final = 0.5
 MAX_DELAY_SECONDS: Final = 10.0
 """Maximum seconds between the end of a worker and its restart."""
@@ -43,7 +45,9 @@ class WorkerProcess:
     def __init__(
         self, plan: WorkerPlan, template: Template, connect: Callable[[], Awaitable[socket.socket]] | None
     ) -> None:
-        """`connect` creates the worker's end of a connection to the supervisor's store; None with ZooKeeper."""
+        """`connect` creates the worker's end of a connection to the supervisor's store; None if the workers use
+        ZooKeeper.
+        """
         self.plan = plan
         self._template = template
         self._connect = connect
@@ -79,7 +83,7 @@ class WorkerProcess:
         """Start a process and wait for its end. Returns a description of the end, such as "was killed by SIGKILL"."""
         try:
             process = self._process = await self._start()
-        except OSError as error:  # retry later: no process or no descriptor is available, perhaps only for a moment
+        except OSError as error:  # retry later, because the shortage of processes or file descriptors may be temporary
             if not self.ready.is_set():
                 raise
             return f"could not be started: {error}"
@@ -122,8 +126,9 @@ class WorkerProcess:
 
 
 def restart_delay(deaths: int) -> float:
-    """Seconds until a worker is restarted that has ended this many times in short succession: 0 after the first end,
-    FIRST_DELAY_SECONDS after the second end, then doubling each time, up to MAX_DELAY_SECONDS.
+    """Seconds between the end of a worker and its restart. The argument is how many times the worker has ended in quick
+    succession. The delay is 0 after the first end and FIRST_DELAY_SECONDS after the second end; it then doubles each
+    time, up to MAX_DELAY_SECONDS.
     """
     return 0.0 if deaths <= 1 else min(FIRST_DELAY_SECONDS * 2.0 ** min(deaths - 2, 10), MAX_DELAY_SECONDS)
 

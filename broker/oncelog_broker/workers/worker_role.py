@@ -1,5 +1,5 @@
-"""The values that a supervisor passes to a worker on its command line, in addition to settings: the value of the hidden
-option `--worker`.
+"""The value of the hidden option `--worker`, with which a supervisor passes to a worker the values that are not
+settings.
 """
 
 from __future__ import annotations

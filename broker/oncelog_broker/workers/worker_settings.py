@@ -22,8 +22,8 @@ OF_ONE_DISK: Final[Sequence[ConfigKey[int]]] = (
     share_keys.SHARE_STATE_TOPIC_REPLICATION_FACTOR,
     share_keys.SHARE_STATE_TOPIC_MIN_ISR,
 )
-"""Settings whose value without ZooKeeper is 1 unless they are given, because several replicas on one machine are on one
-disk.
+"""Replication settings whose default is 1 if the workers do not use ZooKeeper, because several replicas on one machine
+share one disk.
 """
 
 
@@ -33,7 +33,7 @@ class PortsNeeded(NamedTuple):
     shared: tuple[Listener, ...]
     """The configured listeners; every worker listens on each of these listeners."""
     own: tuple[tuple[Listener, ...], ...]
-    """Worker number -> a listener of the worker's own for each configured listener."""
+    """Worker number -> the worker's own listeners, one for each configured listener."""
 
 
 def worker_count(text: str, cores: int) -> int:

@@ -92,8 +92,8 @@ class GroupCoordinator:
         gone = frozenset(topic.name for topic in new.topic_changes_since(old).removed)
         if gone:
             # Only one cluster image reports the deletion of a topic, and this broker may apply that image at a time
-            # when it must not coordinate groups. So this method notes all shards (partitions of `__consumer_offsets`
-            # with their state machines), even shards that cannot process requests now.
+            # when it must not coordinate groups. This method notes all shards (partitions of `__consumer_offsets` with
+            # their state machines), including shards that cannot process requests now.
             logs = [shard.partition.log for shard in self.runtime.all_shards()]
             left = [_Before(log, log.trimmer.generation, log.log_end_offset) for log in logs]
             self._tasks.supervise("offsets of deleted topics", partial(self._forget_topics, gone, left))

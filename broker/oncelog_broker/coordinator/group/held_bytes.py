@@ -13,8 +13,9 @@ from typing import Final
 PROTOCOL_OVERHEAD: Final = 200
 """Bytes of memory that Python needs for a protocol in addition to its name and metadata."""
 TOPIC_OVERHEAD: Final = 64
-"""Bytes of memory that Python needs for a topic name in a set, in addition to the characters. Without this overhead
-many short names would be counted as almost nothing."""
+"""Bytes of memory that Python needs for a topic name in a set, in addition to the characters. If this overhead were not
+counted, many short names would seem to use almost no memory.
+"""
 
 
 def bytes_of(protocols: Sequence[tuple[str, bytes]]) -> int:

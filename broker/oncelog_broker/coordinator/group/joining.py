@@ -2,7 +2,8 @@
 records change durable state.
 
 A rebalance of the classic protocol begins in the state PreparingRebalance: all members are requested to join again, and
-each JoinGroup waits. When all members have joined, or the rebalance timeout has passed, the next generation is formed.
+the response to each JoinGroup waits. When all members have joined, or the rebalance timeout has passed, the next
+generation is formed.
 Each member then gets its response; the leader's response lists all members. The leader then sends the assignments,
 which `membership.sync` handles. Source: Kafka's GroupMetadataManager, classic protocol; KIP-62, KIP-345, KIP-394,
 KIP-814.
@@ -120,7 +121,7 @@ def _newcomer(step: Step, asked: Join) -> None:
     prefix = asked.client.client_id if instance_id is None else instance_id
     member_id = f"{prefix}-{step.new_id()}"
     if len(member_id.encode()) > MAX_STRING_BYTES:
-        # Neither the log nor the leader's response can represent a longer member id.
+        # The log and the leader's response cannot represent a longer member id.
         raise KafkaError(ErrorCode.INVALID_REQUEST, "the client id or group instance id is too long for a member id")
     if instance_id is not None:
         known_as = group.static_members.get(instance_id)

@@ -264,7 +264,7 @@ class GroupMachine:
         if isinstance(group, ShareGroup) or (isinstance(group, StreamsGroup) and group.members):
             what = f"Group {request.group_id} is a {group.kind} group."
             raise KafkaError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL, what)
-        if isinstance(group, ConsumerGroup | StreamsGroup):  # empty: a classic group replaces the group
+        if isinstance(group, ConsumerGroup | StreamsGroup):  # a classic group replaces this empty group
             effects.records += group.tombstones()
             effects.afterwards = partial(self.join, asked)
             return effects
@@ -580,8 +580,9 @@ class GroupMachine:
         return group
 
     def _is_unused(self, group: Group) -> bool:
-        """Whether a group without offsets may be removed. A share group stays, because only DeleteGroups deletes its
-        state at the share coordinators."""
+        """Whether a group without offsets may be removed. A share group must not be removed here, because only
+        DeleteGroups deletes its state at the share coordinators.
+        """
         if isinstance(group, ClassicGroup):
             return group.state is GroupState.EMPTY and not group.pending_members
         return isinstance(group, ConsumerGroup | StreamsGroup) and not group.members

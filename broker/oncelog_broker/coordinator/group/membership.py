@@ -63,8 +63,8 @@ def _hand_out(step: Step, request: SyncGroupRequest, waiter: Waiter) -> None:
     """Log the assignments. When the record is logged, the group becomes stable and all waiting members get their
     assignments."""
     group = step.group
-    # The callback gets a new `Effects` object, because effects that refer to themselves would stay in memory until the
-    # next garbage collection.
+    # The callback gets a new `Effects` object, because an `Effects` object whose callback refers to it would stay in
+    # memory until the next garbage collection.
     step.effects.if_not_logged = partial(_not_handed_out, step._replace(effects=Effects()))
     value = group.value(step.now_ms, {given.member_id: given.assignment for given in request.assignments})
     step.effects.append(group_record(group.group_id, value))
@@ -152,7 +152,7 @@ def on_session_timer(step: Step, member_id: str) -> None:
 
 def leave(step: Step, members: Collection[MemberIdentity]) -> list[LeaveGroupResponse.MemberResponse]:
     """Remove members, with one rebalance for all of them. If the request removes the last members, a record is logged.
-    Unused member ids in the request are forgotten after the record is logged (`Effects.changes`).
+    Unused member ids in the request are removed after the record is logged (`Effects.changes`).
     """
     group = step.group
     leaving: list[str] = []
@@ -220,6 +220,6 @@ def remove(step: Step, member_ids: Collection[str]) -> None:
 
 
 def _complete_without_pending(step: Step) -> None:
-    """Complete a rebalance that waited only for unused member ids, after these ids were forgotten."""
+    """Complete a rebalance if it waited only for unused member ids and these member ids have been removed."""
     if step.group.state is GroupState.PREPARING_REBALANCE:
         rebalance(step)

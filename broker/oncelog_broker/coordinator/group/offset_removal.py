@@ -1,5 +1,6 @@
-"""Decides which committed offsets are removed: offsets that OffsetDelete names, and offsets whose retention has passed
-(KIP-211). Pure."""
+"""Decides which committed offsets are removed: the offsets in an OffsetDelete request, and the offsets whose retention
+time is over (KIP-211). Pure.
+"""
 
 from __future__ import annotations
 

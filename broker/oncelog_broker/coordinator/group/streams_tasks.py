@@ -1,7 +1,7 @@
 """Tasks of streams groups: values in memory, and their forms in messages and in log records. Pure.
 
 A task is a pair of subtopology and partition number. A member has tasks in three roles: an *active* task processes
-records, a *standby* task keeps a copy of the state of an active task, and a *warm-up* task copies this state to a
+records, a *standby* task keeps a copy of the state of an active task, and a *warm-up* task prepares this state at a
 member that will later get the active task. All values are immutable by convention.
 """
 

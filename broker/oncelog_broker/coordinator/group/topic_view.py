@@ -81,7 +81,7 @@ class TopicView:
         digest = blake2b(digest_size=HASH_BYTES)
         found = False
         topics = self._image.topics
-        for name in sorted(name for name in names if name in topics):  # members may name many topics that do not exist
+        for name in sorted(name for name in names if name in topics):  # members may name many unknown topics
             digest.update(self._hash_of(topics[name]))
             found = True
         return int.from_bytes(digest.digest(), signed=True) if found else 0

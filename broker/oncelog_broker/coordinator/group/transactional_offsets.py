@@ -1,5 +1,6 @@
-"""Handles TxnOffsetCommit: offsets that a transaction commits, which are pending until the transaction's marker (S37,
-S46). Pure."""
+"""Handles TxnOffsetCommit, with which a transaction commits offsets. The offsets are pending until the marker of the
+transaction is written (S37, S46). Pure.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,4 @@
-"""Remembers which client uses a transactional id, so that an operator can find the client whose open transaction blocks
-readers.
+"""Stores which client uses a transactional id. If an open transaction blocks readers, an operator can find its client.
 
 The clients are stored only in memory, and no decision depends on them. After a broker has started, it does not know
 which client uses a transactional id until the producer sends its next request.
@@ -17,7 +16,7 @@ MAX_CLIENTS: Final = 10_000
 first. A client with an open transaction is usually still stored, because its last request is recent.
 """
 MAX_CLIENT_ID_CHARS: Final = 255
-"""Maximum characters of a remembered client id; longer client ids are cut."""
+"""Maximum characters of a stored client id; longer client ids are cut."""
 
 
 class LastClients:

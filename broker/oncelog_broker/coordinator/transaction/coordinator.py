@@ -185,9 +185,9 @@ class TransactionCoordinator:
         self, transactional_id: str, asking: ProducerIdAndEpoch, partitions: Collection[TopicPartition]
     ) -> Answer[dict[TopicPartition, ErrorCode]]:
         """Check whether `partitions` are in the open transaction of the producer `asking`. Returns NONE or an error
-        code for each partition. The result waits until the last state is committed (E4), because the next coordinator
-        must know every
-        transaction whose records a log has accepted."""
+        code for each partition. The result waits until the present state of the transactional id is committed (E4).
+        Otherwise a log could accept records of a transaction that the next coordinator does not know.
+        """
         return self.runtime.read(
             transactional_id,
             lambda machine: machine.verify(transactional_id, asking, partitions),
@@ -197,8 +197,8 @@ class TransactionCoordinator:
     # --- ending transactions
 
     def _write_markers(self, shard: Shard[TransactionMachine], end: TransactionEnd, epoch: int) -> None:
-        """Get the markers of the decided transaction `end` written with the coordinator epoch `epoch`, then log the
-        completion.
+        """Have the markers of the committed or aborted transaction `end` written with the coordinator epoch `epoch`,
+        then log the completion.
         """
         is_current = partial(self.runtime.is_current, shard)
         decision = Decision(end, epoch, is_current, partial(self._markers_ended, shard))
@@ -234,7 +234,8 @@ class TransactionCoordinator:
 
     @fail_point("complete-logged", dropped=lambda: True)
     def _try_to_complete(self, shard: Shard[TransactionMachine], end: TransactionEnd) -> bool:
-        """Log that all markers of the decided transaction `end` are written. Returns True if the completion is logged,
+        """Log that all markers of the committed or aborted transaction `end` are written. Returns True if the
+        completion is logged,
         or if this broker no longer coordinates the transaction."""
         if not self.runtime.is_current(shard):
             return True

@@ -1,7 +1,8 @@
 """Decides the effect of EndTxn on a transactional id (S38, S120, T7). Pure.
 
-Before transactions V2 the epoch does not change between transactions. Therefore a repeated EndTxn looks the same as an
-EndTxn for a next transaction that was never begun, and only the state of the transactional id decides. Under V2 the
+Before transactions V2 the epoch does not change between transactions. A repeated EndTxn then looks the same as an
+EndTxn for a next transaction that was never begun. Only the state of the transactional id decides between these two
+cases. Under V2 the
 epoch rises with
 every transaction: a request with the previous epoch is a retry, and a request with the current epoch ends the present
 transaction (KIP-890).

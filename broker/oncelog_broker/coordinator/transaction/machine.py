@@ -30,7 +30,8 @@ from oncelog_protocol.producer_id import ProducerIdAndEpoch
 from oncelog_protocol.records.batch import NO_PRODUCER_ID
 
 MAX_EXPIRED_PER_STEP: Final = 500
-"""Maximum number of tombstones that are logged at once for expired ids, which takes a few milliseconds."""
+"""Maximum number of tombstones for expired transactional ids in one batch; logging this batch takes a few milliseconds.
+"""
 
 
 class Granted(NamedTuple):
@@ -167,8 +168,8 @@ class TransactionMachine:
         two_phase: bool = False,
         keeps_open: bool = False,
     ) -> Effects:
-        """Handle InitProducerId; replies with Granted (S34). With `two_phase` the producer's transactions have no
-        timeout, and `timeout_ms` is not used. With `keeps_open` an open transaction is not aborted (S120).
+        """Handle InitProducerId; replies with Granted (S34). If `two_phase` is True, the producer's transactions have
+        no timeout, and `timeout_ms` is not used. If `keeps_open` is True, an open transaction is not aborted (S120).
 
         Raises KafkaError INVALID_TRANSACTION_TIMEOUT (S42); TRANSACTIONAL_ID_AUTHORIZATION_FAILED or
         UNSUPPORTED_VERSION if `transaction.two.phase.commit.enable` is false; the errors of `initialise`;
@@ -268,7 +269,9 @@ class TransactionMachine:
         return effects
 
     def complete(self, end: TransactionEnd) -> Effects:
-        """Log that all markers of the decided transaction `end` are written. A repeated call does nothing (E8)."""
+        """Log that all markers of the committed or aborted transaction `end` are written. A repeated call does nothing
+        (E8).
+        """
         effects = Effects()
         metadata = self._transactions.get(end.transactional_id)
         if metadata is not None and metadata.state.is_prepared and metadata.producer == end.producer:

@@ -180,7 +180,8 @@ class MarkerQueue:
         return taken
 
     def answered(self, marker: WaitingMarker, code: ErrorCode, now: float) -> Outcome:
-        """Handle the result of a marker that was taken for sending. A marker that was not written is queued to be sent
+        """Handle the result of sending a marker that `take` has removed from the queue. A marker that was not written
+        is queued to be sent
         again.
         """
         decision = marker.decision
@@ -213,7 +214,9 @@ class MarkerQueue:
         return [marker for marker in unknown if marker.decision.is_live]
 
     def gone(self, marker: WaitingMarker) -> Outcome:
-        """Note that a partition needs no further marker: the marker is written, or the partition does not exist."""
+        """Handle a partition that needs no further marker, because the marker is written or the partition does not
+        exist.
+        """
         complete = marker.decision.mark_written(marker.where)
         return Outcome.COMPLETE if complete and marker.decision.is_live else Outcome.MORE_TO_COME
 

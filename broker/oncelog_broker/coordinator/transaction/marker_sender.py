@@ -1,8 +1,10 @@
 """Has the markers of committed and aborted transactions written, on this broker and on other brokers, and retries until
 all markers are written (S39, E7).
 
-There is one task for each broker with queued markers. The task of another broker sends WriteTxnMarkers requests, one
-after the other. The task of this broker appends markers to the partitions that this broker leads, and handles all these
+There is one task for each broker with queued markers. The task for another broker sends one WriteTxnMarkers request and
+waits for its response before it sends the next request. The task for this broker itself appends markers to the
+partitions that
+this broker leads, and handles all these
 partitions of a transaction in one pass. Only markers that could not be appended immediately are queued. If a task
 raises an exception, the markers that it took from the queue and that have no result are queued again, because otherwise
 their transaction would never end.

@@ -1,8 +1,8 @@
 """The state of one transactional id at its coordinator, and the possible transitions. Pure.
 
 A TransactionMetadata is immutable. Each transition returns new metadata, which is logged; `replay` then replaces the
-previous metadata. So a failed append changes nothing in memory, and a retried transition does not raise an epoch twice
-(E12).
+previous metadata. A failed append therefore changes nothing in memory, and a transition that is retried does not raise
+an epoch twice (E12).
 
 While a transaction is open there are two pairs of producer id and epoch (KIP-939, S120):
 

@@ -1,10 +1,10 @@
 """Remembers the lowest sequence that verification has refused, so that later batches do not overtake it (KAFKA-14561).
 
 Example: a producer sends batch 0 and batch 1. The coordinator is unreachable when batch 0 is verified, and reachable
-when batch 1 is verified. A partition accepts any first sequence of an unknown producer. So the partition would append
-batch 1. When the producer sends batch 0 again, the partition would refuse it, and the transaction would have to abort.
-Therefore later
-batches are refused, too, until batch 0 is appended.
+when batch 1 is verified. A partition accepts any first sequence of an unknown producer. Without the rule of this
+module, the partition would therefore append batch 1. When the producer sends batch 0 again, the partition would refuse
+it, and the transaction would have to abort.
+With the rule, the partition refuses batch 1 and all later batches until batch 0 is appended.
 
 The rule applies only to producers whose last batch is not in the log's producer state. For all other producers the log
 already checks the next sequence. Applied to them, the rule would let a late copy of an old batch delay new batches. The
@@ -35,7 +35,7 @@ class RefusedSequences:
         """The mapping is nearly always empty, so callers check this first."""
 
     def note(self, where: TopicPartition, producer: ProducerIdAndEpoch, sequence: int) -> None:
-        """Remember that verification has refused a batch of `producer` that begins with `sequence`."""
+        """Store that verification has refused a batch of `producer` whose first sequence is `sequence`."""
         key = where, producer.producer_id
         epoch, lowest = self.lowest.get(key, (producer.epoch, sequence))
         if epoch <= producer.epoch:

@@ -49,8 +49,8 @@ class Subject(NamedTuple):
 
 
 class Question:
-    """A question to a coordinator about one transaction. It has the partitions and the future of each waiting caller,
-    and becomes one entry of a request.
+    """A question to a coordinator about one transaction. The question has the partitions and the future of each waiting
+    caller. A request contains one or more questions.
     """
 
     def __init__(self, subject: Subject) -> None:

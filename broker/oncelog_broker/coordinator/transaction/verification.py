@@ -2,9 +2,9 @@
 (KIP-890).
 
 A record that arrives after the end of its transaction (a late Produce, E2) would open a transaction that no coordinator
-ends, and the last stable offset would never advance again. Therefore, before the first batch of a transaction in a
-partition, the coordinator is asked whether the partition is in the transaction; for producers of transactions V2 the
-coordinator adds the partition (T7).
+ends, and the last stable offset would never advance again. To prevent this, the broker asks the coordinator, before the
+first batch of a transaction in a partition, whether the partition is in the transaction. For producers of transactions
+V2 the coordinator adds the partition (T7).
 
 The coordinator may be another broker, and its answer may be late. Before the coordinator is asked, the append gets a
 guard object, which every marker written after that invalidates (`replication/verification_guards.py`). A marker that is

@@ -1,9 +1,10 @@
 """The assignor "uniform" for groups whose members read different topics. Pure.
 
 Members keep their previous partitions of the topics that they read. Each free partition is assigned to the member with
-the fewest partitions among the members that read its topic. Then the topics are balanced one by one: partitions of the
-topic move from its reader with the most partitions to its reader with the fewest, until these two readers differ by at
-most one partition or no move is possible. Topics with many partitions per reader come first, because these topics
+the fewest partitions among the members that read its topic. After the free partitions, the topics are balanced one by
+one. Partitions of a topic move from the reader with the most partitions to the reader with the fewest, until these two
+readers differ by at most one partition or no move is possible. Topics with many partitions per reader come first,
+because these topics
 determine how many partitions each
 reader gets. Source: Kafka's UniformHeterogeneousAssignmentBuilder. If two readers have equally many partitions, this
 assignor may choose another reader than Kafka.

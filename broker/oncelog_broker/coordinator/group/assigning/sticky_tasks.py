@@ -1,4 +1,5 @@
-"""The assignor `sticky` of streams groups: members keep their tasks, as far as the assignment stays balanced.
+"""The assignor `sticky` of streams groups: members keep their tasks as long as the numbers of tasks per member stay
+balanced.
 
 Source: Kafka 4.3's StickyTaskAssignor. Kafka's result depends on the order of hash maps; the result of this assignor
 does not.
@@ -6,8 +7,9 @@ does not.
 1. Each active task gets one member, and each member at most ceil(tasks / members) active tasks. A task stays at its
    previous member if the limits allow it. A task that cannot stay goes to a member that has the task as a standby task
    and therefore its state, or to the member with the fewest tasks.
-2. Each task of a stateful subtopology gets standby tasks. They go to the member that previously ran the task, to
-   members that had it as a standby task, or to the members with the fewest tasks. Members of one process share a state
+2. Each task of a stateful subtopology gets standby tasks. A standby task goes to the member that previously ran the
+   active task, to a member that had the standby task before, or to the member with the fewest tasks. Members of one
+   process share a state
    directory, so a process never
    gets the same task twice. If there are too few processes, a task gets fewer standby tasks.
 
@@ -77,7 +79,7 @@ class _Quota:
         return -(-self._tasks // self._members) if self._members else 0
 
     def note(self, count: int) -> None:
-        """Note that a member has received `count` tasks."""
+        """Update the maximum after a member has received its task number `count`."""
         if count == self.value and self._members:
             self._members -= 1
             self._tasks -= count

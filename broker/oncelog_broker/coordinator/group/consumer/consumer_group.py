@@ -1,6 +1,7 @@
 """One group of the consumer protocol: its members, epochs, targets, and the owner of each partition. Pure.
 
-There are three epochs. The *group epoch* rises when a property changes on which the assignment depends. The *assignment
+A group and its members have three kinds of epochs. The *group epoch* rises when a property changes on which the
+assignment depends. The *assignment
 epoch* is the group epoch for which the target assignment was computed. The *member epoch* is the assignment epoch to
 which the member was reconciled.
 

@@ -4,7 +4,7 @@ only replayed records change durable state.
 
 Source: Kafka 4.3's GroupMetadataManager.consumerGroupHeartbeat. Unlike in Kafka, the response asks for an early next
 heartbeat in two cases: an assignment is being computed, or other members still have partitions of the member's target.
-Because of these early heartbeats, each step of a rebalance takes less than one heartbeat interval.
+With early heartbeats each step of a rebalance takes less than one heartbeat interval.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ def is_unchanged(step: ConsumerStep, asked: Heartbeat) -> ConsumerMember | None:
 
 
 def heartbeat(step: ConsumerStep, asked: Heartbeat) -> None:
-    """Handle a heartbeat of a member that joins or stays.
+    """Handle a heartbeat of a member that joins the group or stays in the group.
 
     Raises KafkaError GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, FENCED_INSTANCE_ID,
     UNRELEASED_INSTANCE_ID, INVALID_REGULAR_EXPRESSION, MESSAGE_TOO_LARGE, COORDINATOR_NOT_AVAILABLE.

@@ -2,8 +2,8 @@
 
 A member first gives up the partitions that are not in its target, then gets the free partitions of its target. A change
 of the target alone does not free a partition: the partition becomes free when its former owner sends a heartbeat that
-no longer lists it. Therefore
-two members never read the same partition, even if heartbeats are late or lost.
+no longer lists it. Two members never read the same partition, even if heartbeats are late or lost, because a partition
+is assigned only when it is free.
 
     state       action at a heartbeat
     STABLE      Nothing, if the member is at the epoch of the target and its subscription has not changed. If the

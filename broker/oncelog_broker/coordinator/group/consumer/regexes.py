@@ -114,8 +114,8 @@ def take_resolved(step: ConsumerStep, resolved: Resolved) -> None:
     the group is assigned again.
 
     The records may be divided into several batches, because hundreds of patterns may match thousands of topics each.
-    The group epoch is logged
-    first, so that the group is assigned again even if only some of the other records can be logged.
+    The group epoch is logged first, so that a new assignment is computed even if only some of the other records can be
+    logged.
     """
     group, effects = step.group, step.effects
     regexes = dict(group.regexes)

@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 STATELESS: Final = frozenset({"range", "roundrobin", "sticky", "cooperative-sticky"})
 """Client-side assignors whose user data the conversion may drop. Sticky assignors store only information that the
-broker has anyway. librdkafka copies the user data of a subscription into the assignment, and Kafka's broker takes this
+broker has anyway. librdkafka copies the user data of a subscription into the assignment. Kafka's broker mistakes this
 copy for the state of a custom assignor.
 """
 
@@ -40,8 +40,8 @@ copy for the state of a custom assignor.
 def upgrade(classic: ClassicGroup, config: GroupConfig, topics: TopicView, effects: Effects) -> ConsumerGroup:
     """Add the records of the conversion to `effects`; returns the group as it will be after these records are replayed.
 
-    Raises KafkaError GROUP_ID_NOT_FOUND if the group cannot be converted: because of the policy, protocol, or size, or
-    because user data of a member would be lost.
+    Raises KafkaError GROUP_ID_NOT_FOUND if the group cannot be converted, because the migration policy, the group's
+    protocol or its size does not allow it, or because user data of a member would be lost.
     """
     _check(classic, config)
     members = [_member(classic, member, topics) for member in classic.members.values()]

@@ -78,7 +78,7 @@ def _invalid(message: str) -> KafkaError:
 
 
 def heartbeat(step: ShareStep, asked: ShareHeartbeat) -> None:
-    """Handle a heartbeat of a member that joins or stays.
+    """Handle a heartbeat of a member that joins the share group or stays in the share group.
 
     Raises KafkaError GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, MESSAGE_TOO_LARGE,
     COORDINATOR_NOT_AVAILABLE.

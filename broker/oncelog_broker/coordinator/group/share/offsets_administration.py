@@ -1,8 +1,9 @@
 """Handles requests of administrators for the share partitions of a group without members: set start offsets, delete
 state. Pure.
 
-The share coordinators store the state of share partitions. So each change has two steps: the group logs the intended
-change, and logs the completion after the share coordinators have made the change. If a coordinator fails between the
+The share coordinators store the state of share partitions. A change of this state therefore has two steps: the group
+first logs the intended change, and logs its completion after the share coordinators have made the change. If a
+coordinator fails between the
 two steps, the administrator must send the request again to complete the change.
 """
 

@@ -23,8 +23,8 @@ from oncelog_broker.coordinator.group.share_records import ShareTargetRecord
 from oncelog_broker.runtime.steps import Steps, run_steps
 
 SMALL: Final = 1_000
-"""Maximum number of members plus partitions of a group whose target is computed while a heartbeat is handled, which
-takes a few milliseconds.
+"""The target of a group is computed while a heartbeat is handled if the number of its members plus partitions is at
+most this number. The computation then takes a few milliseconds.
 """
 ASSIGN_JOB: Final = "assign"
 

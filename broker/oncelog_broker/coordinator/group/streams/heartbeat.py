@@ -31,7 +31,7 @@ from oncelog_protocol.messages.streams_group_heartbeat import StreamsGroupHeartb
 
 
 def heartbeat(step: StreamsStep, asked: StreamsHeartbeat) -> None:
-    """Handle a heartbeat of a member that joins or stays.
+    """Handle a heartbeat of a member that joins the streams group or stays in the streams group.
 
     Raises KafkaError GROUP_MAX_SIZE_REACHED, UNKNOWN_MEMBER_ID, FENCED_MEMBER_EPOCH, INVALID_REQUEST (the topology
     differs from the group's topology, or a claimed task does not exist), MESSAGE_TOO_LARGE, COORDINATOR_NOT_AVAILABLE.
@@ -212,8 +212,8 @@ def _topology(group: StreamsGroup, request: StreamsGroupHeartbeatRequest) -> Str
 
 
 def _configure(step: StreamsStep, topology: StreamsTopology) -> tuple[ConfiguredTopology, int]:
-    """Return the group's topology matched with the existing topics, and the hash of these topics' metadata. Both
-    results are computed again only after a change of the cluster's topics.
+    """Return the group's topology matched with the existing topics, and the hash of these topics' metadata. The
+    topology match and the hash are computed again only after the cluster's topics have changed.
     """
     group = step.group
     if group.configured is not None and group.checked_topics is step.topics:

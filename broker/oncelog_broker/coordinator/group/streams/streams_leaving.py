@@ -37,8 +37,9 @@ def fence(step: StreamsStep, member_id: str) -> None:
     effects.records += group.tombstones_of(member_id)
     effects.append(group.next_epoch_record())
     if len(group.members) == 1:
-        # The last member has left, so log an assignment epoch for the empty group. Otherwise the assignment epoch would
-        # stay behind the group epoch, because no member is left whose heartbeat computes an assignment (KAFKA-20442).
+        # The last member has left, so log an assignment epoch for the empty group. Without this record the assignment
+        # epoch would stay behind the group epoch, because no member is left whose heartbeat computes an assignment
+        # (KAFKA-20442).
         effects.append(group.target_epoch_record(group.epoch + 1, 0))
 
 

@@ -24,8 +24,8 @@ from oncelog_broker.coordinator.group.streams_tasks import NO_TARGET, TaskSet
 from oncelog_broker.runtime.steps import Steps, run_steps
 
 SMALL: Final = 1_000
-"""Maximum number of members and tasks of a group that is assigned while a heartbeat is handled, which takes a few
-milliseconds.
+"""The tasks of a group are assigned while a heartbeat is handled if the number of its members plus tasks is at most
+this number. The assignment then takes a few milliseconds.
 """
 ASSIGN_JOB: Final = "assign"
 BY_INITIAL_DELAY: Final = "Assignment delayed due to the configured initial rebalance delay."
