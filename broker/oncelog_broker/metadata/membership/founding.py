@@ -6,9 +6,8 @@ of lost metadata (`restoring.py`). Nodes that fit into one write are written tog
 
 1. The node `/oncelog/founding`, which names the founder: other brokers wait, and only the founder continues after a
 crash;
-2. the nodes of the cluster. Each write also sets `/oncelog/founding`, on condition of the version that the writer has
-seen, so that
-   the next write of an earlier process of the same broker fails;
+2. the nodes of the cluster. Each write also sets `/oncelog/founding`, and fails unless that node has the version that
+   the writer expects. If an earlier process of the same broker still writes, its next write therefore fails;
 3. the cluster id, which completes the founding.
 """
 

@@ -126,7 +126,7 @@ class Predecessor:
             self._leave(None if self._trace is None else self._trace.key)
 
     async def end_session(self) -> None:
-        """End the session of the previous process; afterwards its ephemeral nodes are gone, or disappear within the
+        """End the session of the previous process. Its ephemeral nodes are deleted now, or at the latest after the
         session timeout.
         """
         if self._trace is None or self._trace.key is None:
