@@ -51,8 +51,8 @@ class WakeUps:
         return self._count > 0
 
     def fill(self) -> None:
-        """Does nothing, because this object has no data to read ahead. `sockets.select` calls this method of each
-        object.
+        """Does nothing, because this object has no data to read ahead. The method `select` of `sockets` calls it for
+        each object.
         """
 
     def close(self) -> None:
