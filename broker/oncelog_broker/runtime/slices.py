@@ -176,7 +176,7 @@ class Slices:
                     return result
                 finally:
                     taken = monotonic() - began
-                    resume = go_on  # delete the error, because its traceback refers to the job and to this frame
+                    resume = go_on  # drop a job's error, because its traceback refers to the job and to this frame
         finally:
             steps.close()
             if held is not None:

@@ -150,7 +150,7 @@ class LogCleaner:
             log.state.cleaner_checkpoint = clean_up_to
             await asyncio.to_thread(self._logs.checkpoint_after_compaction, log)
         except CorruptBatch as error:
-            if is_as_it_was():  # ignore the error of a segment that was truncated meanwhile, or of another log
+            if is_as_it_was():  # otherwise ignore the error: the log was truncated meanwhile
                 self._leave_alone(log, error)
             return False
         except (KafkaError, OSError) as error:

@@ -80,8 +80,8 @@ class FoundLogs:
     """
     replaces_store: str = ""
     """The id of the lost store, if the cluster is founded again from a copy of its metadata; UNKNOWN_STORE if that id
-    is unknown; otherwise "". If the store was lost, the partition states are written before this broker registers.
-    Elections therefore treat this broker like one that was absent, and do not trust the states.
+    is unknown; otherwise "". If the store was lost, the partition states are written before this broker registers, so
+    that elections treat this broker as one that was absent.
     """
 
 

@@ -105,7 +105,7 @@ class MemorySession(TreeStore):
 
     @property
     def session_key(self) -> SessionKey | None:
-        return SessionKey(self._session_id, b"")  # the key has no password: any process with this tree may end sessions
+        return SessionKey(self._session_id, b"")  # no password: any user of the tree may end sessions
 
     @property
     def session_timeout(self) -> float:
