@@ -215,8 +215,7 @@ class Throttle:
 
 
 class CleaningDelays(Delays):
-    """Pauses of the cleaner: after a slice as long as the slice took, after a job as long as the throttle requires.
-    """
+    """Pauses of the cleaner: after a slice as long as the slice took, after a job as long as the throttle requires."""
 
     def __init__(self, pause_seconds: Callable[[], float]) -> None:
         """`pause_seconds` returns the seconds to wait after a job."""

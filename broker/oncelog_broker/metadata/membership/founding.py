@@ -157,8 +157,7 @@ def size_of(operations: Iterable[Create]) -> int:
 
 
 async def without_existing(store: MetadataStore, nodes: Sequence[Create]) -> list[Create]:
-    """Return those nodes that the store does not have yet; an earlier, incomplete founding may have created some nodes.
-    """
+    """Return the nodes that the store does not have yet; an earlier, incomplete founding may have created some."""
     missing: list[Create] = []
     for start in range(0, len(nodes), NODES_PER_READ):
         some = nodes[start : start + NODES_PER_READ]

@@ -42,8 +42,7 @@ class TreeNode:
         return Stat(self.version, self.czxid, self.mzxid, self.ephemeral_owner)
 
     def same_content(self, other: TreeNode | None) -> bool:
-        """Whether both values describe the same node with the same data; only the number of children may differ.
-        """
+        """Whether both values describe the same node with the same data; only the number of children may differ."""
         return other is not None and (self.version, self.czxid) == (other.version, other.czxid)
 
 
