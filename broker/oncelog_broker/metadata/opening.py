@@ -61,7 +61,7 @@ class EmbeddedOpening:
 
 
 class SupervisedOpening:
-    """Begins a session in the store that the supervisor of this worker serves."""
+    """Opens the metadata store of a worker: a session in the store that the worker's supervisor serves."""
 
     kind = StoreKind.SUPERVISED
 

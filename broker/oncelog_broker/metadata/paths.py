@@ -13,8 +13,8 @@ from oncelog_protocol.quotas import DEFAULT, Name, QuotaEntity
 BROKERS = "/brokers"
 BROKER_IDS = "/brokers/ids"
 TOPICS = "/brokers/topics"
-"""The version of this node counts the created topics, so that a multi can check it; the nodes of a re-created topic
-begin with version 0 again.
+"""The version of this node counts the created topics, so that a `multi` can check that no topic was created meanwhile.
+The version of the topic's own node cannot be used, because a re-created topic begins with version 0 again.
 """
 CONFIG = "/config"
 TOPIC_CONFIGS = "/config/topics"
@@ -42,8 +42,8 @@ LITERAL_ACLS = "/kafka-acl"
 EXTENDED_ACLS = "/kafka-acl-extended"
 PREFIXED_ACLS = "/kafka-acl-extended/prefixed"
 """Below this node and LITERAL_ACLS there is a node for each type of resource (`Topic`), and below the type a node for
-each resource name. A broker that watches these nodes needs no change notifications, so Kafka's `/kafka-acl-changes` is
-not written.
+each resource name. The broker watches these nodes, so it does not need or write Kafka's notification nodes below
+`/kafka-acl-changes`.
 """
 
 ONCELOG = "/oncelog"
@@ -82,7 +82,8 @@ def broker_id(broker: int) -> str:
 
 def incarnation(broker: int) -> str:
     """The incarnation node of a broker; its version counts the broker's registrations. A `multi` (atomic write) can
-    check that version, which is impossible with registration nodes, because each has version 0.
+    check that version. The version of the registration node is useless for such a check, because it is 0 after each
+    registration.
     """
     return f"{INCARNATIONS}/{broker}"
 

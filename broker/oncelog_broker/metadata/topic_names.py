@@ -59,8 +59,9 @@ def check_no_collision(name: str, existing: Iterable[str]) -> None:
 
 
 def check_may_grow(name: str) -> None:
-    """Raises KafkaError INVALID_TOPIC_EXCEPTION for a topic whose number of partitions decides where coordinators store
-    their state: after a change, groups would lose their committed offsets, and transactional ids their owners.
+    """Raises KafkaError INVALID_TOPIC_EXCEPTION for an internal topic of coordinators, whose number of partitions must
+    not change. After a change, groups and transactional ids would be mapped to other partitions, and would lose their
+    state.
     """
     if is_internal(name):
         raise KafkaError(
@@ -73,5 +74,5 @@ def is_internal(name: str) -> bool:
 
 
 def unified_name(name: str) -> str:
-    """Return a name that is equal for all names that collide."""
+    """Return a form of the name that is equal for all topic names with the same metric name."""
     return name.replace(".", "_")

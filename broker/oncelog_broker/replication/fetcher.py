@@ -275,7 +275,7 @@ class BrokerFetcher:
             try:
                 failed = await sync_all(unsynced)
             except BaseException:
-                self._unsynced = {**unsynced, **self._unsynced}  # this loop is restarted, and must not forget them
+                self._unsynced = {**unsynced, **self._unsynced}  # keep them for the restarted loop
                 raise
             for key, partition in failed:
                 if self._partitions.get(key) is partition:

@@ -145,7 +145,7 @@ class BrokerPeers:
                 return await connection.start(request, version, deadline - asyncio.get_running_loop().time())
         except TimeoutError:
             if connection is not None:
-                connection.check_deadlines()  # later requests would get no response either
+                connection.check_deadlines()  # later requests would also get no response
             raise PeerUnavailable(broker_id, f"no response within {timeout:g} s", may_be_sent=may_be_sent) from None
         except KafkaError as error:
             raise PeerUnavailable(broker_id, error.message, may_be_sent=may_be_sent) from error

@@ -402,7 +402,7 @@ class Replicas:
             before = old.topics.get(topic.name)
             known = before.partitions if before is not None and before.topic_id == topic.topic_id else {}
             for index, state in topic.partitions.items():
-                if known.get(index) is not state:  # of thousands, perhaps only one partition has changed
+                if known.get(index) is not state:  # perhaps only one of many has changed
                     self._changes.note((topic.name, index))
         self._changes.begin()
         if new.topic_configs is not old.topic_configs:

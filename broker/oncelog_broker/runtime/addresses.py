@@ -32,11 +32,12 @@ def is_loopback(host: str) -> bool:
 
 
 def may_be_asked_for(host_header: str) -> bool:
-    """Whether a loopback listener may serve a request with this `Host` header: `localhost` or an address. A browser
-    that a malicious site directs here with its own host name (DNS rebinding) sends that name.
+    """Whether a loopback listener may serve a request with this `Host` header: `localhost` or an address. This check
+    stops DNS rebinding: if a malicious site directs a browser to this listener, the `Host` header has the host name of
+    that site.
     """
     try:
         host = urlsplit(f"//{host_header}").hostname or ""
-    except ValueError:  # no host, for example because of an unclosed bracket
+    except ValueError:  # the header contains no valid host, for example because of an unclosed bracket
         return False
     return host == "localhost" or plain_address(host) is not None

@@ -53,8 +53,8 @@ def then(answer: Answer[R], function: Callable[[R], Answer[S]]) -> Answer[S]:
 
 
 def all_of(answers: Sequence[Answer[R]]) -> Answer[list[R]]:
-    """Return an answer with all values, in order. The first exception becomes the outcome; the other answers are then
-    ignored.
+    """Return an answer with all values, in order. If an answer fails, the returned answer fails with the first
+    exception, and the other values are ignored.
     """
     missing = sum(isinstance(answer, asyncio.Future) for answer in answers)
     if not missing:
@@ -80,7 +80,9 @@ async def settled(answer: Answer[R]) -> R:
 
 
 def _has_value(source: asyncio.Future[Any], later: asyncio.Future[Any]) -> bool:
-    """Whether `source` has a value for `later`; an exception or cancellation of `source` is passed on."""
+    """Whether the future `source` has a value. If `source` has failed or was cancelled, the future `later` fails or is
+    cancelled, too.
+    """
     error = None if source.cancelled() else source.exception()
     if later.done():
         return False

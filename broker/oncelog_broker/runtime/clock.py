@@ -3,7 +3,7 @@
 Wall time stamps records, and is compared with the timestamps of records (retention, compaction, expiry). Monotonic time
 is used for sessions, timeouts, delays and waiting requests, so that a correction of the wall clock expires nothing and
 delays nothing (S86; `tests/unit/test_wall_clock.py` lists which code reads wall time, and why). Uptime also counts the
-time in which the machine was suspended, as the clocks of other machines do.
+time in which the machine was suspended, because the clocks of other machines continue during that time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ closest.
 
 
 class Clock(Protocol):
-    """The clock, as the rest of the broker uses it."""
+    """Interface of the clock that the rest of the broker uses."""
 
     def now_ms(self) -> int:
         """Return the wall time in milliseconds since the epoch."""
@@ -41,12 +41,12 @@ class SystemClock:
 
     __slots__ = ()
 
-    monotonic = staticmethod(time.monotonic)  # called for every request, so without a Python frame
+    monotonic = staticmethod(time.monotonic)  # every request calls it: no Python frame
 
     def now_ms(self) -> int:
         return time.time_ns() // 1_000_000
 
-    uptime = staticmethod(partial(time.clock_gettime, _UPTIME))  # called with every append of a clustered broker
+    uptime = staticmethod(partial(time.clock_gettime, _UPTIME))  # every append calls it: no Python frame
 
     def processor(self) -> float:
         return time.thread_time()

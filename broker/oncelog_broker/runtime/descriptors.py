@@ -16,16 +16,16 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 SPARE_COUNT: Final = 32
-"""The number of reserved descriptors, which is more than brief opens need simultaneously; a flush opens three for each
-segment.
+"""The number of reserved descriptors. This is more than all files that are opened briefly need at the same time; a
+flush opens three files for each segment.
 """
 OTHER_DESCRIPTORS: Final = 64
 """Number of file descriptors for listeners, locks, the metadata store and the event loop."""
 MIN_FILES: Final = 16
 """The minimum number of descriptors for files, even if the limit is very low."""
 MAX_MAPPINGS: Final = 16_384
-"""The maximum number of mappings: a quarter of what the kernel allows a process (`vm.max_map_count`, 65,530 by
-default).
+"""The maximum number of memory mappings of files: a quarter of the number that the kernel allows for a process
+(`vm.max_map_count`, 65,530 by default).
 """
 
 
@@ -67,8 +67,8 @@ class SpareDescriptors:
         self._spares: list[int] = []
 
     def lend(self) -> bool:
-        """Close one reserved descriptor, so that the next open gets its number; returns False if no reserved descriptor
-        is left. Call `refill` when the number of the closed descriptor is free again.
+        """Close one reserved descriptor, so that one more file can be opened; returns False if no reserved descriptor
+        is left. The caller must call `refill` after it has closed that file.
         """
         with self._guard:
             if not self._spares:

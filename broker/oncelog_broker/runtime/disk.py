@@ -51,8 +51,9 @@ class LockHeld(RuntimeError):
 
 
 class FileClosed(OSError):
-    """`File.sync` was called after `File.close`: the owner closed the file while a worker thread was about to sync
-    it."""
+    """`File.sync` was called after `File.close`: the owner of the file closed it just before a worker thread called
+    `sync`.
+    """
 
 
 class File(Protocol):
@@ -83,8 +84,8 @@ class File(Protocol):
         """Truncate the file to `size` bytes. Views that were returned earlier remain readable. Raises OSError."""
 
     def sync(self) -> None:
-        """Sync the file to disk (fsync). After an OSError, the unsynced bytes may be lost, and a further call proves
-        nothing. Raises
+        """Sync the file to disk (fsync). After an OSError, the unsynced bytes may be lost, and the success of a further
+        call does not prove that they are on the disk. Raises
         FileClosed."""
 
     def close(self) -> None: ...
@@ -140,8 +141,8 @@ class Disk(Protocol):
         """Replace the content of a small file atomically: after a crash, the file has the old content or the new.
 
         Without `is_durable`, the call does not wait for the disk. After a kill, the file then has the old content or
-        the new; after a power failure it may have any content, until file and directory are synced. With `private`,
-        only the owner of the file may read the file.
+        the new; after a power failure it may have any content, until file and directory are synced. If `private` is
+        True, only the file's owner may read it.
         """
 
     def replace_files(self, contents: Mapping[str, bytes]) -> None:
@@ -154,8 +155,9 @@ class Disk(Protocol):
         """Lock the file `path`, which is created if it does not exist. Raises LockHeld."""
 
     def boot_id(self) -> str:
-        """Return an id of the machine's present boot: a power cut cannot have lost data that was written since the
-        boot. The id is "" if the system does not provide it; two boots then cannot be distinguished. This method raises
+        """Return an id of the machine's present boot. If the id has not changed since data was written, no power cut
+        can have lost the data. The id is "" if the system does not provide it; two boots then cannot be distinguished.
+        This method raises
         no errors.
         """
 
@@ -170,8 +172,8 @@ class RealFile:
     BEWARE OF `read` AND `view`: a large read returns a slice of a mapping of the file. If the file were truncated below
     that slice while the slice is in use, for example in a fetch response that waits for a slow client, reading the
     slice would kill the process (SIGBUS). Therefore only `truncate` removes bytes that were readable. If slices of a
-    mapping are in use, `truncate` leaves the old file to these slices, and continues with a copy of the remaining
-    bytes. Unlinking the file is harmless, because a mapping keeps its inode.
+    mapping are in use, `truncate` does not change the old file, but replaces it by a new file with a copy of the
+    remaining bytes. Unlinking the file is harmless, because a mapping keeps its inode.
     """
 
     __slots__ = ("_fd", "_guard", "_is_closed", "_map", "_older_maps", "_syncing", "is_lent", "is_used", "path", "size")
@@ -179,8 +181,8 @@ class RealFile:
     def __init__(self, path: str, *, create: bool) -> None:
         self.path = path
         self._guard = threading.Lock()
-        """This lock is acquired while the descriptor is used, opened or closed, so that its number cannot refer to
-        another file meanwhile.
+        """A thread holds this lock while it uses, opens or closes the descriptor. Otherwise the descriptor number could
+        refer to another file after a close.
         """
         self._map: mmap.mmap | None = None
         self._older_maps: list[weakref.ref[mmap.mmap]] = []
@@ -210,8 +212,9 @@ class RealFile:
         return self._fd
 
     def append(self, *buffers: Buffer) -> int:
-        # Use pwrite at `size` instead of O_APPEND. If the truncation below fails, the next append still overwrites the
-        # rest of the failed write, so that none of its bytes can remain between two complete writes.
+        # Use pwrite at `size` instead of O_APPEND. If a write fails, and the truncation below fails, too, the next
+        # append overwrites the bytes of the failed write, so that these bytes cannot remain between two complete
+        # writes.
         position = self.size
         self.is_used = True
         with self._guard:
@@ -289,8 +292,8 @@ class RealFile:
         return True
 
     def _go_on_with_a_copy(self, descriptor: int, size: int) -> None:
-        """Copy the first `size` bytes to a new file, which then gets the same name. The new descriptor gets the number
-        of the old one, so that a running fsync never syncs an unrelated file.
+        """Copy the first `size` bytes to a new file, which then gets the same name. The new file gets the same
+        descriptor number as the old file, so that an fsync in another thread cannot sync an unrelated file.
         """
         temporary = self.path + TEMPORARY_SUFFIX
         copy = os.open(temporary, os.O_RDWR | os.O_CLOEXEC | os.O_CREAT | os.O_TRUNC, FILE_MODE)
@@ -324,7 +327,9 @@ class RealFile:
                 self._give_up_if_closed()
 
     def rest(self) -> bool:
-        """Implements `RestingFile.rest`. The next fsync still reports writes that the kernel failed to do meanwhile."""
+        """Implements `RestingFile.rest`. Closing the descriptor is safe, because the next fsync still reports writes
+        that failed in the kernel before it.
+        """
         if not self._guard.acquire(blocking=False):
             return False
         try:
@@ -419,7 +424,7 @@ class RealDisk:
     def replace_file(self, path: str, data: bytes, *, is_durable: bool = True, private: bool = False) -> None:
         temporary = path + TEMPORARY_SUFFIX
         if private:
-            self.remove(temporary)  # remove it first, because an old temporary file may be readable by others
+            self.remove(temporary)  # remove an old temporary file first, because other users may be able to read it
         try:
             mode = SECRET_MODE if private else FILE_MODE
             self._for_a_moment(lambda: _write_file(temporary, data, mode, is_durable=is_durable))
@@ -568,5 +573,5 @@ class FileLock:
 
 
 def _identity(status: os.stat_result) -> tuple[int, int]:
-    """Return the (device, inode) that identifies a file under all its names while it is open."""
+    """Return (device, inode) of an open file, which is equal for all names of the file."""
     return status.st_dev, status.st_ino

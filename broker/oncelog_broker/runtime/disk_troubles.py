@@ -54,7 +54,9 @@ class _Key(NamedTuple):
 
 
 class _Trouble:
-    """One trouble: when it began (monotonic seconds), how often the failure happened, and when it was logged last."""
+    """One trouble (a repeated disk failure): its start in monotonic seconds, the number of failures, and the time of
+    its last log line.
+    """
 
     __slots__ = ("began", "count", "last", "reason", "told")
 
@@ -73,7 +75,7 @@ class DiskTroubles:
         self._troubles: dict[_Key, _Trouble] = {}
 
     def begin_anew(self, clock: Clock) -> None:
-        """Forget all troubles, and use this clock from now on, because another run of a simulation begins."""
+        """Delete all troubles, and use this clock from now on; a simulation calls this method before each run."""
         with self._guard:
             self._clock = clock
             self._troubles.clear()

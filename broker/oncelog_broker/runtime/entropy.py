@@ -19,7 +19,7 @@ def system_entropy(count: int) -> bytes:
 
 
 def random_uuid(entropy: Entropy = system_entropy) -> bytes:
-    """Return a new random (version 4) uuid that Kafka might also issue, which reserves some uuids."""
+    """Return a new random (version 4) uuid that is not one of the uuids that Kafka reserves."""
     while True:
         drawn = bytearray(entropy(UUID_BYTES))
         drawn[6] = (drawn[6] & 0x0F) | 0x40

@@ -1,12 +1,13 @@
 """Tunes Python's garbage collector so that no collection stops the event loop for long.
 
 Reference counting frees nearly all objects; the garbage collector is needed only for reference cycles. A full
-collection visits every object outside the permanent generation, at 0.4 us each, while the event loop is blocked: with
-2,000 partitions created at run time, each collection would take 30 ms. Objects that survive a full collection are
-therefore frozen (`gc.freeze`) once there are many, and full collections run so often that they meet few new objects.
+collection visits every object that is not frozen, and blocks the event loop for 0.4 us per object. With 2,000
+partitions created at run time, each full collection would take 30 ms. If many objects survive a full collection, they
+are therefore frozen (`gc.freeze`: later collections skip them). Full collections also run often, so that each visits
+few new objects.
 
-Reference counting still frees frozen objects, but a frozen cycle is never freed. Objects that may live long
-(connections, logs, members, transactions) must therefore not be part of a reference cycle once they have ended. This
+Reference counting still frees frozen objects, but a frozen cycle is never freed. When a long-lived object (connection,
+log, group member, transaction) is closed, it must therefore not be part of a reference cycle. This
 also applies to large objects, because a full collection may run while a request of 50,000 elements is handled; an error
 that is kept is stored without its traceback (`KafkaError.as_value`).
 """
@@ -23,8 +24,8 @@ middle generation (Python's default is every tenth), and thus meets at most 15,0
 only if there are at least a quarter as many new objects as survived the last full collection.
 """
 FREEZE_AT: Final = 10_000
-"""Objects are frozen when at least this many survive a full collection. If fewer objects survive, they are visited
-again by the next collection, because most objects in use at that moment end soon, and may be part of a cycle.
+"""Objects are frozen when at least this many survive a full collection. If fewer objects survive, they are not frozen,
+because most of them are in use only briefly, and may be part of a cycle.
 """
 
 
@@ -35,7 +36,7 @@ def keep_collections_short() -> Callable[[], None]:
     before = gc.get_threshold()
     gc.collect()
     gc.freeze()
-    gc.collect()  # reset the counts, because frozen objects do not count as survivors any more
+    gc.collect()  # reset the collector's counts, because frozen objects are no longer survivors of a collection
     gc.set_threshold(*THRESHOLDS)
     gc.callbacks.append(_collected)
 

@@ -1,7 +1,7 @@
-"""Limits the time that all connections together may use in one iteration of the event loop, in addition to one request
-each.
+"""Limits the time that all connections together may use in one iteration of the event loop. The first request of each
+connection is not limited.
 
-All work that wants to continue calls `LoopBudget.claim`, so that an iteration stays short however much work is waiting.
+Work calls `LoopBudget.claim` before each further step, so that an iteration stays short however much work is waiting.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 LOOP_BUDGET_SECONDS: Final = 0.003
-"""Seconds for the pipelined requests of all connections together, except the first request of each. This time is enough
+"""Seconds in each loop iteration for the pipelined requests of all connections together, without the first request of
+each connection. This time is enough
 for about a hundred small requests, with one write for each connection, which is cheaper than a loop iteration and a
 write for each request.
 """
 
 
 class Budget(Protocol):
-    """Decides how much may be done in one iteration of the event loop."""
+    """Interface: decides how many steps of work may run in one iteration of the event loop."""
 
     def claim(self) -> bool:
         """Return whether the budget allows one more step in this iteration of the event loop."""
@@ -50,7 +51,7 @@ class LoopBudget:
 
 
 class OneSlice:
-    """A budget of no time: it allows no further step in this iteration of the event loop."""
+    """A budget of zero seconds, which never allows another step in the same iteration of the event loop."""
 
     def claim(self) -> bool:
         """Return False."""

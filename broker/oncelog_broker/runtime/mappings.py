@@ -1,13 +1,14 @@
-"""Limits the number of memory mappings of files, each of which counts until its last slice is released, and the number
-of pages that were read through them.
+"""Limits the number of memory mappings of files, and the number of pages that were read through these mappings. A
+mapping counts until its last slice is released.
 
 Each mapping uses one of the process's map entries (`vm.max_map_count`, 65,530 by default) and a file descriptor. A
 client that does not read its response keeps the mappings of that response alive, so their number is limited; above the
 limit, bytes are copied or sent with the next response.
 
 Pages that were read count as memory of the process (RSS), although the kernel may reclaim them at any time. Without a
-limit, the broker would seem to use as much memory as was read from its logs. Only KEPT_CHUNKS of these pages therefore
-stay mapped, for other readers of the same pages; all others are released when the next pages have been read. Released
+limit on these pages, the broker would seem to use as much memory as the bytes that were read from its logs. At most
+KEPT_CHUNKS chunks of pages therefore stay mapped, for other readers of the same pages. All other pages are released
+soon after they were read. Released
 pages remain in the page cache.
 """
 
@@ -33,8 +34,8 @@ KEPT_CHUNKS: Final = 10
 PASSING_CHUNKS: Final = 2
 """The number of further chunks that are released together."""
 RENEWAL_CHUNKS: Final = 256
-"""After this many chunks were read, all kept chunks are released, so that other chunks can be kept; chunks that are
-read often are soon kept again.
+"""Each time this many chunks were read, all kept chunks are released, so that other chunks can be kept. A released
+chunk that is read often is soon kept again.
 """
 
 

@@ -27,7 +27,7 @@ class Listening(Protocol):
 
 
 class Network(Protocol):
-    """The network, as the rest of the broker uses it."""
+    """Interface of the network that the rest of the broker uses."""
 
     async def listen(
         self,

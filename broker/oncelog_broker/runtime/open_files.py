@@ -1,6 +1,7 @@
 """Open files as a cache: an idle file gives up its descriptor, and is opened again at its next use.
 
-The number of logs is therefore not limited by the limit of open files. The next use of such a file costs one `open`.
+The number of logs is therefore not limited by the limit of open files. The next use of a file without a descriptor
+costs one `open` call.
 """
 
 from __future__ import annotations
@@ -33,7 +34,8 @@ class OpenFiles:
         self._guard = threading.Lock()
         self._files: OrderedDict[RestingFile, None] = OrderedDict()
         self.capacity = capacity
-        """The number of open files above which the least recently used are closed. Files that are in use may
+        """Maximum number of open files; beyond this number, the least recently used files are closed. Files that are in
+        use may
         temporarily exceed this number.
         """
 

@@ -1,5 +1,5 @@
-"""Ends this process when its parent process ends, for any reason: the parent holds the other end of this process's
-standard input.
+"""Ends this process when its parent process ends for any reason. This process detects the end of its parent at its
+standard input, because the parent has the other end of that pipe.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Final
 STANDARD_INPUT: Final = 0
 READ_BYTES: Final = 4096
 GRACE_SECONDS: Final = 10.0
-"""Seconds after the end of the input until this process kills itself if it has not ended, because no other process
-would do that.
+"""Seconds that this process has for its shutdown after the end of its input. Then it kills itself, because no other
+process would do that.
 """
 
 
@@ -30,7 +30,7 @@ def at_end_of_input(ended: Callable[[], None], grace_seconds: float = GRACE_SECO
             while _read():
                 pass
         except OSError:
-            pass  # treat as the end: the input was closed at the start, or the terminal was closed
+            pass  # treat the error as the end of input: the input was never open, or the terminal was closed
         ended()
         threading.Event().wait(grace_seconds)
         os.kill(os.getpid(), signal.SIGKILL)

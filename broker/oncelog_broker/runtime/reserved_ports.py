@@ -1,8 +1,10 @@
-"""Ports of several processes of one machine that listen on the same address (SO_REUSEPORT), held by their parent.
+"""Reserves ports on which several processes of one machine listen (SO_REUSEPORT). The parent of these processes makes
+the reservation.
 
-A reserved port is bound and not listening, so it receives no connection, and no process without SO_REUSEPORT can take
-it while the listening processes are restarted. The kernel lets any process of the same user listen too, so a port that
-is in use is detected first, by a bind without SO_REUSEPORT.
+The parent binds the port without listening, so the parent's socket receives no connections. While the listening
+processes are restarted, no process without SO_REUSEPORT can bind the port. With SO_REUSEPORT, the kernel lets any
+process of the same user listen on the port. To detect a port that is already in use, the parent first binds it without
+SO_REUSEPORT.
 """
 
 from __future__ import annotations

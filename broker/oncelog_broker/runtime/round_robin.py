@@ -1,5 +1,5 @@
-"""A round-robin scheduler: its members (pieces of waiting work) get slices in round-robin order, between the other work
-of the event loop.
+"""A round-robin scheduler: the pieces of waiting work (its members) run in slices, in round-robin order, between the
+other work of the event loop.
 
 In each iteration of the event loop, one member gets a slice even if other work has used up the budget, so that no
 member waits forever; more members get slices while the budget lasts.
@@ -18,14 +18,14 @@ class Member(Protocol):
     """Work that needs more time than one iteration of the event loop allows."""
 
     def take_slice(self) -> bool:
-        """Do one slice of the member's work. Returns whether there is more work now, in which case the work remains a
-        member.
+        """Do one slice of the member's work. Returns whether more work is left; if True, the work remains a member of
+        the scheduler.
         """
 
 
 class RoundRobin:
-    """The scheduler that all members (pieces of waiting work) of one kind share. An error of a member (a piece of
-    waiting work) ends only that member's membership.
+    """The scheduler that all members (pieces of waiting work) of one kind share. If a member raises an error, the
+    scheduler removes only that member.
     """
 
     def __init__(self, budget: Budget = ONE_SLICE) -> None:
@@ -49,7 +49,7 @@ class RoundRobin:
 
     def _give_slices(self) -> None:
         members = self._members
-        self.budget.claim()  # the first claim, from which the budget's time counts
+        self.budget.claim()  # the first claim of the iteration, which starts the budget's time
         try:
             while members:
                 first = members.popleft()

@@ -2,8 +2,8 @@
 
 Long work is a generator (`steps.Steps`) that yields where it may be paused, and yields a job where it must wait for the
 disk or for compression. The first slice of long work runs immediately, and nearly all work ends within that slice.
-After that, one slice of all long work together runs in each iteration of the event loop, in round-robin order, so that
-an iteration stays short however much work there is.
+After the first slices, only one slice runs in each iteration of the event loop, and all long work shares these slices
+in round-robin order. An iteration therefore stays short however much work is waiting.
 
 The state of the broker may change between two slices, as it may between two requests. The design is described in
 docs/design/fairness.md.
@@ -40,7 +40,7 @@ R = TypeVar("R")
 
 
 class Delays:
-    """How long work waits before it queues for its next slice; this class does not wait at all."""
+    """Decides how many seconds long work waits before it queues for its next slice. This base class never waits."""
 
     def after_slice(self, seconds: float) -> float:
         """Return the seconds to wait after a slice that took `seconds`."""
@@ -118,8 +118,9 @@ class Slices:
         """Run steps (a generator of long work) and return an answer (a value or a future) with their result. The answer
         is the result itself if the steps end within the first slice.
 
-        Cancelling the answer closes the steps, but only after a running job has ended, because that job may be writing
-        to a file that closing the steps would close. With `must_finish`, the work runs to its end even if the answer is
+        Cancelling the answer closes the steps. If a job is running, the steps are closed only after the job has ended,
+        because closing the steps could close a file to which the job is writing. With `must_finish`, the work runs to
+        its end even if the answer is
         cancelled.
         """
         monotonic = self._clock.monotonic
@@ -175,7 +176,7 @@ class Slices:
                     return result
                 finally:
                     taken = monotonic() - began
-                    resume = go_on  # a job's error keeps a reference to the job and to this frame
+                    resume = go_on  # drop a job's error, because its traceback refers to the job and to this frame
         finally:
             steps.close()
             if held is not None:
@@ -205,8 +206,8 @@ class _Waiter:
         self._begin = begin
 
     def take_slice(self) -> bool:
-        """Wake the coroutine, which works when the event loop runs it, and joins the scheduler again if it has more to
-        do.
+        """Wake the coroutine, which works when the event loop runs it. If the coroutine has more work, it joins the
+        scheduler again.
         """
         if not self._begin.done():
             self._begin.set_result(None)

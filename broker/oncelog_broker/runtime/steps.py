@@ -18,14 +18,14 @@ Steps = Generator[Job | None, Any, Result]
 
 
 def results_dropped() -> None:
-    """A marker that is yielded instead of a job: the results of the jobs so far were dropped, so that other work may
-    run its jobs. Work on many items yields `results_dropped` after each item.
+    """A marker that steps yield instead of a job. The marker means that the results of the earlier jobs were dropped,
+    so that other work may now run its jobs. Work on many items yields `results_dropped` after each item.
     """
 
 
 class LightJob:
     """A job whose result needs no memory (for example, it writes a file), so that it need not wait until other work has
-    dropped its results.
+    dropped the results of its jobs.
     """
 
     __slots__ = ("_job",)

@@ -2,7 +2,8 @@
 continues after errors.
 
 `Tasks` owns the tasks of one broker. Work that must continue is started with `every` (periodic work) or `supervise`
-(one long run); neither ends when the work raises. `spawn` is for a task that may end with its first error, because the
+(one long run); both continue if the work raises an error. `spawn` is for a task that may end with its first error,
+because the
 caller that needs its result requests it again. `Deadlines` serves very many short timers (waiting fetches) with one
 loop timer for each tick, because a `call_later` for each would cost more than the request.
 """
@@ -29,9 +30,9 @@ T = TypeVar("T")
 STILL_FAILING_SECONDS: Final = 60.0
 """Seconds between two log lines that report that a periodic task still fails because of a disk."""
 TICK_SECONDS: Final = 0.005
-"""Seconds that deadlines may fire too late; they fire even later if many fire together."""
+"""Maximum delay of a deadline in seconds; if many deadlines fire together, the delay may be longer."""
 FIRE_SECONDS: Final = 0.003
-"""Seconds for which deadlines may fire in one iteration of the event loop."""
+"""Maximum seconds that the callbacks of deadlines may take in one iteration of the event loop."""
 FIRED_PER_TURN: Final = 32
 """The maximum number of timers that fire in one iteration of the event loop; the work that each causes (reading a fetch
 and responding) is done in the next iteration.
@@ -41,8 +42,8 @@ RESTART_SECONDS: Final = 1.0
 MAX_RESTART_SECONDS.
 """
 MAX_RESTART_SECONDS: Final = 60.0
-"""Maximum seconds of the pause after a failure of supervised work. After a run that lasted longer than this, the pause
-is short again.
+"""Maximum seconds of the pause after a failure of supervised work. If a run lasted longer than this time, the next
+pause is short again.
 """
 
 
@@ -71,7 +72,8 @@ class Tasks:
         interval_seconds: float | Callable[[], float],
         action: Callable[[], Coroutine[Any, Any, Any]],
     ) -> None:
-        """Run `action` periodically, `interval_seconds` after its last end (a callable is called each time). A failure
+        """Run `action` periodically, each time `interval_seconds` after the previous run has ended. If
+        `interval_seconds` is a callable, it is called before each pause. A failure
         of `action` does not end the repetition.
         """
 
@@ -175,10 +177,10 @@ def _log_failure(name: str, work: asyncio.Future[Any]) -> None:
 
 
 async def in_thread(job: Callable[[], T], threads: ThreadPoolExecutor | None = None) -> T:
-    """Run `job` in a worker thread of `threads`, or of the default pool. A cancellation waits for the end of the job,
-    because until then the job's data belong to the job alone.
+    """Run `job` in a worker thread of `threads`, or of the default pool. If the caller is cancelled, this function
+    still waits for the end of the job, because the caller must not touch the job's data before that.
     """
-    context = contextvars.copy_context()  # as asyncio.to_thread does, which cannot use another pool of threads
+    context = contextvars.copy_context()  # as in asyncio.to_thread, which supports only the default pool
     running = asyncio.ensure_future(asyncio.get_running_loop().run_in_executor(threads, context.run, job))
     try:
         return await asyncio.shield(running)
@@ -190,7 +192,7 @@ async def in_thread(job: Callable[[], T], threads: ThreadPoolExecutor | None = N
             running.exception()  # log the error, because a cancelled caller does not receive it
         raise
     finally:
-        del running  # delete the error: its traceback, which refers to this frame, would form a cycle
+        del running  # delete the error, because its traceback refers to this frame, which would form a cycle
 
 
 class Deadlines:
@@ -212,8 +214,8 @@ class Deadlines:
         self._bucket(seconds)[next(self._numbers)] = callback
 
     def unless_done(self, answer: asyncio.Future[Any], seconds: float, callback: Callable[[], None]) -> None:
-        """Call `callback` once after `seconds`, unless `answer` completes before: then the timer is dropped, so that
-        nothing is retained.
+        """Call `callback` once after `seconds`, unless `answer` completes earlier. When `answer` completes, the timer
+        is dropped, so that it keeps no objects in memory.
         """
         bucket, number = self._bucket(seconds), next(self._numbers)
         bucket[number] = callback

@@ -1,9 +1,10 @@
-"""The log cleaner of a broker: compacts one log after another in the background, the log with the largest dirty part
-first.
+"""The log cleaner of a broker: compacts the logs in the background, one by one, and begins with the log that has the
+largest dirty ratio.
 
 Compaction runs on the event loop in slices, each followed by a pause of the same length; waits for the disk and large
-compressions or decompressions run in a worker thread. Running the entire compaction in a thread would slow requests
-down more: after each system call, the event loop would wait for the interpreter lock, several times for each request.
+compressions or decompressions run in a worker thread. If the entire compaction ran in another thread, requests would
+become slower: the event loop would wait for the interpreter lock after each of its system calls, several times for each
+request.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS: Final = 1.0
 """Maximum seconds until a change of log.cleaner.backoff.ms takes effect."""
 PAUSE_PER_SLICE: Final = 1.0
-"""The pause after a slice, as a multiple of the slice's length; with 1, the cleaner takes at most half of the event
-loop's time.
+"""Length of the pause after a slice, divided by the length of the slice; with a value of 1, the cleaner uses at most
+half of the event loop's time.
 """
 
 
@@ -62,7 +63,7 @@ class LogCleaner:
         self._uncleanable: set[PartitionLog] = set()
         """Corrupt logs, which the cleaner skips until the broker restarts."""
         self._finished = host.clock.monotonic()
-        """Monotonic seconds of the startup, or of the last time when no log was due."""
+        """Monotonic time, in seconds, of the startup or of the last check in which no log was due."""
 
     def start(self) -> None:
         """Start the cleaner, unless log.cleaner.enable is off; the cleaner ends with the broker's tasks."""
@@ -84,7 +85,8 @@ class LogCleaner:
             self._finished = self._clock.monotonic()
 
     async def clean_due(self) -> None:
-        """Compact the log with the largest dirty part, repeatedly, until no log is due. A log that failed is skipped
+        """Compact logs until no log is due; each time, choose the log with the largest dirty ratio. A log that failed
+        is skipped
         until the next call.
         """
         failed: set[PartitionLog] = set()
@@ -120,8 +122,8 @@ class LogCleaner:
         started = self._clock.monotonic()
 
         def is_as_it_was() -> bool:
-            """Return whether the log was not truncated meanwhile; otherwise the cleanable range is invalid, and newer
-            records may be unsynced.
+            """Return False if the log was truncated during the flush, because the cleanable range is then invalid, and
+            newer records may be unsynced.
             """
             return log.state.may_be_changed and not log.state.is_copied and log.trimmer.generation == generation
 
@@ -133,8 +135,8 @@ class LogCleaner:
             if not is_as_it_was():
                 return False
             if log.state.cleaner_checkpoint is None:
-                # Set the cleaner checkpoint before any change: after a crash, the checkpoint distinguishes emptied
-                # segments from damaged segments.
+                # Set the cleaner checkpoint before any change to the log: after a crash, a startup needs the checkpoint
+                # to know that an empty segment was compacted and is not damaged.
                 log.state.cleaner_checkpoint = cleanable.first_dirty
             await asyncio.to_thread(self._logs.checkpoint_before_compaction, log)
             if not is_as_it_was():
@@ -148,11 +150,11 @@ class LogCleaner:
             log.state.cleaner_checkpoint = clean_up_to
             await asyncio.to_thread(self._logs.checkpoint_after_compaction, log)
         except CorruptBatch as error:
-            if is_as_it_was():  # if not, the segment was truncated meanwhile, or belongs to another log
+            if is_as_it_was():  # otherwise ignore the error: the log was truncated meanwhile
                 self._leave_alone(log, error)
             return False
         except (KafkaError, OSError) as error:
-            if not log.is_offline:  # if not, the log was deleted or failed, which is logged
+            if not log.is_offline:  # otherwise the log was deleted, or has failed and logged its error
                 logger.error("compaction failed", extra={"partition": log.name, "reason": error})
             return False
         stats = compaction.stats
@@ -213,9 +215,7 @@ class Throttle:
 
 
 class CleaningDelays(Delays):
-    """Pauses after each slice for as long as the slice took, and after each job for as long as the throttle
-    requires.
-    """
+    """Pauses of the cleaner: after a slice as long as the slice took, after a job as long as the throttle requires."""
 
     def __init__(self, pause_seconds: Callable[[], float]) -> None:
         """`pause_seconds` returns the seconds to wait after a job."""

@@ -1,7 +1,8 @@
 """Controlled shutdown: before this broker stops, other brokers become leaders of the partitions that this broker leads
 (ControlledShutdown).
 
-This broker serves requests until it stops. For a partition without another in-sync replica, this broker waits some time
+During the controlled shutdown, this broker continues to serve requests. For a partition without another in-sync
+replica, this broker waits some time
 until another replica is in sync. A partition that this broker still leads when it stops has no leader until this broker
 or another in-sync replica is back.
 """
@@ -50,8 +51,8 @@ class ControlledShutdown:
         self._patience = patience
 
     async def prepare(self) -> bool:
-        """Move the leadership of all partitions to other brokers. Returns whether all leadership was moved. If this
-        call is cancelled, the broker may stop nevertheless.
+        """Move the leadership of all partitions to other brokers. Returns whether all leadership was moved. The caller
+        may cancel this call, and stop the broker without waiting for other leaders.
         """
         for attempt in range(1, self._patience.attempts + 1):
             await self._wait_for(lambda image: can_be_asked(image, self._broker_id), self._patience.backoff_seconds)
@@ -113,7 +114,7 @@ def has_others(image: ClusterImage, broker_id: int) -> bool:
 
 
 def can_be_asked(image: ClusterImage, broker_id: int) -> bool:
-    """Whether a request to the controller makes sense, because a controller exists, or no other broker is left."""
+    """Whether the next request may be sent: a controller exists, or no other broker is left to become controller."""
     return image.controller_id != NO_CONTROLLER or not has_others(image, broker_id)
 
 

@@ -12,7 +12,7 @@ async def flush(log: PartitionLog, up_to: int | None = None) -> None:
     """Sync all records below an offset and the indexes, with the fsync in a worker thread, then move the recovery
     point. Raises KAFKA_STORAGE_ERROR; after this error the log may be offline.
 
-    A cancellation waits for the fsync, and a failed fsync then takes the log offline nevertheless.
+    If the caller is cancelled, this function still waits for the fsync, and takes the log offline if the fsync fails.
     """
     pending = log.flusher.prepare_flush(up_to)
     if pending is None:

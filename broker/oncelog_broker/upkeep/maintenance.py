@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 FLUSH_CHECK_SECONDS: Final = 3.0
 PURGE_SECONDS: Final = 1.0
 TROUBLES_SECONDS: Final = 5.0
-"""Seconds between two reports on continuing and ended disk failures."""
+"""Seconds between two checks that log which disk failures continue and which have ended."""
 ROOM_SECONDS: Final = 10.0
 """Seconds between two measurements of the free space in the data directories."""
 
@@ -84,7 +84,7 @@ class LogMaintenance:
             if not partition.log.state.may_be_changed or not partition.log.config.deletes_by_retention:
                 continue
             self._apply_retention(partition, now_ms)
-            # After the next flush more segments may be deleted.
+            # Flush the log, because some segments may be deleted only after a flush.
             if partition.log.state.may_be_changed and partition.log.flusher.is_flush_due:
                 await self._flush(partition.log, partition.log.segment_base_offsets[-1])
                 self._apply_retention(partition, now_ms)
@@ -126,7 +126,7 @@ class LogMaintenance:
                 logger.error("flush failed", extra={"partition": log.name, "reason": error})
 
     async def expire_producer_ids(self) -> None:
-        """Expire producer ids that were silent for producer.id.expiration.ms, in slices."""
+        """Expire, in slices, the producer ids that wrote nothing for producer.id.expiration.ms."""
         now_ms, now, pauses = self._clock.now_ms(), self._clock.monotonic(), self._pauses()
         expiration_ms = self._config()[keys.PRODUCER_ID_EXPIRATION_MS]
         for log in self._logs.logs():

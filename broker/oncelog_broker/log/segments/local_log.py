@@ -259,7 +259,7 @@ class LocalLog:
         """Delete the oldest segments; returns their base offsets. At least one segment must remain."""
         assert count < len(self._row), "a log has at least one segment"
         self._reader.forget_positions()
-        self.directory_dirty = True  # set this field before the list changes, because other threads read both
+        self.directory_dirty = True  # other threads read it, so set it before the list
         gone, self._row = self._row[:count], self._row[count:]
         self._bases = self._bases[count:]
         for segment in gone:

@@ -48,7 +48,7 @@ def file_prefix(base_offset: int) -> str:
 
 
 class _NoFile:
-    """Stands in for a log file that is not created yet; behaves as an empty file that needs no sync."""
+    """Stands in for a log file that is not created yet; behaves like an empty file that needs no sync."""
 
     path, size = "", 0
 
@@ -212,8 +212,8 @@ class Segment:
         if position == 0 or self._bytes_since_index_entry > self.index_interval_bytes:
             self.note_batch(position, size, last_offset, max_timestamp)
             return
-        # The code of `note_batch` is repeated here without the index entries, to save a call, because most appends need
-        # no index entry.
+        # To save a call, the following lines repeat the part of `note_batch` that does not write index entries; most
+        # appends need no index entry.
         if max_timestamp > self._max_timestamp:
             self._max_timestamp = max_timestamp
             self._max_timestamp_offset = last_offset

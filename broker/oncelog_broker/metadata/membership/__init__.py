@@ -1,4 +1,5 @@
-"""A broker's membership in its cluster: it founds or joins the cluster, and knows whether it is still a member.
+"""A broker's membership in its cluster: founding or joining the cluster, and checking whether the broker is still a
+member.
 
 - `membership` keeps the broker registered, and says whether it may lead. `registration` registers the broker:
   `endpoints` refuses a broker that has the address of another broker, `feature_levels` refuses a broker whose release
@@ -6,5 +7,6 @@
 - `founding` creates the first nodes of a cluster; if the metadata store was lost, `restoring` creates the nodes from a
   copy of the metadata. `cluster_id` chooses the id of a cluster; `store_identity` reads the identity of a store at
   startup.
-- The members of a cluster share the secret `login_key` and the `producer_ids`, from which each broker allocates blocks.
+- The members of a cluster share the secret `login_key`, and the range of producer ids, from which `producer_ids`
+allocates blocks for a broker.
 """

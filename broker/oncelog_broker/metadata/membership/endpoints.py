@@ -2,8 +2,8 @@
 the other leads.
 
 A broker checks its addresses before it registers, and again after the registration. If two brokers register
-simultaneously, the later broker sees the earlier broker in its second check, because the later broker's session reads
-nothing older than its own registration; the later broker then withdraws its registration.
+simultaneously, the second check of the later broker finds the earlier broker, because a session never reads a state
+older than its own write. The later broker then deletes its registration.
 """
 
 from __future__ import annotations

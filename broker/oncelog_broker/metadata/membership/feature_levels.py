@@ -2,8 +2,9 @@
 
 Each registration contains the lowest and highest level of its release, as Kafka's registrations do for its features
 (KIP-584). The level in force is the highest feature level that all registered brokers support. A new release therefore
-behaves like the old release until the last old broker is gone, and also when an old broker returns. A broker that
-shares no level with a registered broker does not join the cluster. The consequences of levels for files are described
+behaves like the old release until the last old broker is gone, and also when an old broker returns. A broker does not
+join the cluster if it has no level in common with some registered broker. The consequences of levels for files are
+described
 in docs/design/compatibility.md.
 """
 
@@ -24,7 +25,7 @@ that the previous release would not understand; the lowest level is raised one r
 """
 CONSUMER_GROUPS: Final = 2
 """The lowest level at which groups of the consumer protocol (KIP-848) are served. A release of level 1 skips the
-records of these groups, so that as coordinator it would not have such a group.
+records of these groups, so a coordinator of that release would lose the groups.
 """
 SHARE_GROUPS: Final = 2
 """The lowest level at which share groups (KIP-932) are served; a release of level 1 skips their records, too."""

@@ -6,9 +6,8 @@ of lost metadata (`restoring.py`). Nodes that fit into one write are written tog
 
 1. The node `/oncelog/founding`, which names the founder: other brokers wait, and only the founder continues after a
 crash;
-2. the nodes of the cluster. Each write also sets `/oncelog/founding`, on condition of the version that the writer has
-seen, so that
-   the next write of an earlier process of the same broker fails;
+2. the nodes of the cluster. Each write also sets `/oncelog/founding`, and fails unless that node has the version that
+   the writer expects. If an earlier process of the same broker still writes, its next write therefore fails;
 3. the cluster id, which completes the founding.
 """
 
@@ -72,15 +71,17 @@ class FoundLogs:
     topics: tuple[FoundTopic, ...] = field(default=())
     highest_producer_id: int = -1
     epoch_leap: int = 0
-    """The number by which the first leader epochs of partitions exceed the last epochs in their logs."""
+    """A number that is added to the last leader epoch in each partition's log; the sum is the partition's first leader
+    epoch in the new cluster.
+    """
     nodes: Mapping[str, bytes] = field(default_factory=dict)
     """Path -> data of the nodes from an embedded store or from a copy of the metadata, parents first. A topic that is
     among these nodes is not created from its logs.
     """
     replaces_store: str = ""
     """The id of the lost store, if the cluster is founded again from a copy of its metadata; UNKNOWN_STORE if that id
-    is unknown; otherwise "". In the case of a lost store, the partition states are written before this broker
-    registers, so that this broker counts as a broker that was absent.
+    is unknown; otherwise "". If the store was lost, the partition states are written before this broker registers, so
+    that elections treat this broker as one that was absent.
     """
 
 
@@ -93,8 +94,8 @@ NOT_TAKEN_OVER: Final = (
     paths.PROPOSED_CLUSTER_ID,
     paths.FOUNDING,
 )
-"""Paths whose nodes, with all nodes below them, belong to the old store or to processes, so that a new store does not
-get them.
+"""Paths of nodes that belong to the old store or to processes. These nodes, and all nodes below them, are not copied to
+a new store.
 """
 
 
@@ -156,9 +157,7 @@ def size_of(operations: Iterable[Create]) -> int:
 
 
 async def without_existing(store: MetadataStore, nodes: Sequence[Create]) -> list[Create]:
-    """Return the nodes that the store does not have yet, because an earlier, incomplete founding may have created
-    some.
-    """
+    """Return the nodes that the store does not have yet; an earlier, incomplete founding may have created some."""
     missing: list[Create] = []
     for start in range(0, len(nodes), NODES_PER_READ):
         some = nodes[start : start + NODES_PER_READ]

@@ -1,16 +1,17 @@
-"""The file that a broker leaves in its data directory for its next process: it names the broker's session, and the boot
-of the machine during which the broker ran.
+"""The file that a broker leaves in its data directory for its next process: it contains the key of the broker's
+session, and the boot id of the machine (an id of the machine's last start).
 
-The file is `.oncelog-session`, in the first data directory when the file is created. The next process, which has the
-lock of the directory, uses the file to end the previous process's session: a broker that was killed can register again
-immediately, and a process that is only paused is fenced by ZooKeeper. The file contains the session's password, which
+The file is `.oncelog-session`, in the first data directory when the file is created. The next process locks the
+directory, and then uses the file to end the previous process's session. A broker that was killed can therefore register
+again immediately, and ZooKeeper fences a previous process that is only paused. The file contains the session's
+password, which
 lets any reader end the session, so only the file's owner may read it.
 
-The boot id (of the machine's last start) shows what an unclean shutdown may have lost. While the machine was not
+The boot id shows whether an unclean shutdown may have lost data. While the machine was not
 restarted, nothing is lost, because the writes of a process are in the page cache. After a reboot, unsynced data may be
-lost, and the broker reports the possible loss when it registers. The file records a possible loss until the
-registration: a process that ends before it has registered leaves that record to its successor, even after a clean
-shutdown. Source for the boot id: random(4), /proc/sys/kernel/random/boot_id.
+lost, and the broker reports the possible loss when it registers. The file records a possible loss until the broker has
+registered. If a process ends before it has registered, the next process reads the record, even after a clean shutdown.
+Source for the boot id: random(4), /proc/sys/kernel/random/boot_id.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ def read_trace(disk: Disk, directory: str) -> Trace | None:
 
 
 def leave_trace(disk: Disk, directory: str, trace: Trace) -> None:
-    """Write the file for the next process; call this before the session creates anything that a successor may have to
-    end. Raises OSError.
+    """Write the file for the next process; call this before the session creates ephemeral nodes, so that the next
+    process can always end the session. Raises OSError.
     """
     document = {
         "version": FILE_VERSION,
@@ -101,10 +102,10 @@ class Predecessor:
         was_closed_cleanly: bool,
         is_whole: bool | None = None,
     ) -> None:
-        """Create this object before this process can close the logs, because logs that this process closed look cleanly
-        closed. Raises OSError.
+        """Create this object at startup, before this process closes any log: a log that this process has closed would
+        look as if the previous process had closed it. Raises OSError.
 
-        `is_whole` says whether the data directories are all directories that the broker had, in their newest state. If
+        `is_whole` is True if no data directory of the broker is missing, and each directory is in its newest state. If
         `is_whole` is None, the identity note in `directory` about the other directories decides.
         """
         self._store = store
@@ -126,7 +127,7 @@ class Predecessor:
             self._leave(None if self._trace is None else self._trace.key)
 
     async def end_session(self) -> None:
-        """End the session of the previous process; afterwards its ephemeral nodes are gone, or disappear within the
+        """End the session of the previous process. Its ephemeral nodes are deleted now, or at the latest after the
         session timeout.
         """
         if self._trace is None or self._trace.key is None:

@@ -1,4 +1,6 @@
-"""A secret that all brokers of a cluster share, so that a login does not reveal which users exist."""
+"""A secret that all brokers of a cluster share. With this secret, all brokers respond to the login of an unknown user
+in the same way, so that a login does not reveal which users exist.
+"""
 
 from __future__ import annotations
 

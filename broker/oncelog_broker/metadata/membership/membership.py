@@ -2,15 +2,15 @@
 
 The gate (whether this broker may lead partitions and serve requests) is open while three conditions hold: the lease is
 valid (`lease.py`), the broker is registered in the present session, and its cluster image is newer than that
-registration. The gate (whether this broker may lead) is checked at every use, since a process does not notice that it
-was paused. When the lease ends, the gate shuts (this broker may not lead), and all state is kept:
+registration. The gate (whether this broker may lead) is checked at every use, since the lease may have ended while the
+process was paused. When the lease ends, the gate shuts (this broker may not lead), and all state is kept:
 
 - If the same session continues, the broker reads the cluster again, and the gate opens again (this broker may lead). No
 other process can have taken
   this broker's id meanwhile.
-- If the session was lost, the broker registers again with a new broker epoch, and counts as a broker that has returned.
-  The broker does not lead by partition states that are older than its new registration (`on_rejoined` ensures that),
-  and the gate opens (this broker may lead) when the cluster image shows the new registration.
+- If the session was lost, the broker registers again with a new broker epoch, as after a restart.
+  `on_rejoined` ensures that the broker does not lead a partition whose state was written before the new registration.
+  The gate opens (this broker may lead) when the cluster image contains the new registration.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ _log = logging.getLogger(__name__)
 
 
 async def patiently(ask: Callable[[], Awaitable[T]], seconds: float, clock: Clock) -> T:
-    """Return the response of the store, with as many attempts as `seconds` allow; a starting broker sends every request
-    in this way, because a broken connection is no reason to fail. Raises the errors of `ask`, such as StoreUnavailable.
+    """Return the response of the store, with retries for `seconds`. A starting broker sends every request through this
+    function, so that a broken connection does not make the startup fail. Raises the errors of `ask`, such as
+    StoreUnavailable.
     """
     deadline = clock.monotonic() + seconds
     while True:
@@ -59,8 +60,8 @@ class Return(Protocol):
         """Return when the cluster image contains everything that was in the store when the session resumed."""
 
     async def on_rejoined(self, membership: Membership) -> None:
-        """Return when the cluster image has the broker's new registration, and the broker leads no partition by a state
-        older than that registration. This method is called again until it returns without an error.
+        """Return when the cluster image has the broker's new registration, and the broker leads no partition whose
+        state is older than that registration. This method is called again until it returns without an error.
         """
 
 
@@ -76,8 +77,8 @@ class ClusterMember:
         is_strict: bool = True,
     ) -> None:
         """`register` registers the broker in the present session, and is called again if it raises StoreUnavailable.
-        With `is_strict`, this broker may not lead after the end of the lease; otherwise only after the loss of the
-        session.
+        If `is_strict` is True, this broker must stop leading when its lease ends; if False, only when its session is
+        lost.
         """
         self._store = store
         self._register = register
@@ -100,18 +101,18 @@ class ClusterMember:
 
     @property
     def is_new(self) -> bool:
-        """Whether no broker with this id was ever registered before, so that none of its data can have come from the
+        """Whether no broker with this id was registered before. If so, no data in its directories can be from this
         cluster.
         """
         return self.membership is not None and self.membership.incarnation == 0
 
     def may_lead(self) -> bool:
-        """Whether this broker still has its id for certain: no other process can have registered with the id."""
+        """Whether certainly no other process has registered with this broker's id."""
         return self._is_current and (not self._is_strict or self._clock.uptime() < self._store.lease_until)
 
     async def is_back(self, seconds: float) -> bool:
-        """Return `may_lead` as soon as it is True, or after `seconds`, because on a busy computer the lease may end for
-        moments.
+        """Wait up to `seconds` for `may_lead` to become True, and return its value. The wait is needed because on a
+        busy computer the lease may end for a moment.
         """
         deadline = self._clock.monotonic() + seconds
         while not self.may_lead() and self._clock.monotonic() < deadline:  # noqa: ASYNC110 (a lease tells nobody)
@@ -139,8 +140,8 @@ class ClusterMember:
     def follow(self, way_back: Return) -> None:
         """Allow this broker to lead, after the broker has read the cluster, and watch the session from now on.
 
-        `way_back` is an argument of this method because it needs the replicas, which need the epoch of the first
-        registration.
+        `way_back` is passed here and not to the constructor, because it needs the replicas, and these need the broker
+        epoch of the first registration.
         """
         self._is_current = True
         self._store.watch_session(partial(self._on_session, way_back))

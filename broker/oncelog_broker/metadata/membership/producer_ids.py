@@ -8,13 +8,13 @@ ends.
 The store may be older than the logs, because it was restored from a backup or created again. Before a broker serves
 anything, it therefore compares the last block with the highest id in its own logs (`note_known`, `raise_block`), and
 allocates its next block above both. Logs that a follower fetches later need no such check, because their leader checked
-them when it started. A broker that already has a block from the older store gives up that block when it sees that
-another broker has raised the last block.
+them when it started. If a broker already has a block from the older store, it discards that block when another broker
+has raised the last block.
 
 Two kinds of ids are not in the logs: ids with which no record was written, and ids whose producers have expired
 (producer.id.expiration.ms). The most recently assigned ids matter, since their producers may still be active: a raised
-block therefore leaves a gap of UNKNOWN_IDS. An older id that has expired in all logs may be assigned again. No log then
-mistakes the records of the new producer for records of the earlier producer.
+block therefore leaves a gap of UNKNOWN_IDS. An older id that has expired in all logs may be assigned again, because no
+log can then mistake the new producer for the earlier producer.
 """
 
 from __future__ import annotations
@@ -49,10 +49,12 @@ UNKNOWN_IDS = 1_000_000
 without records may have these ids. A thousand startups of a broker use this number of producer ids.
 """
 MAX_KNOWN_ID = 2**62
-"""Higher ids in a log are ignored: a client has invented them, and a single such record must not use up all ids."""
+"""Higher ids in a log are ignored, because only a faulty client can have used them, and one such record must not use up
+all ids.
+"""
 MAX_CLAIM_ATTEMPTS = 100
-"""The maximum number of attempts to allocate a block. When several brokers allocate blocks simultaneously, each broker
-fails sometimes; a broker that loses this often has another problem.
+"""The maximum number of attempts to allocate a block. When several brokers allocate blocks simultaneously, an attempt
+may fail; so many failures in a row have another cause.
 """
 
 
@@ -158,8 +160,8 @@ class ProducerIdManager:
             return producer_id
 
     async def _look_for_a_raise(self) -> None:
-        """Give up this broker's block if another broker has moved the last block far above this broker's block: that
-        broker's logs contain higher ids, perhaps some of this block. If the store cannot be reached, this broker keeps
+        """Discard this broker's block if another broker has moved the last block far above it. The other broker's logs
+        contain higher ids, and perhaps also ids of this block. If the store cannot be reached, this broker keeps
         the block.
         """
         self._may_be_raised = False
@@ -225,9 +227,9 @@ class ProducerIdManager:
 
     async def _write(self, wanted: ProducerIdBlock, version: int) -> bool:
         """Write the block; returns whether this broker owns `wanted` now. A write whose outcome is unknown counts as
-        failed, whatever the node contains afterwards. The node names a broker id, but a paused process and its
-        replacement have the same id and write the same data. If that write did not happen, the next attempt may be for
-        the same block: of two writes on one version of the node, at most one succeeds, however late a write arrives.
+        failed, whatever the node contains afterwards. The node's data does not prove who wrote it: a paused process and
+        its replacement have the same broker id and write the same data. The next attempt may request the same block
+        again, because at most one of two writes on the same version of the node succeeds, however late a write arrives.
         """
         path, data = paths.LATEST_PRODUCER_ID_BLOCK, encode_producer_id_block(wanted)
         try:

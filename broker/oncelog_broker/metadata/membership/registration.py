@@ -1,17 +1,18 @@
 """Registers a broker in its cluster; the first broker also founds the cluster.
 
-Founding is one `multi` (atomic write of several nodes) (or several: `founding.py`) whose last nodes are the cluster id
-and the store id; a store without a cluster id has therefore never been used. Only the founding of a cluster creates
-topics from the log directories. Later, a directory without a topic in the store is the remains of a deleted topic (the
-broker died before it removed the files), and taking the directory over would restore the deleted topic.
+Founding is one `multi` (atomic write of several nodes), or several (`founding.py`). The last nodes written are the
+cluster id and the store id, so a store without a cluster id has never been used. Only the founding of a cluster creates
+topics from the log directories. In an existing cluster, a log directory without a topic in the store belongs to a
+deleted topic (the broker died before it removed the files). Creating a topic from that directory would restore the
+deleted topic.
 
-A process registers again when its session was lost. The store must then be the store in which the process was
-registered before: if the store came back empty, the first broker to register must not found a cluster again.
+A process registers again when its session was lost. The broker then checks that the store is still the same store.
+Otherwise, if the store had lost its data, the first broker to register again would found a new cluster.
 
 Each registration also writes the broker's incarnation node, in the same `multi`. A controller that elects this broker
 can therefore check, in the write of the election, that the broker is still the same incarnation. The incarnation node
-also names the registration since which the broker may lack records that it once had; a further registration keeps that
-information.
+also names the last registration before which the broker may have lost records from its logs; later registrations copy
+that information.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class BrokerIdInUse(Exception):
 
 class WrongStore(StoreUnavailable):
     """The store is not the store in which this process was registered before: it was emptied or replaced. The broker
-    does nothing until the right store is back; the wrong store may disappear again.
+    waits until the right store is available again, because the wrong store may be a temporary mistake.
     """
 
 
@@ -93,8 +94,8 @@ class Membership(NamedTuple):
     incarnation: int
     """The version of the broker's incarnation node."""
     founded: bool
-    """Whether the store was new; if the store was new, it has the topics found in the log directories now. If the store
-    was not new, these topics were ignored.
+    """Whether the store was new. If True, the topics found in the log directories were added to the store; if False,
+    they were ignored.
     """
     store_id: str = ""
 
@@ -110,11 +111,12 @@ async def register_broker(
     process: str = "",
     before: Membership | None = None,
 ) -> Membership:
-    """Register this broker until its session ends, and found the cluster if it does not exist; all this is one write,
-    unless founding needs several (`founding.py`).
+    """Register this broker until its session ends, and found the cluster if it does not exist. Registration and
+    founding are one write, unless the founding needs several writes (`founding.py`).
 
-    `found_logs` is called only for a new store. `wait_seconds` is how long to wait until the registration of another
-    session, perhaps of a broker that has died, is gone. `process` is the nonce of this process. `before` is the
+    `found_logs` is called only for a new store. If another session has registered this broker's id, this function waits
+    up to `wait_seconds` for that session to end, because its process may have died. `process` is the nonce of this
+    process. `before` is the
     membership of this process in an earlier session. Raises BrokerIdInUse, EndpointInUse, WrongStore, StoreUnavailable;
     the call may be repeated, because a registration of the same session is recognised.
     """
@@ -125,8 +127,8 @@ async def register_broker(
             membership = await _try_to_register(store, broker_id, registration, found_logs, entropy, process, before)
             return await _with_endpoints(store, broker_id, registration.endpoints, membership)
         except NodeExists as error:
-            # Any other path means that another broker is founding the cluster at this moment. A `stat` of None means
-            # that the registration has disappeared meanwhile.
+            # Any other path means that another broker is founding the cluster at this moment. If `stat` is None, the
+            # existing registration has disappeared since the failed write.
             stat = await store.exists(path) if error.path == path else None
             if stat is not None and stat.ephemeral_owner == store.session_id:
                 membership = await _membership(store, broker_id, stat.czxid)
@@ -166,7 +168,7 @@ async def _with_endpoints(
     conflict = await endpoint_conflict(store, broker_id, endpoints, before=membership.broker_epoch)
     if conflict is None:
         return membership
-    with contextlib.suppress(NoNode):  # nothing to delete: the session, and with it the registration, has ended
+    with contextlib.suppress(NoNode):  # nothing to delete, because the registration ended with its session
         await store.delete(paths.broker_id(broker_id))
     raise EndpointInUse(conflict)
 
@@ -242,7 +244,7 @@ async def check_store(store: MetadataStore, broker_id: int, before: Membership) 
     try:
         cluster_id = None if found_id is None else parse_cluster_id(found_id[0], paths.CLUSTER_ID)
     except MalformedPayload:
-        cluster_id = before.cluster_id  # ignored: cluster id and incarnation suffice
+        cluster_id = before.cluster_id  # ignore the error, because comparing cluster id and incarnation is enough
     _check_is_as_before(
         before,
         cluster_id,

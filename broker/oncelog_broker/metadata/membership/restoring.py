@@ -5,8 +5,8 @@ with all replicas in its ISR, and with a leader epoch far above any epoch that m
 broker registers as a broker whose logs may have lost their ends; elections ask all replicas how far their logs reach,
 and the replica with the most records becomes the leader (`controller/election.py`).
 
-Replicas that a reassignment adds are not in the ISR. If all target replicas were in the ISR, the reassignment would
-complete, and the logs of the removed replicas would be deleted, although they may be the only logs with records.
+Replicas that a reassignment adds are not in the ISR. If the added replicas were in the ISR, the reassignment would
+complete, and the brokers would delete the logs of the removed replicas, which may be the only logs with records.
 Elections request the log ends of the added replicas, too.
 """
 

@@ -51,8 +51,8 @@ async def read_store_facts(store: MetadataStore, broker_id: int, kind: StoreKind
 
 
 def readable_store_identity(data: bytes) -> StoreIdentity:
-    """Parse the identity of the store; if it cannot be read, the id is "", and the startup compares only the
-    registrations.
+    """Parse the identity of the store; if the node cannot be parsed, the returned id is "", and the startup compares
+    only the registrations.
     """
     try:
         return parse_store_identity(data, paths.STORE_ID)
@@ -73,8 +73,8 @@ def _process_of(data: bytes, path: str) -> str:
 
 
 async def alone_in_sync(store: MetadataStore, broker_id: int) -> tuple[str, ...]:
-    """Return the partitions whose only in-sync replica is this broker, because other replicas may lack acknowledged
-    records. Nodes that cannot be read are skipped. Raises StoreUnavailable.
+    """Return the partitions whose only in-sync replica is this broker; the other replicas of these partitions may lack
+    acknowledged records. Nodes that cannot be read are skipped. Raises StoreUnavailable.
     """
     try:
         topics = await store.children(paths.TOPICS)

@@ -33,8 +33,8 @@ def encode_acls(entries: Iterable[AclEntry]) -> bytes:
 
 
 def parse_acls(data: bytes, path: str) -> frozenset[AclEntry]:
-    """Parse the ACL entries in a node. Raises MalformedPayload if even one entry is not understood: ignoring an entry
-    that denies would allow too much.
+    """Parse the ACL entries in a node. Raises MalformedPayload if any entry is invalid. An invalid entry is not
+    skipped, because skipping a Deny entry would grant too many rights.
     """
     try:
         document = json.loads(data)

@@ -1,5 +1,5 @@
-"""Finds nodes below `/config/ips` whose name is another spelling of an address: all spellings mean the same entity,
-even if another program has written the node.
+"""Finds nodes below `/config/ips` whose name is another spelling of an address: all spellings of an address mean the
+same quota entity, and another program may have written a node with another spelling.
 """
 
 from __future__ import annotations

@@ -118,8 +118,8 @@ class MetadataCache:
         self._image = image
         self._stale = _Stale()
         self._unread = _Stale()
-        """The paths that a refresh failed to read. The failed paths are kept apart from paths that are reported later,
-        so that the later paths are not delayed.
+        """The paths that a refresh failed to read. These paths are kept separately, so that paths that watches report
+        later can be read without a delay.
         """
         self._refreshing: asyncio.Task[bool] | None = None
         self._again: asyncio.TimerHandle | None = None
@@ -141,8 +141,8 @@ class MetadataCache:
         """Read the entire cluster, and follow its changes from then on.
 
         `pause` is awaited between the parts of a long read. `check_store` is called before everything is read again in
-        another session. If `check_store` raises, the cluster image is not changed: nothing may be read from a replaced
-        store, since everything missing there would be treated as deleted. Raises NoNode if no broker has ever
+        another session. If `check_store` raises, the cluster image is not changed, because every topic that is missing
+        in a replaced store would be treated as deleted. Raises NoNode if no broker has ever
         registered in the store, MalformedPayload if the cluster's id is invalid, StoreUnavailable.
         """
         cache = cls(store, ClusterImage(""), pause, check_store)
@@ -164,8 +164,8 @@ class MetadataCache:
         return self._image
 
     def subscribe(self, on_image: ImageCallback) -> Unsubscribe:
-        """Call `on_image` with every later cluster image. An exception in a callback is logged; the other callbacks are
-        called nevertheless.
+        """Call `on_image` with every later cluster image. If a callback raises, the exception is logged, and the other
+        callbacks are still called.
         """
         self._subscribers.append(on_image)
 
@@ -176,8 +176,8 @@ class MetadataCache:
         return unsubscribe
 
     async def wait_for(self, shows: Callable[[ClusterImage], bool]) -> ClusterImage:
-        """Return the first cluster image (the current image or a later image) for which `shows` is True; all
-        subscribers have then been called with it.
+        """Return the current cluster image if `shows(image)` is True, else the first later image for which it is. All
+        subscribers have been called with the returned image.
 
         The call waits forever if such a cluster image never appears (for example because another broker may have undone
         the change meanwhile), so use a timeout.
@@ -243,7 +243,8 @@ class MetadataCache:
 
         A stale path (reported as changed) is kept until it was read; the kind of failure only decides when the read is
         retried. If the store is unavailable, the path is read after the reconnect, when the watch reports the root of
-        the path; with long loop iterations, that report may come before the failed read is noticed. A node with invalid
+        the path; if loop iterations are long, the watch may report the root before this task learns that its read
+        failed. A node with invalid
         content is logged, and its part of the cluster image remains unchanged.
         """
         while not self._stale.is_empty():

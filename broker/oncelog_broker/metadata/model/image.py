@@ -1,8 +1,9 @@
 """The cluster as one immutable value. Each change results in a new cluster image, which shares all unchanged parts with
 the old image.
 
-Code that keeps a cluster image therefore sees one consistent cluster however long it waits, and two images can be
-compared by identity, topic by topic. Topic ids are the 16 raw bytes that the protocol uses.
+Code that keeps a reference to a cluster image therefore always sees one consistent state. Two images can be compared
+topic by topic with `is`, because unchanged topics are the same objects. Topic ids are the 16 raw bytes that the
+protocol uses.
 """
 
 from __future__ import annotations
@@ -133,8 +134,8 @@ class ClusterImage:
         return None if found is None else self.brokers.get(found.leader)
 
     def is_led(self, state: PartitionState) -> bool:
-        """Whether the leader in `state` is registered without a break since the state was written. A broker that
-        registered again later does not lead by this state until it is elected again.
+        """Whether the leader in `state` has been registered continuously since the state was written. A broker that has
+        registered again since then does not lead until it is elected again.
         """
         leader = self.brokers.get(state.leader)
         return leader is not None and (state.written < 0 or leader.epoch <= state.written)
@@ -192,8 +193,8 @@ class ClusterImage:
         return replace(self, quotas=_with_overrides(self.quotas, changed))
 
     def topic_changes_since(self, older: ClusterImage) -> TopicChanges:
-        """Return the topics that a log or replica manager must examine; a topic of which only the settings changed is
-        not included.
+        """Return the topics whose partitions were created, changed or deleted since an older image. A topic is not
+        included if only its settings changed.
         """
         if self.topics is older.topics:
             return TopicChanges((), ())

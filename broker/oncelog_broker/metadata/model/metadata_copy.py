@@ -61,7 +61,7 @@ COPIED: Final = (
     "acls",
     "quotas",
 )
-"""The parts of an image that the copy has."""
+"""The parts of a cluster image that the copy contains."""
 
 _log = logging.getLogger(__name__)
 
@@ -190,7 +190,7 @@ def _parsed_nodes(lines: list[str]) -> Iterator[tuple[str, bytes]]:
 
 
 class MetadataCopier:
-    """Writes the copy of one broker after changes of the cluster image."""
+    """Writes one broker's copy of the metadata each time the cluster image has changed."""
 
     def __init__(self, metadata: MetadataCache, directory: str, host: Host) -> None:
         self._metadata = metadata

@@ -21,7 +21,7 @@ PARTITIONS_PER_STEP: Final = 500
 
 
 class MalformedPayload(ValueError):
-    """The content of a node is invalid; the message names the node and the fault."""
+    """Raised if the content of a node is invalid; the message names the node and the fault."""
 
     def __init__(self, path: str, fault: str) -> None:
         super().__init__(f"{path} holds no valid metadata: {fault}")
@@ -61,10 +61,10 @@ class BrokerRegistration:
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """The node `/oncelog/incarnations/<id>`, which each registration of a broker writes. The node names the
-    registration since which the broker's logs may lack records that they once had. Each registration copies the value
-    of the previous registration, so that a broker that registers twice before the controller reads it does not seem to
-    have kept the records that it lost.
+    """The node `/oncelog/incarnations/<id>`, which each registration of a broker writes. The node names the last
+    registration before which the broker's logs may have lost records. Each registration copies this value from the
+    previous registration. Otherwise, a broker that registers twice before the controller reads the node would seem to
+    have lost no records.
     """
 
     is_log_tail_kept: bool = True
@@ -77,8 +77,9 @@ class Incarnation:
     """
 
     def unsure_epoch(self, written: int) -> int:
-        """Return the broker epoch (the registration with a possible loss) before which partition states prove nothing
-        about the broker's records; -1 if all states are valid. `written` is the zxid of the node's last write, which is
+        """Return the broker epoch of the last registration with a possible loss of records; -1 if there was none. A
+        partition state that was written before that epoch does not prove that the broker still has its records.
+        `written` is the zxid of the node's last write, which is
         the broker epoch of the registration.
         """
         return self.unsure_since if self.is_log_tail_kept else written
@@ -162,8 +163,8 @@ class ProducerIdBlock:
 
 
 def encode_broker(broker: BrokerRegistration) -> bytes:
-    """Encode the registration of a broker. For readers older than version 2, host and port are taken from the first
-    PLAINTEXT endpoint, or null and -1 without such an endpoint.
+    """Encode the registration of a broker. The fields host and port, for readers older than version 2, are those of the
+    first PLAINTEXT endpoint; without such an endpoint they are null and -1.
     """
     plain = next((e for e in broker.endpoints if e.security_protocol == "PLAINTEXT"), None)
     document: dict[str, Any] = {
@@ -349,7 +350,7 @@ def encode_config(overrides: Mapping[str, str]) -> bytes:
 
 
 def parse_config(data: bytes, path: str) -> dict[str, str]:
-    """Parse a settings node; a node without data, which exists only as a parent, has no settings."""
+    """Parse a settings node; a node without data has no settings, because it exists only as a parent of other nodes."""
     if not data:
         return {}
     overrides = _Document.parse(data, path).optional("config", dict, {})
@@ -459,8 +460,8 @@ def _decimal(text: str, name: str, path: str) -> int:
 
 
 def _parse_endpoint(text: object, protocols: Mapping[str, object], path: str) -> Endpoint:
-    """Parse `LISTENER://host:port`; an IPv6 host is in brackets. If `protocols` does not have the listener, the
-    listener's name is its protocol.
+    """Parse `LISTENER://host:port`; an IPv6 host is in brackets. `protocols` maps listener names to security protocols;
+    for a listener that is missing there, the name is also the protocol.
     """
     listener, separator, address = text.partition("://") if isinstance(text, str) else ("", "", "")
     host, colon, port = address.rpartition(":")

@@ -20,8 +20,8 @@ Values: TypeAlias = Mapping[QuotaKey, float]
 Quotas: TypeAlias = Mapping[QuotaEntity, Values]
 """The configured quotas; an entity without quotas has no entry."""
 MAX_NAME_CHARS: Final = 256
-"""Maximum length of the name of a user or client id that may have its own quotas; escaping may turn one character into
-nine in the name of a node.
+"""Maximum length of the name of a user or client id that may have its own quotas; the limit is needed because escaping
+for a node name may turn one character into nine.
 """
 
 
@@ -32,7 +32,7 @@ def quota_values(entity: QuotaEntity, settings: Mapping[str, str]) -> dict[Quota
 
 
 def unreadable_quotas(entity: QuotaEntity, settings: Mapping[str, str]) -> dict[QuotaKey, str]:
-    """Return the quotas of an entity whose stored values are not a number above 0, with these values."""
+    """Return the invalid quotas of an entity, with their stored values: values that are not a number above 0."""
     given = ((key, settings.get(key)) for key in keys_of(entity))
     return {key: text for key, text in given if text is not None and _limit(text) is None}
 

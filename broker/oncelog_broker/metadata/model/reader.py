@@ -209,8 +209,8 @@ async def read_partitions(
 async def read_topic_configs(
     store: MetadataStore, before: ClusterImage, names: Sequence[str], pause: Pause = no_pause
 ) -> dict[str, Mapping[str, str]]:
-    """Return the overrides of each topic; {} for a topic without overrides. If the settings of a topic were never
-    readable, its overrides are overrides that keep all records.
+    """Return the overrides of each topic; {} for a topic without overrides. If the settings of a topic could never be
+    read, the function returns overrides that keep all records of the topic.
     """
     read: dict[str, Mapping[str, str]] = {}
     for start in range(0, len(names), STATES_AT_A_TIME):
@@ -340,7 +340,9 @@ def _quotas_in(store: MetadataStore, entity: QuotaEntity, node: _Found, path: st
 
 
 async def _quota_entities(store: MetadataStore, users: Sequence[str], pause: Pause) -> list[QuotaEntity]:
-    """Return all entities except users that have a node with quotas; `users` are the names of the users' nodes."""
+    """Return all quota entities that have a node with quotas, without the entities that are only a user. `users` are
+    the names of the users' nodes.
+    """
     above = [paths.CLIENT_CONFIGS, paths.IP_CONFIGS]
     above += [f"{paths.USER_CONFIGS}/{user}/clients" for user in users]
     found: list[QuotaEntity | None] = []

@@ -6,11 +6,12 @@ fsync.
   them (group commit); each write is still atomic.
 - Ephemeral nodes exist only in memory, since no session outlives this process: the store itself has one session, and
   the supervisor of several workers writes for the session of each worker (`supervised/`). The id of the last write is
-  durable even if that write created only ephemeral nodes, so that a czxid, and therefore a broker epoch, is never used
-  twice.
+  durable even if that write created only ephemeral nodes, so that no czxid is used twice; a broker epoch is such a
+  czxid.
 - SQLite uses a write-ahead log and synchronous=FULL, and locks the file from open to close, so that a second process
-  gets an error. The last writes are therefore in the -wal file, synced; neither `kill -9` nor a power cut removes them.
-  If the -wal file is lost or truncated in another way, the store is older, and nothing in its file shows that. A -wal
+  gets an error. The last writes are therefore synced in the -wal file, and survive `kill -9` and a power cut. If the
+  -wal file is lost or truncated for another reason, the store returns to an older state, and its file does not show
+  that. A -wal
   file from another state of the store is refused (`write_ahead_log.py`).
 
 `sqlite3` is imported when a store is opened, because the import is most of the cost of opening a store.
@@ -93,7 +94,7 @@ class EmbeddedStore(TreeStore):
         """
         self._queue: list[_Queued] = []
         self._writer: asyncio.Task[None] | None = None
-        # the thread starts with its first job
+        # the executor starts its thread with the first job
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="metadata")
 
     @classmethod
@@ -112,13 +113,13 @@ class EmbeddedStore(TreeStore):
             if not path.exists():
                 _create_file(path)
             elif path.stat().st_size == 0:
-                raise ValueError("the file is empty")  # refused, because SQLite would turn the file into a database
+                raise ValueError("the file is empty")  # refuse this file, because SQLite would turn it into a database
             connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN EXCLUSIVE")  # this acquires the file lock, which exclusive mode keeps
             connection.execute("COMMIT")
-            # moves the last writes before a crash from the -wal file to the file
+            # move writes that a crash left in the -wal file to the main file
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
             log_base = LogBase(connection, path)
             tree, zxid = _load(connection)
@@ -152,7 +153,7 @@ class EmbeddedStore(TreeStore):
         return 0.0
 
     async def end_session(self, key: SessionKey) -> None:
-        """Do nothing: the other process has ended, because otherwise this process could not have opened the file."""
+        """Do nothing, because the other process has certainly ended: it would otherwise still have the file locked."""
 
     async def close(self) -> None:
         """Finish the running writes, move the write-ahead log into the file, and release the lock."""
@@ -204,7 +205,7 @@ class EmbeddedStore(TreeStore):
             if self._failure is None:
                 try:
                     await self._write(batch)
-                except Exception as error:  # the result of the write is unknown, but no caller may wait forever
+                except Exception as error:  # fail the writes with an unknown result, because no caller may wait forever
                     _log.critical("metadata store: a write failed, the session ends", exc_info=error)
                     self._failure = SessionExpired("", f"a write to the metadata store failed: {error}")
                     _settle(batch, [self._failure] * len(batch))

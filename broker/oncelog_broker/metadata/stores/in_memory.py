@@ -1,7 +1,7 @@
 """A metadata store for several brokers in one process: `MemoryTree` is the server, and `MemorySession` is the session
 of one broker.
 
-The store writes nothing to disk and waits for no clock, so that a cluster in one process starts in a moment. The store
+The store does not use the disk or timers, so a cluster in one process starts within milliseconds. The store
 is for tests and simulation, because all metadata is lost with the process. As in ZooKeeper, ending a session removes
 its ephemeral nodes and notifies its broker; another session begins in the next iteration of the event loop.
 """
@@ -105,7 +105,7 @@ class MemorySession(TreeStore):
 
     @property
     def session_key(self) -> SessionKey | None:
-        return SessionKey(self._session_id, b"")  # the key has no password: any process with this tree may end sessions
+        return SessionKey(self._session_id, b"")  # no password: any user of the tree may end sessions
 
     @property
     def session_timeout(self) -> float:

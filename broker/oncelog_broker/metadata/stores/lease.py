@@ -1,11 +1,12 @@
-"""Computes until when a broker may lead, from the heartbeats of its session: a calculation with numbers, without a
-clock or a connection.
+"""Computes from the heartbeats of a session until when its broker may lead. This module only calculates; it reads no
+clock and uses no connection.
 
 ZooKeeper ends a session when the *leader* of the ensemble has received nothing from the session for the session timeout
-T. A heartbeat that a follower answers reaches the leader only together with the follower's next answer to the leader's
-own ping, half a tick later; if the follower dies in between, the leader counts from the previous heartbeat. The answer
-to a heartbeat therefore proves nothing, but the answer to a later heartbeat does: with T of at least four ticks, T/8 is
-at least half a tick, so the following rule is used:
+T. If the client is connected to a follower, the follower answers the heartbeat itself, and reports it to the leader up
+to half a tick later, with its answer to the leader's ping. If the follower dies before the report, the leader counts
+from the previous heartbeat. The answer to a heartbeat therefore does not prove that the leader has received that
+heartbeat. The answer to a heartbeat sent half a tick later proves this. Since T is at least four ticks, half a tick is
+at most T/8, which leads to this rule:
 
     The broker leads until s + 0.9 T, where s is the sending time of the newest answered heartbeat after which another
     heartbeat, sent at least T/8 later, was answered, too.
@@ -33,8 +34,8 @@ HEARTBEAT_SHARE: Final = 1 / 6
 HEARTBEAT_SHARE of the timeout remains; the description of the setting `broker.session.lease` tells users this share.
 """
 SILENCE_SHARE: Final = 1 / 3
-"""The time that a response may take before another server is tried, as a share of the session timeout; the lease is
-still valid then.
+"""If a response takes longer than this share of the session timeout, the client tries another server. The share is
+small enough that the lease is still valid at that time.
 """
 
 

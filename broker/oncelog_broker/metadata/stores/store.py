@@ -13,8 +13,9 @@ in
 call order.
 - `multi` does all operations or none; all nodes that one `multi` creates have the same czxid.
 - A write that fails with `ConnectionLost` or `SessionExpired` may have happened, or may still happen later. A caller
-  that must know whether the write happened calls `sync`, then reads, and looks for a value that no other writer can
-  have written: the session that owns an ephemeral node, or a random id. Without such a value, the caller must treat the
+  that must know whether the write happened calls `sync`, then reads, and looks for a value that only this write can
+  have written: a random id, or its own session as owner of an ephemeral node. Without such a value, the caller must
+  treat the
   write as the write of another writer (S1).
 - Within a session, reads never go back in time. A session begins with a write of its own, so that a read in the session
   is never older than its beginning.
@@ -103,8 +104,8 @@ class ConnectionLost(StoreUnavailable):
 
 
 class SessionExpired(StoreUnavailable):
-    """The session is over, and its ephemeral nodes are gone. A later attempt succeeds in a new session that the store
-    has begun since; in a closed store no attempt succeeds.
+    """The session is over, and its ephemeral nodes are gone. A later attempt may succeed, because the store begins a
+    new session, unless the store was closed.
     """
 
 
@@ -141,11 +142,11 @@ class Stat(NamedTuple):
     version: int
     czxid: int
     mzxid: int
-    """The zxid of the last write of the node. For a node older than the process, the embedded store returns an upper
-    bound: the last write before the process started.
+    """The zxid of the last write of the node. For a node that was last written before the process started, the embedded
+    store returns an upper bound: the zxid of the last write before the start.
     """
     ephemeral_owner: int = 0
-    """The id of the session with which the node ends; 0 for a persistent node."""
+    """The id of the session that owns an ephemeral node; 0 for a persistent node."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,8 @@ Unsubscribe = Callable[[], None]
 
 
 class MetadataStore(Protocol):
-    """A tree of versioned nodes with one session , in ZooKeeper or with ZooKeeper's semantics. Every async method may
+    """A client of a tree of versioned nodes, with one session. The tree is in ZooKeeper, or has ZooKeeper's semantics.
+    Every async method may
     raise StoreUnavailable.
     """
 
@@ -224,14 +226,14 @@ class MetadataStore(Protocol):
     @property
     def lease_until(self) -> float:
         """The end of this session's lease, as a time of `Clock.uptime`; before this time, no other process can have
-        taken over this broker's id. Compare the lease at each use, because the timer that reports IN_DOUBT may be late:
-        the process may have been stopped meanwhile.
+        taken over this broker's id. Compare this value with the clock at each use, because the timer that reports
+        IN_DOUBT is late if the process was paused.
         """
 
     async def sync(self) -> None:
-        """Return when reads show at least all writes, of any client, that were done before this call. An ensemble that
-        is just changing its leader may respond too early: only a write of this session proves that no other write is
-        missing.
+        """Return when reads show at least all writes, of any client, that were done before this call. A ZooKeeper
+        ensemble that is just changing its leader may respond too early. Only a write of this session proves that this
+        session sees all earlier writes.
         """
 
     async def get(self, path: str) -> tuple[bytes, Stat]:
@@ -264,7 +266,7 @@ class MetadataStore(Protocol):
         """Do all operations in order, or none; returns the stat of each node that was created or set, None for other
         operations.
 
-        Raises the error of the first operation that fails, with the path of that operation; or RequestTooLarge.
+        Raises RequestTooLarge, or the error of the first operation that fails, with the path of that operation.
         """
 
     def watch(self, path: str, callback: WatchCallback) -> Unsubscribe:

@@ -1,7 +1,7 @@
 """The nodes of an embedded store in memory, and transactions on them; these are plain values without I/O.
 
-A `Transaction` reads the underlying tree and collects its own changes separately, so that a failed transaction leaves
-no trace. Readers of the `Tree` see a change only after `Tree.apply`, which is called when the change is durable.
+A `Transaction` reads the underlying tree and collects its own changes separately, so that a failed transaction does not
+change the tree. Readers of the `Tree` see a change only after `Tree.apply`, which is called when the change is durable.
 """
 
 from __future__ import annotations
@@ -42,9 +42,7 @@ class TreeNode:
         return Stat(self.version, self.czxid, self.mzxid, self.ephemeral_owner)
 
     def same_content(self, other: TreeNode | None) -> bool:
-        """Whether the nodes differ at most in the number of children: the data was not set, and the node was not
-        re-created.
-        """
+        """Whether both values describe the same node with the same data; only the number of children may differ."""
         return other is not None and (self.version, self.czxid) == (other.version, other.czxid)
 
 

@@ -1,4 +1,4 @@
-"""The subscribers of paths, which is the part of `MetadataStore.watch` that all stores share."""
+"""The callbacks that watch paths. All stores implement `MetadataStore.watch` with this module."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _T = TypeVar("_T")
 
 
 class Subscribers(Generic[_T]):
-    """A list of callbacks that receive one value. Callbacks must not raise; an exception is logged, and the other
-    callbacks are called nevertheless.
+    """A list of callbacks that receive one value. Callbacks must not raise; if a callback raises, the exception is
+    logged, and the other callbacks are still called.
     """
 
     def __init__(self) -> None:

@@ -10,9 +10,9 @@ The file therefore stores the *base* of its log, a random id, in the same row as
 - every commit rewrites the row, so that a log with any commit contains its base;
 - a log whose base differs from the file's base was written for another state of the file (`check`).
 
-A process may be killed after it has written a new base to the log and before that base is in the file. The row
-therefore has the previous base, too, until the first commit; a log whose previous base equals the file's base also
-belongs to the file.
+A process may be killed after it has written a new base to the log and before that base is in the file. Until the first
+commit, the row therefore also has the previous base. A log whose previous base equals the file's base belongs to the
+file, too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class LogOfAnotherFile(Exception):
 
 class _Base(NamedTuple):
     base: str | None
-    """None if the file is from a release without bases, or nothing was written since."""
+    """None if the file was written by a release without bases, and this release has not written to it yet."""
     previous: str | None
 
 
@@ -45,7 +45,7 @@ def log_of(path: Path) -> Path:
 
 
 def check(path: Path) -> None:
-    """Check the log before the store is opened, because opening applies the log. Nothing is changed. Raises
+    """Check the log before the store is opened, because opening applies the log. The check changes no file. Raises
     LogOfAnotherFile, sqlite3.Error, OSError.
     """
     log = log_of(path)

@@ -3,8 +3,8 @@
 - A session is the connection of one process: when the process dies, the kernel closes the connection, and the session's
   ephemeral nodes are deleted immediately. ZooKeeper would wait for the session timeout.
 - A worker that hangs or is paused sends no heartbeat, and its session ends `SESSION_SECONDS` after its last message.
-  The worker may begin another session on the same connection. A supervisor that was paused itself gives all sessions
-  this time again.
+  The worker may begin another session on the same connection. If the supervisor itself was paused, the timeout of all
+  sessions starts again.
 - The requests of a connection are handled in order. Reads get their response immediately from memory, writes get their
   response when they are durable. A message with the changed paths goes to every session before the response to the
   write is sent.
@@ -37,8 +37,8 @@ from oncelog_broker.metadata.stores.tree_store import Outcome
 SESSION_SECONDS: Final = 6.0
 """A worker that sends nothing for this number of seconds loses its session."""
 LATE_SECONDS: Final = 1.0
-"""A check of a session that runs later than planned by this number of seconds shows that the supervisor was paused:
-messages of the worker may be waiting unread.
+"""If a periodic check of a session is late by more than this number of seconds, the supervisor was paused, and unread
+messages of the worker may be waiting.
 """
 READ_SECONDS: Final = 0.05
 """Before a session ends, the supervisor reads the worker's messages for this number of seconds, because the event loop
@@ -194,8 +194,8 @@ class WorkerConnection:
 
     def _begin(self) -> list[object]:
         self.end()
-        # The session id is above the range of the store's own session, and never equals the id of a session before a
-        # restart of the supervisor.
+        # The session id differs from the id of the store's own session, and from all session ids before a restart of
+        # the supervisor.
         self.key = SessionKey(secrets.randbits(62) + 2, os.urandom(PASSWORD_BYTES))
         self._plan_check(self._server.session_seconds)
         return [self.key.session_id, as_text(self.key.password), self._server.session_seconds]

@@ -51,7 +51,8 @@ from oncelog_broker.metadata.stores.watches import Subscribers, Watches
 from oncelog_broker.runtime.clock import Clock
 
 PATHS_PER_READ: Final = 500
-"""Maximum number of nodes in one response of the supervisor, which take some milliseconds of its event loop."""
+"""Maximum number of nodes in one response of the supervisor; this many nodes take some milliseconds of its event loop.
+"""
 
 Outcome = list[Stat | None]
 
@@ -95,7 +96,7 @@ class SupervisedStore:
         try:
             await asyncio.get_running_loop().create_unix_connection(lambda: store._frames, sock=connection)
             await store._begin()
-        except BaseException:  # the start of the worker was perhaps interrupted
+        except BaseException:  # close the connection, even if the start of the worker was cancelled
             await store.close()
             connection.close()
             raise

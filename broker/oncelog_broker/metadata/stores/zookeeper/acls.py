@@ -16,8 +16,8 @@ from kazoo.security import ANYONE_ID_UNSAFE, CREATOR_ALL_ACL, OPEN_ACL_UNSAFE, R
 from oncelog_broker.metadata import paths
 
 SECRET: Final = (paths.USER_CONFIGS, paths.BROKER_CONFIGS, paths.SECRETS)
-"""Paths of nodes with secrets, including all nodes below: SCRAM credentials, broker settings, which may be passwords,
-and secrets of the cluster.
+"""Paths of nodes with secrets; all nodes below these paths are secret, too. The secrets are SCRAM credentials, broker
+settings (some are passwords), and secrets of the cluster.
 """
 OTHERS_CHANGE: Final = Permissions.WRITE | Permissions.CREATE | Permissions.DELETE | Permissions.ADMIN
 
@@ -34,7 +34,7 @@ def is_secret(path: str) -> bool:
 
 
 def is_open(path: str, acl: Sequence[Any]) -> bool:
-    """Whether the present ACL of this node allows strangers anything that the configured ACL does not allow."""
+    """Whether the present ACL of this node grants other clients more rights than the configured ACL."""
     forbidden = Permissions.ALL if is_secret(path) else OTHERS_CHANGE
     return any(entry.id == ANYONE_ID_UNSAFE and entry.perms & forbidden for entry in acl)
 

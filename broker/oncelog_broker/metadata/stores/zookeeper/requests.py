@@ -58,8 +58,8 @@ class AddWatch:
 
 @dataclass(frozen=True, slots=True)
 class MultiRead:
-    """Reads many nodes in one request, which is not a snapshot: each node may be read in a different state. The result
-    has an exception for a node that does not exist.
+    """Reads many nodes in one request, which is not a snapshot: each node may be read in a different state. For a node
+    that does not exist, the list of results contains an exception.
     """
 
     paths: Sequence[str]

@@ -5,10 +5,10 @@ kazoo's thread never calls other objects directly: every response and event is p
 response to the write that caused it. (kazoo's own handler has one thread for responses and one for events, which may
 overtake each other.)
 
-A kazoo client here has one session: when that session has expired, the client stops instead of beginning another
-session, so that no request can move from one session into the next.
+Each kazoo client is used for only one session. When the session has expired, the client stops instead of beginning
+another session, so that no request of the expired session is sent in the next session.
 
-The parts of kazoo that this module uses beyond the documented interface are tested by name, in
+This module uses some undocumented parts of kazoo; tests check that these parts exist, in
 `tests/unit/broker/metadata/stores/zookeeper/test_session.py`.
 """
 
@@ -110,8 +110,8 @@ class _InLoop:
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """A kazoo handler without threads of its own, which never stops, so that late results are delivered to the event
-    loop, too.
+    """A kazoo handler without threads of its own. The handler never stops, so that results that arrive after the end of
+    the client also reach the event loop.
     """
 
     running = True
@@ -331,7 +331,7 @@ class ZooKeeperSession:
         if not answer.done():
             if result.exception is not None:
                 answer.set_exception(result.exception)
-                answer.exception()  # this read marks the exception as retrieved, in case no caller awaits it
+                answer.exception()  # mark the exception as retrieved, because perhaps no caller awaits this future
             else:
                 answer.set_result(result.value)
         while self._held and self._with_kazoo < MAX_IN_FLIGHT:

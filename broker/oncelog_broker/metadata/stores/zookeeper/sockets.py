@@ -45,8 +45,9 @@ class ReadAhead:
     """A connection that reads all available bytes into a buffer. If the connection has TLS, the handshake has already
     been done.
 
-    With TLS, the connection counts as readable only when it has bytes for kazoo. Without this rule, a TLS record
-    without data, or half a record, would make kazoo's thread wait for the rest, without sending heartbeats meanwhile.
+    With TLS, the connection counts as readable only when it has decrypted bytes for kazoo. Otherwise, after a TLS
+    record without data, or half a record, kazoo's thread would wait for more bytes, and would send no heartbeats during
+    the wait.
     Other threads may call only `shutdown`.
     """
 
@@ -102,7 +103,8 @@ class ReadAhead:
 
     def recv(self, size: int) -> bytes:
         """Return up to `size` bytes, b"" at the end of the connection. Raises SSLWantReadError if no bytes are
-        available, even without TLS: kazoo handles that error, and treats any other error as the end of the connection.
+        available. This error is also used without TLS, because kazoo treats any other error as the end of the
+        connection.
         Raises OSError.
         """
         self.fill()
@@ -123,8 +125,8 @@ class ReadAhead:
         self._is_full = False
 
     def send(self, data: Any) -> int:
-        """Return how many bytes were sent. Raises SSLWantWriteError if none were sent, even without TLS, and
-        OSError.
+        """Return how many bytes were sent. Raises SSLWantWriteError if no byte was sent (even without TLS), and OSError
+        for other failures.
         """
         try:
             return self._connection.send(data)

@@ -51,7 +51,9 @@ class WakeUps:
         return self._count > 0
 
     def fill(self) -> None:
-        """Does nothing, because there is nothing to read ahead; `zk_sockets.select` calls it."""
+        """Does nothing, because this object has no data to read ahead. The method `select` of `sockets` calls it for
+        each object.
+        """
 
     def close(self) -> None:
         """`close` may be called repeatedly, because kazoo closes both ends."""

@@ -4,10 +4,11 @@
   the callback of each watched path is called with that path, because changes meanwhile were not reported.
 - A new session begins with a write that changes nothing, a resumed session with a sync; all other requests follow on
   the connection. A read in a session is therefore never older than the beginning of the session.
-- kazoo's states do not prove that this broker still owns its id: during a network partition, kazoo reports nothing as
-  long as requests are sent, and never that the session is over. The store's own heartbeats therefore maintain a lease
+- kazoo's states do not prove that this broker still owns its id: during a network partition, kazoo may not report the
+  broken connection, and never reports the end of the session. The store's own heartbeats therefore maintain a lease
   (`lease.py`); when the lease ends, the state is IN_DOUBT.
-- When a session has expired, another session begins immediately, with nothing from the old session.
+- When a session has expired, another session begins immediately; requests and watches of the old session are not
+carried over.
 - The broker's identity (`access.py`) is sent first on each connection; nodes that the broker creates are protected
   according to `acls.py`, if configured.
 """
@@ -68,8 +69,7 @@ PATHS_PER_READ: Final = 1000
 WAITING_LOG_SECONDS: Final = 3.0
 """Seconds between two log lines of a startup that waits for ZooKeeper."""
 REFUSED_SECONDS: Final = 1.0
-"""Seconds until the next session is tried after a session that the servers ended before it had begun, or in which they
-refused a watch.
+"""Seconds before another session is tried, after the servers ended a session before it had begun, or refused a watch.
 """
 
 _NOT_WATCHED: Final = None
@@ -164,7 +164,7 @@ class ZooKeeperStore:
         until = asyncio.get_running_loop().time() + self._lease.timeout
         try:
             while not await self._is_over(key, until):
-                pass  # again: the other process may have resumed the session
+                pass  # try again, because the other process may have resumed the session
         except TimeoutError as error:
             raise ConnectionLost("", "the earlier session could not be closed") from error
         await self.sync()  # wait for this sync, after which the session's nodes are gone for this store, too
@@ -367,7 +367,7 @@ class ZooKeeperStore:
         task.add_done_callback(self._stopping.discard)
 
     def _make_chroot(self, session: Session) -> None:
-        """Create the chroot; a second broker gets NodeExists, which is fine."""
+        """Create the chroot; NodeExists is ignored, because another broker may have created the chroot."""
         names = self._chroot.split("/")[1:]
         for depth in range(1, len(names) + 1):
             acl = zk_acls.packed_for("/", is_protected=self._access.protects_nodes)
