@@ -44,8 +44,8 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """A connector; `kind` is source or sink. `config` and the traces of the tasks contain no secrets, and are set only
-    if the connector was read alone, not in a list.
+    """A connector; `kind` is source or sink. `config` and `trace` contain no secrets, and are set only if the connector
+    was read alone, not in a list.
     """
 
     name: str

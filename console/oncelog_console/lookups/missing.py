@@ -15,8 +15,8 @@ Missing = dict[str, str]
 
 
 async def had(missing: Missing, what: str, asked: Awaitable[T], otherwise: T) -> T:
-    """Return the awaited value, or `otherwise` if it is unavailable. ConnectionFailed is not caught, because no page
-    can be shown if no broker can be reached.
+    """Return the awaited value, or `otherwise` if it is unavailable. Raises ConnectionFailed, because no page can be
+    shown if no broker can be reached.
     """
     try:
         return await asked
