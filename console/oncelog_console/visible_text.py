@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 KEPT: Final = frozenset(" \n\t")
 THOUSANDS: Final = "\u202f"
 """A narrow space, which Python's `str.isprintable` counts as unprintable. The space is kept where `number` inserts it,
-and escaped
-elsewhere.
+and escaped elsewhere.
 """
 _WITHIN_NUMBER: Final = re.compile(rf"(?<=[0-9]){THOUSANDS}(?=[0-9]{{3}})")
 NOTHING: Final = "–"

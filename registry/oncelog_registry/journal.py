@@ -81,8 +81,7 @@ class Journal:
 
     async def catch_up(self, behind: int = -1) -> None:
         """Read all records that are committed now; in any case read until the record at offset `behind` was read.
-        Raises
-        RegistryError
+        Raises RegistryError
         50001 or 50002.
         """
         try:

@@ -168,8 +168,7 @@ class Broker:
 
     def wait_ended(self, seconds: float = STOP_SECONDS) -> bool:
         """Wait until the broker's process ends for a reason other than this object's methods, for example because of a
-        fault. Returns
-        False after a timeout.
+        fault. Returns False after a timeout.
         """
         if self._process is None:
             return True
@@ -191,8 +190,7 @@ class Broker:
     def _see_whether_it_crashes(self, *questions: str) -> None:
         """If the test has used the broker, check that it runs; if a fault is just crashing the broker, wait until its
         process has ended, because clients notice a crash earlier than the parent process. Raises BrokerGone if the
-        broker
-        runs and does not respond.
+        broker runs and does not respond.
         """
         if not self._is_touched or not self.is_running:
             return

@@ -1,8 +1,7 @@
 """A disk without syncs, for brokers that need not survive a power failure.
 
 A restarted broker still finds all its data, because the operating system keeps written files even without a sync.
-Syncing takes most
-of the time of a broker's start.
+Syncing takes most of the time of a broker's start.
 """
 
 from __future__ import annotations

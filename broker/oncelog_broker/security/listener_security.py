@@ -86,8 +86,8 @@ class ListenerSecurity:
         return SaslExchange(self._mechanisms, self._max_reauth_ms) if self._mechanisms else None
 
     def towards_brokers(self) -> Security:
-        """Return functions or values for connections to other brokers: the TLS context and the login; both are created
-        anew for each connection, because certificates may be replaced.
+        """Return the security of a connection to another broker: the TLS context and the login. Call this method for
+        each connection, because certificates may be replaced.
         """
         # Import here, because a broker without a cluster does not need this module.
         from oncelog.connection.security import SaslLogin, Security

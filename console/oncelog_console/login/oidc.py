@@ -99,8 +99,7 @@ class Provider:
 
     async def login(self, request: Request) -> OidcLogin:
         """Return the user and the user's tokens, after the identity provider has redirected the browser back to the
-        console. Raises
-        LoginFailed.
+        console. Raises LoginFailed.
         """
         token = await _within_time(self._client.authorize_access_token(request))
         claims = token.get("userinfo")

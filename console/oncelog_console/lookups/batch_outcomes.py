@@ -1,8 +1,7 @@
 """Determines the outcome of batches. Pure.
 
 Below the last stable offset every transaction has ended, and the leader lists the aborted transactions. Above the last
-stable
-offset, a batch belongs to an open transaction, or lies behind the start of an open transaction.
+stable offset, a batch belongs to an open transaction, or lies behind the start of an open transaction.
 """
 
 from __future__ import annotations

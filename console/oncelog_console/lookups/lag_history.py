@@ -47,8 +47,7 @@ class GroupHistory:
 
 class LagHistory:
     """`groups`: the histories by group id. `problem`: the reason why the last sample failed; None if it did not fail.
-    `left_out`: the number of groups that
-    are not sampled.
+    `left_out`: the number of groups that are not sampled.
     """
 
     def __init__(self, link: Link) -> None:

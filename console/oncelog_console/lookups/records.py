@@ -64,8 +64,7 @@ async def decoded(work: Callable[[], T]) -> T:
 class RecordPage:
     """`cursor`: the start of the next page, by partition. `looked_at`: the number of records that were read to find
     these records. `unread`: the number of values that could not be decoded, so that the expression was not applied to
-    them. `has_more`: further
-    records may exist at the cursor.
+    them. `has_more`: further records may exist at the cursor.
     """
 
     records: list[RecordView] = field(default_factory=list)

@@ -1,8 +1,7 @@
 """/group/reset: the plan of an offset reset and, by a form, its execution.
 
 The console executes exactly the plan that the user has seen, because the form contains this plan, with the group's
-positions at the time of the plan. The
-group id is in the URL, because form fields do not preserve line ends.
+positions at the time of the plan. The group id is in the URL, because form fields do not preserve line ends.
 """
 
 from __future__ import annotations

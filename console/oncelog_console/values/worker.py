@@ -3,8 +3,7 @@ writes results to standard output.
 
 A record or an expression may exceed the limits on time or memory, and may even crash the process. In this case the
 console loses only this worker process. If a task takes longer than TASK_SECONDS, SIGALRM ends the process, because no
-exception can
-interrupt C code.
+exception can interrupt C code.
 """
 
 from __future__ import annotations

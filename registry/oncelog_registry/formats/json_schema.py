@@ -2,9 +2,8 @@
 
 No algorithm decides this question completely, so the comparison is a set of sufficient rules: if no rule proves that
 the reader allows all documents of the writer, a difference is reported. A schema that allows everything reads every
-schema; a
-schema that allows nothing is read by every schema. Equal schemas can read each other's data, whatever the schemas
-contain.
+schema; a schema that allows nothing is read by every schema. Equal schemas can read each other's data, whatever the
+schemas contain.
 """
 
 from __future__ import annotations

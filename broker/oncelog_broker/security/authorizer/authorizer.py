@@ -43,9 +43,8 @@ class Asker(NamedTuple):
 
 class Rights:
     """The cached decisions for one principal and host; the decisions are valid while `epoch` is the authorizer's
-    `epoch`. All
-    connections of one principal and host share this object. Keys of the mapping: a rule's `kind` and a resource name;
-    the name None means any resource.
+    `epoch`. All connections of one principal and host share this object. Keys of the mapping: a rule's `kind` and a
+    resource name; the name None means any resource.
     """
 
     __slots__ = ("allowed", "asker", "denied", "epoch")

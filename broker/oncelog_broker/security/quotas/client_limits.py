@@ -3,8 +3,8 @@ used.
 
 A client over its quota waits on the connection that has used the quota. A new connection has used no quota yet, so it
 waits before its first request. Without this wait, a client could evade the quota by opening a new connection for each
-request (S95).
-The first request is charged when its wait begins, so that later usage by other clients does not delay it further.
+request (S95). The first request is charged when its wait begins, so that later usage by other clients does not delay it
+further.
 """
 
 from __future__ import annotations
