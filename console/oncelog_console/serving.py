@@ -26,8 +26,8 @@ class FewConnections(BoundedConnection):
         return HEAD_SECONDS
 
     def on_late(self) -> None:
-        """No limit applies while a response is being created, except after the guard has rejected a request: such a
-        connection would otherwise close only when everything is sent.
+        """While a response is being created, no time limit applies. The exception is a request that the guard has
+        rejected, because its connection would otherwise close only when the client has read everything.
         """
         if self.is_answering and not self.transport.is_closing():
             self.arm()

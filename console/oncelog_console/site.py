@@ -100,7 +100,7 @@ class Site:
             return session.consoles.get(place.cluster.name)
         login = session.oidc
         if login is None or not await login.is_valid() or session.oidc is not login:
-            return None  # None also if the session has ended while its token was replaced
+            return None  # the session may have ended while its token was replaced
         console = session.consoles.get(place.cluster.name)
         if console is None:
             console = self.open_console(place, self._link_of(place, login), login.user)

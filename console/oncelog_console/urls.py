@@ -16,8 +16,8 @@ def url(path: str, **query: object) -> str:
 
 
 def addressed(path: str, **query: object) -> str:
-    """Return a path with parameters, without parameters that are None. A name in another server's response may contain
-    half a surrogate pair, which no URL can contain: it becomes `?`.
+    """Return a path with parameters, without parameters that are None. Half a surrogate pair is replaced by `?`,
+    because no URL can contain it; a name in another server's response may contain one.
     """
     given = {name: value for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(given, errors='replace')}" if given else path

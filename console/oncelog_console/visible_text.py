@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 KEPT: Final = frozenset(" \n\t")
 THOUSANDS: Final = "\u202f"
-"""A narrow space, which Python counts as unprintable. The space is kept where `number` inserts it, and escaped
-elsewhere.
+"""A narrow space, which Python's `str.isprintable` counts as unprintable. The space is kept where `number` inserts it,
+and escaped elsewhere.
 """
 _WITHIN_NUMBER: Final = re.compile(rf"(?<=[0-9]){THOUSANDS}(?=[0-9]{{3}})")
 NOTHING: Final = "–"
@@ -32,11 +32,11 @@ HEX_LINE: Final = 16
 MAX_JSON_BYTES: Final = 32 * 1024
 """Size in bytes above which JSON is not indented, because parsing it would cost too much."""
 MAX_JSON_DEPTH: Final = 32
-"""Depth beyond which JSON is not indented, because each line costs a step and a space for each level."""
+"""Nesting depth beyond which JSON is not indented, because each line would begin with a space for each level."""
 
 
 def visible(text: str) -> str:
-    """Return `text` with an escape for each character that is invisible alone; cut to MAX_SHOWN_CHARACTERS."""
+    """Return `text`, cut to MAX_SHOWN_CHARACTERS, with each invisible character replaced by an escape."""
     if len(text) > MAX_SHOWN_CHARACTERS:
         text = text[:MAX_SHOWN_CHARACTERS] + "…"
     if text.isprintable():
@@ -91,15 +91,17 @@ def bytes_shown(data: bytes | None, limit: int, *, indents: bool = False, size: 
 
 
 def read_shown(reading: Reading | None) -> Shown | None:
-    """Return the text of a value that was decoded with its schema; None if it was not, so that its bytes are shown."""
+    """Return the text of a value that was decoded with its schema; None if the value was not decoded, so that the page
+    shows its bytes.
+    """
     if reading is None or reading.text is None:
         return None
     return Shown("json", visible(reading.text), len(reading.text), reading.is_cut)
 
 
 def _as_text(part: bytes, *, is_cut: bool) -> str | None:
-    """Return the bytes as text; None if they are not UTF-8, or if more than a tenth would be escapes; the cut may split
-    a character.
+    """Return the bytes as text; None if the bytes are not UTF-8, or if more than a tenth of the characters would be
+    escapes. The last character may be incomplete, because the bytes may be cut.
     """
     try:
         text = part.decode()

@@ -2,11 +2,12 @@
 
 - `command` is `oncelog registry`.
 - `application` has the routes: it parses paths and parameters, and builds the JSON of the responses.
-- `guard` refuses requests from web pages before every call.
-- `registry` handles one call: it reads the state, or decides and writes.
-- `journal` reads the topic `_schemas` to its end, and writes it by transactions.
+- `guard` checks each request first, and refuses requests that come from web pages.
+- `registry` handles one call: a read responds from the state; a change decides which records are needed, and writes
+them.
+- `journal` reads the topic `_schemas` to its end, and writes to the topic in transactions.
 - `decisions` decides which records a change writes to the topic, or which error refuses the change.
-- `state` has the subjects, versions, levels and modes that result from the topic's records.
+- `state` has the subjects, versions, compatibility levels and modes that result from the topic's records.
 - `records` has the keys and values of the topic, as the Confluent registry writes them.
 - `schemas` has a schema, a reference, and a version of a subject.
 - `compatibility` has the levels: which versions a new schema is compared with, and in which direction.

@@ -66,8 +66,8 @@ def application(registry: Registry, hosts: frozenset[str] | None = None) -> Star
 
 class UndecodedPaths:
     """ASGI middleware: matches routes with the path exactly as the client has sent it. A client sends the subject
-    `orders/versions` as `orders%2Fversions`; if the path were decoded earlier, a look-up of this subject would become a
-    registration under `orders`.
+    `orders/versions` as `orders%2Fversions`; if the path were decoded before the match, a look-up of the subject
+    `orders/versions` would become a registration under the subject `orders`.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -353,8 +353,8 @@ def _reference(document: Any) -> Reference:
 
 
 def _refuse(body: Mapping[str, Any], field: str) -> None:
-    """Refuse data contracts, which are not supported: a client that sends a data contract must not believe that the
-    registry enforces the contract.
+    """Refuse a data contract, because a client would otherwise assume that the registry enforces it; the registry does
+    not support data contracts.
     """
     if body.get(field):
         raise errors.unprocessable(f"`{field}` is not supported by this registry: leave it out")

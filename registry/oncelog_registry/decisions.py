@@ -44,8 +44,8 @@ class Registered(NamedTuple):
 
 
 class Deleted(NamedTuple):
-    """The decision about a deletion: the numbers of the deleted versions for the response, and the records to write to
-    the topic.
+    """The decision about a deletion: the version numbers of the deleted versions, which the response lists, and the
+    records to write to the topic.
     """
 
     versions: list[int]
@@ -104,7 +104,7 @@ def _written(version: SubjectVersion) -> Registered:
 
 
 def delete_version(state: State, subject: str, version: int | str, *, permanent: bool) -> Deleted:
-    """Delete one version: softly the first time, permanently the second time."""
+    """Delete one version: the first deletion is soft; deleting the version again is permanent."""
     _require_writable(state, subject)
     if not state.versions(subject, deleted=True):
         raise errors.subject_not_found(subject)
@@ -120,7 +120,9 @@ def delete_version(state: State, subject: str, version: int | str, *, permanent:
 
 
 def delete_subject(state: State, subject: str, *, permanent: bool) -> Deleted:
-    """Delete all versions of a subject, softly the first time; the second time permanently, with its level and mode."""
+    """Delete all versions of a subject: the first deletion is soft; deleting the subject again is permanent, and also
+    removes the subject's level and mode.
+    """
     _require_writable(state, subject)
     every, live = state.versions(subject, deleted=True), state.versions(subject)
     if not every:
@@ -143,8 +145,8 @@ def delete_subject(state: State, subject: str, *, permanent: bool) -> Deleted:
 
 
 def _told_before(state: State, subject: str, gone: Collection[int]) -> tuple[Record, ...]:
-    """Return the records to write before the tombstones of versions, so that no id and no version is assigned twice:
-    the record "all versions up to the highest are deleted" remains when no version is left.
+    """Return the records to write before the tombstones of versions, so that no id and no version number is assigned
+    twice. If the subject has no version left, one of them says that all versions up to the highest are deleted.
     """
     highest = highest_numbers_record(state.highest_id, state.untold_highest_versions(subject, gone))
     if {each.version for each in state.versions(subject, deleted=True)}.issubset(gone):
@@ -199,8 +201,8 @@ def _require_writable(state: State, subject: str) -> None:
 
 
 def _require_unreferenced(state: State, version: SubjectVersion, *, permanent: bool) -> None:
-    """Raise a RegistryError if another schema refers to the version: even a soft-deleted schema still needs the schemas
-    that it refers to, so they cannot be deleted permanently.
+    """Raise a RegistryError if another schema refers to the version. For a permanent deletion, references from
+    soft-deleted schemas also count, because a soft-deleted schema still needs the schemas that it refers to.
     """
     if state.referring_ids(version.subject, version.version, deleted=permanent):
         raise errors.reference_exists(version.subject, version.version)

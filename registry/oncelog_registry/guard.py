@@ -1,8 +1,9 @@
-"""Checks every call first, because a page that is open in a user's browser must not cause calls.
+"""Checks each call before it is handled, because a web page that is open in a user's browser must not be able to make
+calls.
 
 A browser names the site of the page in `Origin` or `Sec-Fetch-Site` with each request that a page causes; other
-programs send neither. A name that resolves to the registry today may resolve to another site's server tomorrow: a
-registry on loopback accepts only the names of loopback and the names that it was started with.
+programs send neither. An attacker's host name may resolve to this machine (DNS rebinding). So a registry on loopback
+accepts only requests for the host names of loopback, and for host names that it was started with.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class Journal:
         self._partition = TopicPartition(topic, 0)
         self._apply = apply
         self._admin = Admin(bootstrap, **self._settings)
-        """A client of its own that requests the topic's end offset, because on the consumer's connection this request
+        """A separate client for requests of the topic's end offset, because on the consumer's connection such a request
         would wait behind a fetch.
         """
         self._consumer = Consumer(
@@ -80,8 +80,8 @@ class Journal:
         await self._admin.close()
 
     async def catch_up(self, behind: int = -1) -> None:
-        """Read all records that are committed now, and wait at least for the record at offset `behind`. Raises
-        RegistryError
+        """Read all records that are committed now; in any case read until the record at offset `behind` was read.
+        Raises RegistryError
         50001 or 50002.
         """
         try:

@@ -7,8 +7,8 @@ from typing import Final
 MAX_BODY_BYTES: Final = 2 * 1024 * 1024
 """Limit in bytes on the body of a request."""
 MAX_SCHEMA_BYTES: Final = 900_000
-"""Limit in bytes on a schema with its references as JSON, where each quote takes two bytes: its record fits the default
-`max.message.bytes` of a topic.
+"""Limit in bytes on a schema with its references, encoded as JSON (each quote takes two bytes). A record of this size
+fits into the default `max.message.bytes` of a topic.
 """
 MAX_SUBJECT_CHARACTERS: Final = 255
 MAX_REFERENCES: Final = 100
@@ -26,4 +26,6 @@ MAX_CHECKS: Final = 4
 CATCH_UP_SECONDS: Final = 20.0
 """Seconds in which the registry must read the topic to its end for a request."""
 WRITE_ATTEMPTS: Final = 20
-"""Limit on how often a change is decided again because another registry has written in between."""
+"""Limit on the attempts to write a change; another attempt is necessary each time another registry has written in
+between.
+"""

@@ -59,24 +59,24 @@ def mode_record(subject: str | None, mode: str | None) -> Record:
 
 
 def delete_subject_record(subject: str, last_version: int) -> Record:
-    """Return the record that says: all versions up to this one are soft-deleted. The record is written together with
-    the records of the versions, for registries that evaluate only this record.
+    """Return the record which says that all versions of a subject, up to `last_version`, are soft-deleted. The record
+    is written in addition to a record for each version, because some registries evaluate only this record.
     """
     key = {"keytype": DELETE_SUBJECT, "subject": subject, "magic": 0}
     return Record(_dumped(key), _dumped({"subject": subject, "version": last_version}))
 
 
 def highest_numbers_record(schema_id: int, versions: Mapping[str, int]) -> Record:
-    """Return the record of the highest assigned id, and of the highest version of each subject whose remaining records
-    show only lower versions. The record is written with the tombstones of schemas, because compaction removes deleted
-    schemas with their ids and versions.
+    """Return the record that keeps the highest assigned id, and the highest assigned version of each subject in
+    `versions`: subjects whose remaining records show only lower versions. The record is written with the tombstones of
+    schemas, because compaction removes deleted schemas with their ids and versions.
     """
     value = {"highestId": schema_id, "highestVersions": dict(versions)}
     return Record(_dumped({"keytype": NOOP, "magic": 0}), _dumped(value))
 
 
 def parsed_key(key: bytes) -> dict[str, Any] | None:
-    """Return the fields of a key; None if the key is not one that a registry writes."""
+    """Return the fields of a key; None if no registry writes such a key."""
     try:
         document = json.loads(key)
     except (ValueError, RecursionError):

@@ -48,8 +48,8 @@ class Registry:
         self._journal = Journal(bootstrap, settings, topic, self._state.apply)
         self._threads = ThreadPoolExecutor(MAX_CHECKS, thread_name_prefix="oncelog-registry")
         self._parsed: OrderedDict[tuple[str, ...], Any] = OrderedDict()
-        """Parsed schemas by the fingerprints of the schema and of its references, because a version may be deleted
-        permanently.
+        """Cache of parsed schemas; the key is the fingerprints of the schema and of its references, because a version
+        number may refer to a permanently deleted schema.
         """
 
     async def start(self) -> None:

@@ -46,7 +46,9 @@ class Schema:
 
 @dataclass(frozen=True, slots=True)
 class SubjectVersion:
-    """One registered version of a subject. A soft-deleted version is kept for readers of old records."""
+    """One registered version of a subject. A soft-deleted version is kept, because readers of old records still need
+    its schema.
+    """
 
     subject: str
     version: int

@@ -30,7 +30,7 @@ class State:
     def __init__(self) -> None:
         self._subjects: dict[str, dict[int, SubjectVersion]] = {}
         self._by_id: dict[int, SubjectVersion] = {}
-        """For each id, one version that has the id; the version may be deleted."""
+        """For each id, one version whose schema has the id; the version may be deleted."""
         self._id_of: dict[str, int] = {}
         """Fingerprint of a schema (equal for schemas with the same meaning) -> its id."""
         self._highest_id = 0
@@ -118,8 +118,8 @@ class State:
         return self._highest_versions.get(subject, 0) + 1
 
     def untold_highest_versions(self, subject: str, gone: Collection[int]) -> dict[str, int]:
-        """Return the highest version that was ever assigned, for each subject whose records would show only lower
-        versions after the versions `gone` of `subject` have lost their records.
+        """Return the highest version that was ever assigned, by subject. The result has only subjects whose records
+        show only lower versions when the records of the versions `gone` of `subject` are removed.
         """
         found = {}
         for name, highest in self._highest_versions.items():

@@ -1,5 +1,5 @@
-"""One broker in a separate process, which ends when this process ends, however it ends: the broker reads its standard
-input, whose other end this process has.
+"""One broker in a separate process. The broker ends when this process ends, even if this process is killed, because the
+broker's standard input is a pipe from this process, and the broker stops when the pipe closes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class Broker:
         self.control_url = ""
         """The URL of the HTTP control that `fail`, `pause` and `crash` use."""
         self.ended_by_test: set[int | None] = set()
-        """Ids of processes that the test has killed or stopped, and that therefore did not crash."""
+        """Ids of the broker processes that the test itself has killed or stopped; the end of these processes does not
+        count as a crash.
+        """
         self._process: subprocess.Popen[str] | None = None
         self._is_touched = False
         self._log_seen = 0
@@ -165,8 +167,8 @@ class Broker:
         self.ask("POST", "/resume")
 
     def wait_ended(self, seconds: float = STOP_SECONDS) -> bool:
-        """Wait until the broker's process ends without a call of this object, for example because of a fault. Returns
-        False after a timeout.
+        """Wait until the broker's process ends for a reason other than this object's methods, for example because of a
+        fault. Returns False after a timeout.
         """
         if self._process is None:
             return True
@@ -186,9 +188,9 @@ class Broker:
         self._log_seen = self.log.stat().st_size
 
     def _see_whether_it_crashes(self, *questions: str) -> None:
-        """If the test has used the broker, check that it runs; if a fault is crashing it right now, return when its
-        process has ended, because its clients notice the crash before its parent does. Raises BrokerGone if the broker
-        runs and does not respond.
+        """If the test has used the broker, check that it runs; if a fault is just crashing the broker, wait until its
+        process has ended, because clients notice a crash earlier than the parent process. Raises BrokerGone if the
+        broker runs and does not respond.
         """
         if not self._is_touched or not self.is_running:
             return
@@ -206,7 +208,7 @@ class Broker:
         return self.is_running and not self._is_touched
 
     def logged(self) -> list[tuple[str, str]]:
-        """Return the log lines since `mend`, for the report of a test."""
+        """Return the log lines since the last call of `mend`, for the report of a failed test."""
         with self.log.open("rb") as log:
             log.seek(self._log_seen)
             text = log.read().decode(errors="replace")
@@ -234,7 +236,9 @@ class Broker:
         return self
 
     def launch(self) -> None:
-        """Start the process without waiting, so that others can start meanwhile; call `wait_ready` next."""
+        """Start the process without waiting until it serves, so that several brokers can start at the same time; then
+        call `wait_ready`.
+        """
         self._reap_if_ended()
         if not self.port:
             self._own_port = _own_port()
@@ -260,7 +264,7 @@ class Broker:
                 text=True,
                 # a session of its own, so that Ctrl-C in the terminal does not reach the broker
                 start_new_session=True,
-                # A test's broker uses only its own settings, whatever the environment contains.
+                # Remove settings from the environment, so that the broker of a test uses only the settings of the test.
                 env=without_settings(os.environ),
             )
 

@@ -26,8 +26,8 @@ POLL_SECONDS: Final = 0.1
 PORT_LATER: Final = 0
 SESSION_TIMEOUT: Final = "zookeeper.session.timeout.ms"
 SESSION_MS: Final = "6000"
-"""Milliseconds until another broker takes over from a killed one: a third of the default, and enough for a busy
-machine.
+"""Session timeout in milliseconds, after which another broker takes over from a killed broker: a third of the default,
+and long enough for a busy machine.
 """
 
 
@@ -136,7 +136,7 @@ class Cluster:
         return self
 
     def stop(self) -> None:
-        """Stop all brokers simultaneously, because no other broker could take over."""
+        """Stop all brokers simultaneously, without moving leaderships, because no broker would remain to take over."""
         for broker in self:
             broker.kill()
         zookeeper, self._zookeeper = self._zookeeper, None

@@ -33,7 +33,9 @@ READY_LINES: Final = (
     "Kafka Server started (oncelog)",
     "Transitioning from RECOVERY to RUNNING (oncelog)",
 )
-"""The lines for which the modules wait: Python with ZooKeeper, Python with KRaft, Java and Go."""
+"""The lines for which testcontainers' modules wait: the Python module with ZooKeeper, the Python module with KRaft, and
+the modules for Java and Go.
+"""
 
 
 def broker_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -16,13 +16,15 @@ ANSWER_SECONDS: Final = 60.0
 WAIT_SECONDS: Final = 30.0
 """Seconds that a test waits by default until a fault is applied."""
 CRASH_SECONDS: Final = 5.0
-"""Seconds from a broker's own kill -9, or from a broken response, to the end of its process."""
+"""Seconds to wait for the end of a broker's process after the broker has killed itself (kill -9), or after its response
+has broken off.
+"""
 LONGEST_QUESTION_SECONDS: Final = 20.0
-"""Seconds above which a wait is split into several requests."""
+"""Maximum seconds of one request that waits; a longer wait is split into several requests."""
 
 
 class BrokerGone(Exception):
-    """Raised if the broker does not run: a fault has crashed it, or it was killed."""
+    """Raised if the broker does not run, because a fault has crashed it or because it was killed."""
 
 
 class NotStruck(AssertionError):
@@ -97,14 +99,16 @@ class Fault:
                 raise NotStruck(f"{self} has struck {struck} times within {seconds:g} s, not {times}")
 
     def remove(self) -> None:
-        """Remove the fault; does nothing if the broker has ended, because then the fault is gone, too."""
+        """Remove the fault; does nothing if the broker has ended, because a fault ends with the broker's process."""
         try:
             self._ask("DELETE")
         except (BrokerGone, ValueError):
             pass
 
     def _ask(self, method: str, question: str = "", more_seconds: float = 0.0) -> Any:
-        """Raises BrokerGone if the broker runs in another process now, where the number may belong to another fault."""
+        """Raises BrokerGone if the broker was restarted, because in the new process the number of this fault may belong
+        to another fault.
+        """
         if self._broker.pid != self._process:
             raise BrokerGone(f"{self._broker.name} has ended since {self} was ordered")
         return self._broker.ask(method, f"/faults/{self._number}{question}", more_seconds=more_seconds)
@@ -117,8 +121,8 @@ class Fault:
 
     @property
     def _is_crashing_it(self) -> bool:
-        """Return, for a broker that does not respond, whether the fault is crashing it right now, which its clients
-        notice before this process does.
+        """Return whether a broker that does not respond is just being crashed by the fault; clients notice a crash
+        earlier than this process, which is the broker's parent.
         """
         if "crash" in self._order and self._broker.pid == self._process:
             self._broker.wait_ended(CRASH_SECONDS)

@@ -11,8 +11,8 @@ __tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 
 def first_lines(process: subprocess.Popen[str] | subprocess.Popen[bytes], count: int, seconds: float) -> list[str]:
-    """Return the first lines of the process's standard output, at least `count`; no lines if the process ends before,
-    or takes longer than `seconds`.
+    """Return the first lines of the process's standard output, at least `count`; the list is empty if the process ends
+    before it has printed them, or needs longer than `seconds`.
     """
     assert process.stdout is not None
     output, text = process.stdout.fileno(), b""

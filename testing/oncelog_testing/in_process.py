@@ -1,8 +1,9 @@
 """Several brokers in this process, with metadata in memory: the cluster starts in a moment, without ZooKeeper and Java.
 
-`MemoryCluster` runs in the event loop of its caller; `InProcessCluster` runs one in its own thread, so that any client
-may use it. Files are not synced to the disk (`unsynced_disk`). A part of a process cannot be killed, and the points of
-`fail` belong to an entire process: tests that need either use `cluster.Cluster`.
+`MemoryCluster` runs in the event loop of its caller. `InProcessCluster` runs a `MemoryCluster` in a separate thread, so
+that blocking clients can also use the cluster. Files are not synced to the disk (`unsynced_disk`). A single broker of
+this cluster cannot be killed, and a fault at a fail point applies to all of its brokers. Tests that kill brokers or
+inject such faults use `cluster.Cluster` instead.
 """
 
 from __future__ import annotations
@@ -70,7 +71,9 @@ class MemoryBroker:
         self._broker, self.port = broker, broker.advertised[0].port
 
     async def stop(self, *, leaves: bool = True) -> None:
-        """Stop the broker after a controlled shutdown. With `leaves` False, stop it immediately."""
+        """Stop the broker after a controlled shutdown. With `leaves` False, stop the broker without a controlled
+        shutdown.
+        """
         broker, self._broker = self._broker, None
         if broker is not None:
             if leaves:
@@ -125,11 +128,11 @@ class MemoryCluster:
             raise
 
     async def stop(self) -> None:
-        """Stop all brokers simultaneously, because no other broker could take over."""
+        """Stop all brokers simultaneously, without moving leaderships, because no broker would remain to take over."""
         await asyncio.gather(*(each.stop(leaves=False) for each in self.brokers.values()))
 
     async def until_whole(self) -> None:
-        """Return when all running brokers see each other, and all their replicas are in sync. TimeoutError."""
+        """Wait until all running brokers see each other, and all their replicas are in sync. TimeoutError."""
         names = {each.node_id for each in self.running}
         async with asyncio.timeout(WHOLE_SECONDS):
             for each in self.running:
@@ -145,7 +148,9 @@ class MemoryCluster:
                 )
 
     def leader_of(self, topic: str, partition: int = 0) -> int:
-        """Return the number of the broker that leads the partition; -1 means none, or not known yet."""
+        """Return the number of the broker that leads the partition; -1 means that the partition has no leader, or that
+        its leader is not known yet.
+        """
         for broker in self.running:
             state = broker.parts.membership.metadata.image.partition(topic, partition)
             if state is not None and broker.parts.replication.replicas.led_partition(topic, partition) is not None:
@@ -172,7 +177,9 @@ def _replicated(brokers: int) -> dict[str, str]:
 
 
 class InProcessBroker:
-    """One broker of an `InProcessCluster`. A test's changes to it are undone at the end of the test."""
+    """One broker of an `InProcessCluster`. If a test stops this broker, the broker is started again at the end of the
+    test.
+    """
 
     def __init__(self, cluster: InProcessCluster, broker: MemoryBroker) -> None:
         self._cluster = cluster
@@ -199,8 +206,8 @@ class InProcessBroker:
         self._cluster.call(self._broker.start())
 
     def end_session(self) -> None:
-        """End the broker's session, as ZooKeeper does with a silent broker: other brokers take over its leadership, and
-        it registers again.
+        """End the broker's session, as ZooKeeper does with a broker that was silent for too long: other brokers take
+        over its leadership, and the broker registers again.
         """
 
         async def end() -> None:
@@ -210,7 +217,9 @@ class InProcessBroker:
 
 
 class InProcessCluster:
-    """Three brokers in a thread of this process. Call `start` and `stop`, or use `with`; the fixture does so."""
+    """Three brokers that run in one separate thread of this process. Call `start` and `stop`, or use `with`; the
+    fixture of the pytest plugin uses `with`.
+    """
 
     def __init__(self, directory: Path, settings: Mapping[str, str] | None = None) -> None:
         """`directory` gets the data; `settings`, by Kafka's keys, override the settings for tests."""

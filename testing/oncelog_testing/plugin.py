@@ -1,6 +1,7 @@
 """The pytest plugin `oncelog`: `def test(oncelog_broker, oncelog_topic)`. docs/testing.md describes it.
 
-Every run of pytest with the distribution installed imports this module, so it imports only pytest.
+This module imports only pytest, because every run of pytest in an environment with this distribution imports this
+module.
 """
 
 from __future__ import annotations
@@ -45,8 +46,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown() -> Generator[None, None, None]:
-    """Undo a test's changes to a broker, even if a fixture fails to end, so that the next test finds the broker running
-    without faults.
+    """Undo a test's changes to a broker, even if the teardown of a fixture fails, so that the next test finds the
+    broker running without faults.
     """
     try:
         yield
@@ -138,7 +139,9 @@ def oncelog_registry(oncelog_broker: Broker, tmp_path_factory: pytest.TempPathFa
 
 @pytest.fixture
 def oncelog_topic(request: pytest.FixtureRequest) -> str:
-    """The name of this test's own topic, on its broker or, without one, on its cluster."""
+    """The name of a new topic for this test, on the test's broker or, if the test uses no single broker, on its
+    cluster.
+    """
     from oncelog_testing.topics import topic_name, wanted_topic
 
     marker = request.node.get_closest_marker(MARK)

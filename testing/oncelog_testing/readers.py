@@ -13,13 +13,14 @@ from oncelog_testing.topics import run
 __tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 STABLE_SECONDS: Final = 60.0
-"""Default seconds until all transactions must have ended: markers may be in flight, and a coordinator may be starting.
+"""Default limit in seconds on the wait until all transactions have ended, because markers may be in flight, or a
+coordinator may be starting.
 """
 POLL_SECONDS: Final = 0.05
 POLL_MS: Final = 500
 
 Content = dict[Place, list[tuple[int, bytes]]]
-"""Offset and value of each record by partition; a null value becomes b""."""
+"""Maps each partition to the offset and value of each of its records; a null value becomes b""."""
 
 
 class StillOpen(AssertionError):

@@ -25,7 +25,9 @@ def topic_name(test: str) -> str:
 
 
 def wanted_topic(*positional: Any, **named: Any) -> tuple[int, Mapping[str, str] | None]:
-    """Return the partitions and configs of a topic mark. Raises TypeError for invalid arguments."""
+    """Return the number of partitions and the settings from a test's mark for its topic. Raises TypeError for invalid
+    arguments.
+    """
     taken = ("partitions", "configs")
     if len(positional) > len(taken):
         raise TypeError(f"takes {' and '.join(taken)}, not {len(positional)} values")

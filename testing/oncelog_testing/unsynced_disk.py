@@ -1,7 +1,7 @@
 """A disk without syncs, for brokers that need not survive a power failure.
 
-Files are visible to every process of the machine, so a broker that is restarted finds all its data. Syncing takes most
-of the time of a broker's start.
+A restarted broker still finds all its data, because the operating system keeps written files even without a sync.
+Syncing takes most of the time of a broker's start.
 """
 
 from __future__ import annotations

@@ -81,7 +81,7 @@ class LogWriter:
         while rest:
             try:
                 rest = rest[os.write(self._descriptor, rest) :]
-            except BlockingIOError:  # a process that shares the descriptor made the descriptor non-blocking
+            except BlockingIOError:  # another process has made the shared descriptor non-blocking
                 room = select.poll()  # poll() is used, because select() does not accept descriptors above 1023
                 room.register(self._descriptor, select.POLLOUT)
                 room.poll()

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 SAMPLES: Final = 1024
-"""The number of requests that are kept for each API; about the size of Kafka's reservoirs."""
+"""The number of requests whose durations are kept for each API; about the size of the reservoirs of Kafka's histograms.
+"""
 QUANTILES: Final = (0.5, 0.75, 0.95, 0.98, 0.99, 0.999)
 
 LOCAL, REMOTE, SEND, TOTAL = "local", "remote", "send", "total"
@@ -20,9 +21,10 @@ STAGES: Final = (LOCAL, REMOTE, SEND, TOTAL)
 class ApiTimes:
     """The durations of the requests of one API, in seconds.
 
-    `total` is the time from the received frame to the response passed to the transport. A request that does not wait
-    has only a total. A request that waits has three stages: `local` until it waits; `remote` while it waits for
-    replicas, records or long work; `send` to encode and pass on the response.
+    `total` is the time from the arrival of the complete request to the moment at which the response is passed to the
+    transport. A request that does not wait has only a total. A request that waits has three stages: `local` until it
+    waits; `remote` while it waits for replicas, records or long work; `send` from the end of the wait until the
+    response is encoded and passed to the transport.
     """
 
     __slots__ = ("local", "remote", "send", "total", "waited")
@@ -36,7 +38,9 @@ class ApiTimes:
         """The number of requests that had to wait, since startup."""
 
     def note_waited(self, started: float, waiting: float, answered: float, sent: float) -> None:
-        """Record a request that waited; the arguments are the monotonic times of its four moments."""
+        """Record a request that waited; the arguments are the monotonic times at which its three stages begin and the
+        last one ends.
+        """
         self.local.append(waiting - started)
         self.remote.append(answered - waiting)
         self.send.append(sent - answered)
@@ -64,7 +68,7 @@ class RequestTimes:
 
 
 def quantiles(samples: Sequence[float]) -> list[float]:
-    """Return the values at QUANTILES, by nearest rank; an empty list without samples."""
+    """Return the values at QUANTILES, by nearest rank; the list is empty if there are no samples."""
     if not samples:
         return []
     ordered = sorted(samples)

@@ -1,7 +1,7 @@
 """Traffic counters of one topic on this broker: plain integers without locks, which the hot path increments.
 
-The counters never decrease. When a partition is no longer hosted, its own counters are added here (`fold`); the
-counters of a deleted topic are added to the broker's totals (`add`).
+The counters never decrease. When this broker no longer hosts a partition, the partition's counters are added to the
+topic's counters (`fold`). When a topic is deleted, its counters are added to the broker's totals (`add`).
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ class TopicTraffic:
 
     def __init__(self) -> None:
         self.messages_in = 0
-        """The number of messages in past leader epochs; the number for the present epoch is computed from the offsets.
+        """The number of messages that were produced in past leader epochs; the messages of the present epoch are
+        counted by their offsets.
         """
         self.bytes_in = 0
         self.bytes_out = 0
@@ -56,7 +57,7 @@ class TopicTraffic:
         self.isr_expands = 0
         self.fenced = 0
         """The number of batches that were refused because their producer is fenced."""
-        # The following counters have the counts of logs that are no longer hosted.
+        # The following counters contain the counts of logs that this broker no longer hosts.
         self.duplicates = 0
         self.old_duplicates = 0
         self.gaps = 0
@@ -78,7 +79,7 @@ class TopicTraffic:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
     def move_to(self, other: TopicTraffic) -> None:
-        """Add all counts to `other` and set them to 0, because the topic is deleted."""
+        """Move all counts to `other`, because the topic is deleted; afterwards they are 0 here."""
         other.add(self)
         for name in self.__slots__:
             setattr(self, name, 0)

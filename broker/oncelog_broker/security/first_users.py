@@ -22,8 +22,8 @@ SALT_BYTES: Final = 24
 
 
 def parse_first_users(secret: Secret | None) -> dict[str, Secret]:
-    """Parse `name=password,...`; a password must not contain a comma. Raises InvalidConfig, whose message contains none
-    of the text.
+    """Parse `name=password,...`; a password must not contain a comma. Raises InvalidConfig, whose message contains no
+    part of the text, because the text has passwords.
     """
     users = {}
     for number, part in enumerate(filter(None, (secret.reveal() if secret else "").split(",")), 1):
@@ -35,8 +35,8 @@ def parse_first_users(secret: Secret | None) -> dict[str, Secret]:
 
 
 async def make_first_users(store: MetadataStore, users: Mapping[str, Secret]) -> None:
-    """Create the users that have no settings yet. A user's node may exist without settings, as the parent of the node
-    for the quotas of the user with a client id. Raises MetadataError.
+    """Create the users that have no settings yet. The node of a user may exist without settings, because it is also the
+    parent of the nodes for quotas of this user and a client id. Raises MetadataError.
     """
     names = list(users)
     found = await store.get_many([paths.user_config(name) for name in names])

@@ -86,10 +86,10 @@ class ListenerSecurity:
         return SaslExchange(self._mechanisms, self._max_reauth_ms) if self._mechanisms else None
 
     def towards_brokers(self) -> Security:
-        """Return the TLS context and login for connections to other brokers; both are created for each connection,
-        because certificates change.
+        """Return the security of a connection to another broker: the TLS context and the login. Call this method for
+        each connection, because certificates may be replaced.
         """
-        # A broker without a cluster starts without this import.
+        # Import here, because a broker without a cluster does not need this module.
         from oncelog.connection.security import SaslLogin, Security
 
         login = None
@@ -137,9 +137,9 @@ class ListenerSecurity:
         return lambda: OAuthExchange(rules)
 
     def _credential(self, mechanism: ScramMechanism, decoys: Decoys, user: str) -> tuple[ScramCredential, bool]:
-        """Return the credential of `user` and True, or a decoy (a credential without a known password) and False. Known
-        and unknown users take the same steps, so that the timing does not reveal whether the user exists: for existing
-        users a decoy is also created and formatted, and for unknown users the decoy is parsed.
+        """Return the credential of `user` and True, or a decoy (a credential without a known password) and False. The
+        timing must not reveal whether the user exists, so the steps are the same in both cases: a decoy is created and
+        formatted also for an existing user, and a decoy is parsed like a stored credential.
         """
         users = self._users()
         decoy = decoys.credential(user, users)

@@ -43,9 +43,9 @@ class Securities:
         }
 
     def begin(self, metadata: ImageView, login_key: bytes) -> None:
-        """Set the source of the users, and the secret of the cluster. A listener may serve only after this call: a
-        listener is bound, and its certificates are read, before the broker registers with its port, and the users are
-        known only after the registration.
+        """Set the source of the users, and the secret of the cluster. Call this method before a listener serves. The
+        listeners are bound, and their certificates are read, before the broker registers; but the users are known only
+        after the registration.
         """
         self._users = _Users(metadata, login_key)
 

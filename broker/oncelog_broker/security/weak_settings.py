@@ -1,4 +1,4 @@
-"""Warnings at startup about settings that protect less than they seem to (E56).
+"""Warnings at startup about settings that give less security than an administrator may expect (E56).
 
 Each such setting has a legitimate use, so no setting prevents the start. Settings without a legitimate use are rejected
 when they are read: http:// for token keys (`sasl.jwks`), client certificates without a trust store (`tls.contexts`).
@@ -20,7 +20,9 @@ from oncelog_broker.runtime.addresses import is_loopback
 logger = logging.getLogger(__name__)
 
 READABLE: Final = {keys.PLAIN: "passwords", keys.OAUTHBEARER: "tokens"}
-"""Maps a mechanism to the secret that its clients send in clear text. Clients of SCRAM send no secret in clear text."""
+"""Maps a mechanism to the secret that its clients send in clear text. SCRAM is missing, because its clients send no
+secret in clear text.
+"""
 SCRAM: Final = frozenset({keys.SCRAM_SHA_256, keys.SCRAM_SHA_512})
 
 

@@ -15,8 +15,8 @@ condition is met.
 class Readiness:
     """The readiness of this broker to serve its partitions, from the broker's start to its stop.
 
-    A broker with out-of-sync replicas, or without leaderships, is ready, because the broker serves requests and catches
-    up.
+    A broker with out-of-sync replicas, or without leaderships, counts as ready, because the broker serves requests
+    while it catches up.
     """
 
     doing: str | None = "the broker starts"

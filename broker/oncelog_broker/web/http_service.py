@@ -23,7 +23,7 @@ class HttpService:
         self.listener: HttpListener | None = None
         """The HTTP listener; None if no listener is configured."""
         self.times: RequestTimes | None = None
-        """The durations of requests; None without a listener."""
+        """The durations of the broker's requests; None if no HTTP listener is configured."""
         self._readiness = Readiness()
         self._parts: Parts | None = None
         """The source of the metrics, while the broker serves."""
@@ -41,7 +41,7 @@ class HttpService:
         self._readiness.doing = what
 
     def begin(self, services: Observed, connections: Connections, dispatcher: Dispatcher) -> None:
-        """Serve metrics, and report the broker ready unless a condition fails."""
+        """Serve metrics, and from now on report the broker as ready unless a readiness condition fails."""
         if self.times is not None:
             from oncelog_broker.web.serving import start_metrics
 

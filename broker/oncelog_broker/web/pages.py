@@ -98,8 +98,9 @@ class Pages:
         return Answer.json(HTTPStatus.NOT_FOUND, {"error": "/metrics, /health/live or /health/ready"})
 
     def _is_asked_by_another_name(self, scope: Mapping[str, Any]) -> bool:
-        """Whether the request names a host that a foreign web page may have chosen (DNS rebinding). Health pages
-        contain no secrets, so their requests are not checked."""
+        """Whether the request names a host that a foreign web page may have chosen (DNS rebinding). Requests for health
+        pages are not checked, because these pages contain no secrets.
+        """
         hosts = [value.decode("latin-1") for name, value in scope["headers"] if name == b"host"]
         return self._is_on_loopback and not all(map(may_be_asked_for, hosts))
 

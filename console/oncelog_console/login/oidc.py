@@ -3,8 +3,8 @@
 Authlib checks the state, the nonce, and signature, issuer, audience and times of the id token. The cluster receives the
 access token, or the id token (OAUTHBEARER), so the cluster decides what the user may do.
 
-Invariants: any response of a provider that does not log the user in becomes LoginFailed; a login lasts as long as the
-token that the cluster receives; a token that replaces another one belongs to the same user.
+Invariants: whatever the provider responds, it either logs the user in or raises LoginFailed; a login ends when the
+token for the cluster expires; a replacement token must belong to the same user.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SCOPE: Final = "openid profile"
 IDENTITY: Final = "id_token"
 TOKENS: Final = ("access_token", IDENTITY)
 SPARE_SECONDS: Final = 60.0
-"""Seconds before its expiry at which a token is replaced."""
+"""A token is replaced this many seconds before it expires."""
 DISCOVERY: Final = "/.well-known/openid-configuration"
 CALLBACK: Final = "/oidc/callback"
 USER_CLAIMS: Final = ("preferred_username", "email", "sub")
@@ -98,8 +98,8 @@ class Provider:
         return response
 
     async def login(self, request: Request) -> OidcLogin:
-        """Return the user and the tokens of a browser that the identity provider has redirected back. Raises
-        LoginFailed.
+        """Return the user and the user's tokens, after the identity provider has redirected the browser back to the
+        console. Raises LoginFailed.
         """
         token = await _within_time(self._client.authorize_access_token(request))
         claims = token.get("userinfo")
@@ -180,7 +180,9 @@ class OidcLogin:
         return shown
 
     async def is_valid(self) -> bool:
-        """Return whether the token is valid; a token that expires soon is replaced if the provider agrees."""
+        """Return whether the token is valid; a token that expires soon is replaced by a new token from the provider, if
+        the provider issues one.
+        """
         async with self._refreshing:
             if self._provider.is_fresh(self._token):
                 return True
@@ -196,7 +198,9 @@ class OidcLogin:
 
 
 async def _bound(response: httpx.Response) -> None:
-    """Make reading a provider's response fail beyond MAX_PROVIDER_BYTES, and immediately if it is compressed."""
+    """Limit the size of a provider's response: reading fails after MAX_PROVIDER_BYTES, and a compressed response is
+    refused immediately.
+    """
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise httpx.DecodingError("the answer is compressed, which was not asked for")
     assert isinstance(response.stream, httpx.AsyncByteStream)

@@ -2,8 +2,8 @@
 limited.
 
 Invariants: a session begins with a login, and gets a new token at each further login. A session ends after
-MAX_SESSION_SECONDS, or IDLE_SECONDS after its last request, or if more than MAX_SESSIONS are open and it has been idle
-longest.
+MAX_SESSION_SECONDS, or IDLE_SECONDS after its last request, or if more than MAX_SESSIONS sessions are open and this
+session has been idle longest.
 """
 
 from __future__ import annotations
@@ -55,7 +55,9 @@ class Sessions:
         return len(self._open)
 
     def get(self, token: str | None) -> Session | None:
-        """Return the session of a token, which counts as used now; None if no such session exists or it has ended."""
+        """Return the session of a token, and set its last use to now; None if the token has no session or the session
+        has ended.
+        """
         session = None if token is None else self._open.get(token)
         if session is None or token is None or self._is_over(session):
             return None

@@ -1,7 +1,7 @@
 """Determines the outcome of batches. Pure.
 
-Below the last stable offset every transaction has ended: the leader lists the aborted ones. Above the last stable
-offset, a batch belongs to an open transaction, or lies behind the start of an open transaction.
+Below the last stable offset every transaction has ended, and the leader lists the aborted transactions. Above the last
+stable offset, a batch belongs to an open transaction, or lies behind the start of an open transaction.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Outcome(Enum):
     OPEN = "open"
     HELD_BACK = "held back"
     TRANSACTIONAL = "in a transaction"
-    """The outcome of a new transactional batch is not known yet."""
+    """The batch is new and transactional, and it is not known yet whether its transaction commits or aborts."""
     COMMIT = "commit marker"
     ABORT = "abort marker"
     CONTROL = "control record"

@@ -44,8 +44,8 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Connector:
-    """A connector; `kind` is source or sink. `config` and `trace` are without secrets, and are set only if a single
-    connector was read.
+    """A connector; `kind` is source or sink. `config` and `trace` contain no secrets, and are set only if the connector
+    was read alone, not in a list.
     """
 
     name: str
@@ -127,7 +127,7 @@ def restart_path(name: str, *, task: int | None, only_failed: bool) -> str:
 
 
 def _part(name: str) -> str:
-    """Return a name as part of a path; the name cannot lead to another path."""
+    """Return a name, encoded as one part of a path, so that a name with `/` or `..` cannot lead to another path."""
     if name in ("", ".", ".."):
         raise ConnectFailed("this is not a valid connector name")
     return quote(name, safe="")
@@ -148,8 +148,8 @@ def _document(status: int, received: bytes) -> Any:
 
 
 def _connector(name: str, info: Any, status: Any, *, is_whole: bool = False) -> Connector:
-    """Return the connector from Connect's response, without fields of unexpected types. `is_whole`: include the
-    configuration and the traces, whose search for secrets takes time.
+    """Return the connector from Connect's response, without fields of unexpected types. `is_whole`: whether to include
+    the configuration and the traces; these take time, because they are searched for secrets.
     """
     info, status = _mapping(info), _mapping(status)
     own = _mapping(status.get("connector"))

@@ -82,8 +82,8 @@ async def _ends(admin: Admin, partitions: list[TopicPartition]) -> dict[TopicPar
 async def plan(
     admin: Admin, group_id: str, topic: str | None, position: Position | None, shift_by: int
 ) -> tuple[dict[TopicPartition, int], dict[TopicPartition, int]]:
-    """Return the group's committed offsets, and their new values by `position` or by a shift: for one topic, or for all
-    topics with committed offsets. Raises KafkaError.
+    """Return the plan of an offset reset: for each partition of one topic, or of all topics with committed offsets, the
+    group's committed offset and its new value. `position` or a shift determines the new value. Raises KafkaError.
     """
     committed = await offsets_of(admin, group_id)
     if topic is None:

@@ -46,8 +46,8 @@ class GroupHistory:
 
 
 class LagHistory:
-    """`groups`: the histories by group id. `problem`: why the last sample failed. `left_out`: the number of groups that
-    are not sampled.
+    """`groups`: the histories by group id. `problem`: the reason why the last sample failed; None if it did not fail.
+    `left_out`: the number of groups that are not sampled.
     """
 
     def __init__(self, link: Link) -> None:
@@ -70,7 +70,7 @@ class LagHistory:
             except KafkaError as error:
                 self.problem = describe(error, self._link.bootstrap)
             except Exception:
-                # Such an error is a bug in the console: it is logged, and sampling continues.
+                # An unexpected exception is a bug in the console. Log the exception, and continue to sample.
                 logger.exception("the groups could not be read")
                 self.problem = "the groups could not be read: see the console's own log"
             await asyncio.sleep(SAMPLE_SECONDS)

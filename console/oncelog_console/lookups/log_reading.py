@@ -13,7 +13,9 @@ from oncelog_protocol.messages.fetch import IsolationLevel
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """A range of a log, from the requested offset up to `next_offset`. `is_end`: no further records were readable."""
+    """A range of a log, from the requested offset up to `next_offset`. `is_end`: whether there were no further readable
+    records after this range.
+    """
 
     log_start_offset: int
     last_stable_offset: int
@@ -46,7 +48,7 @@ async def read_stretch(admin: Admin, partition: TopicPartition, offset: int, max
 
 async def open_transactions(admin: Admin, partition: TopicPartition) -> dict[int, int]:
     """Return the first offset of each producer's open transaction, by producer id. The result is empty if the broker
-    does not report open transactions, or not to this user.
+    does not report open transactions at all, or does not report them to this user.
     """
     try:
         states = (await admin.transactions.producers([partition]))[partition]

@@ -1,4 +1,4 @@
-"""Collects the values that are unavailable; the page lists them, and shows the others."""
+"""Collects the values that are unavailable; the page lists the unavailable values, and shows the available values."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ Missing = dict[str, str]
 
 
 async def had(missing: Missing, what: str, asked: Awaitable[T], otherwise: T) -> T:
-    """Return the awaited value, or `otherwise` if it is unavailable. Raises ConnectionFailed, because without a cluster
-    no page can be shown.
+    """Return the awaited value, or `otherwise` if it is unavailable. Raises ConnectionFailed, because no page can be
+    shown if no broker can be reached.
     """
     try:
         return await asked

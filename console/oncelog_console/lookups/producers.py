@@ -21,7 +21,7 @@ STRETCH_BYTES: Final = 512 * 1024
 
 @dataclass(slots=True)
 class PartitionPage:
-    """`batches`: the batches from offset `start` on, up to `shown_to`."""
+    """`batches`: the batches from offset `start` to offset `shown_to`."""
 
     partition: TopicPartition
     known: Partition

@@ -114,7 +114,7 @@ class QueryHistories:
         batch_ms = None if seconds is None else round(seconds * 1000)
         point = QueryPoint(at_ms, history.number("lag_offsets"), history.number("rows_per_second"), batch_ms)
         history.points.append(point)
-        # Moves to the end, so that the query that was sampled longest ago is dropped first.
+        # Move the query to the end, because at the limit the first query, which was sampled longest ago, is dropped.
         self.queries[query_id] = history
         while len(self.queries) > MAX_SAMPLED_QUERIES:
             del self.queries[next(iter(self.queries))]

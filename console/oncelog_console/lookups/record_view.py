@@ -14,8 +14,8 @@ from oncelog_protocol.records.columns import Headers
 class RecordView:
     """One record as pages show it; a control record has no key and value. `error`: why the record's batch is
     unreadable; None if it is
-    readable. `key_size` and `value_size`: the full sizes in bytes, if only the beginnings are kept. `key_reading`,
-    `value_reading`: the decoded key and value, if they are not plain text or bytes.
+    readable. `key_size` and `value_size`: the full sizes in bytes of key and value, of which only the beginning may be
+    kept. `key_reading`, `value_reading`: the decoded key and value; None for plain text and bytes.
     """
 
     partition: int
@@ -41,8 +41,8 @@ class RecordView:
         return self.key_size + self.value_size + of_headers + sum(len(text or "") for text in readings)
 
     def for_a_table(self) -> RecordView:
-        """Return the record for a row of a table, with only the beginning of the value: a few kilobytes of a compressed
-        batch may contain megabytes of a value.
+        """Return the record for a row of a table. The result has only the beginning of the value, because a compressed
+        batch of a few kilobytes may contain a value of megabytes.
         """
         key, value = self.key and self.key[:KEY_BYTES], self.value and self.value[:VALUE_BYTES]
         return replace(self, key=key, value=value, headers=())

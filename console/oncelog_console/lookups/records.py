@@ -48,11 +48,11 @@ T = TypeVar("T")
 
 MIN_FETCH_BYTES: Final = 64 * 1024
 WHOLE_CHARACTERS: Final = 2**31
-"""Number of characters that means the entire value; each task has its own limit."""
+"""Number of characters that means the entire value; the size of a worker's task limits the characters anyway."""
 
 
 _DECODER: Final = ThreadPoolExecutor(1, "console-decoder")
-"""Decodes one batch at a time: a few kilobytes may become MAX_BATCH_BYTES."""
+"""Decodes one batch at a time, because a compressed batch of a few kilobytes may become MAX_BATCH_BYTES large."""
 
 
 async def decoded(work: Callable[[], T]) -> T:
@@ -63,8 +63,8 @@ async def decoded(work: Callable[[], T]) -> T:
 @dataclass(slots=True)
 class RecordPage:
     """`cursor`: the start of the next page, by partition. `looked_at`: the number of records that were read to find
-    these records. `unread`: the number of values that the expression could not be applied to. `has_more`: further
-    records may exist at the cursor.
+    these records. `unread`: the number of values that could not be decoded, so that the expression was not applied to
+    them. `has_more`: further records may exist at the cursor.
     """
 
     records: list[RecordView] = field(default_factory=list)
@@ -102,8 +102,8 @@ async def _known_bounds(admin: Admin, partitions: list[TopicPartition]) -> dict[
 async def page(
     admin: Admin, topic: str, cursor: Mapping[int, int], wanted: Wanted, values: ValueReader, *, is_whole: bool = False
 ) -> RecordPage:
-    """Return the records from the cursor on; with `is_whole` including their entire values, otherwise the parts that a
-    table shows. Raises KafkaError or TaskFailed.
+    """Return the records from the cursor on; with `is_whole` the records have their entire values, otherwise only the
+    parts that a table shows. Raises KafkaError or TaskFailed.
     """
     made = RecordPage(cursor=dict(cursor))
     bounds = await _known_bounds(admin, [TopicPartition(topic, index) for index in cursor])
@@ -253,8 +253,9 @@ class _PartitionPage:
                 return
 
     def _part(self, batches: deque[JudgedBatch], budget: _Budget) -> list[RecordView]:
-        """Return the next records that match everything but the expression: of complete batches, with TASK_BYTES or
-        little more, while there is time. Without an expression, return no more records than are wanted.
+        """Return the next records that match all conditions except the expression. The records come from complete
+        batches, and have about TASK_BYTES together; reading ends earlier if the time is over. Without an expression,
+        return no more records than are wanted.
         """
         taken: list[RecordView] = []
         size = 0
@@ -277,7 +278,7 @@ class _PartitionPage:
         return taken
 
     def is_at_limit_of_stable(self, offset: int) -> bool:
-        """Return whether no further records are readable, although the log continues."""
+        """Return whether reading must end although the log continues, because no further records are readable."""
         return self._wanted.committed_only and self._stable_end is not None and offset >= self._stable_end
 
 

@@ -72,8 +72,8 @@ async def _ends(admin: Admin, wanted: list[TopicPartition], level: IsolationLeve
 async def _moved_on(
     admin: Admin, error: KafkaError, offsets: dict[TopicPartition, int], level: IsolationLevel
 ) -> dict[TopicPartition, int]:
-    """Return the end offsets of partitions, at which to continue after logs were truncated, or compacted faster than
-    this tail reads. Raises `error` again if it has another cause.
+    """Return the end offsets of partitions. The tail continues at these offsets after logs were truncated, or after
+    records were deleted or compacted before the tail had read them. Raises `error` again if it has another cause.
     """
     errors = error.errors if isinstance(error, PartialFailure) else dict.fromkeys(offsets, error)
     others = [each for each in errors.values() if each.code is not ErrorCode.OFFSET_OUT_OF_RANGE]
@@ -87,7 +87,7 @@ async def _newest_of(
     where: TopicPartition, judged: list[JudgedBatch], from_offset: int, decoding: Decoding
 ) -> tuple[deque[RecordView], int]:
     """Return the newest records that match the search expression, with decoded values, and the number of all matching
-    records; works batch after batch, so that few entire values are in memory.
+    records; the function processes one batch after another, so that few entire values are in memory.
     """
     wanted = decoding.wanted
     if not decoding.is_needed:

@@ -26,8 +26,8 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class PartitionView:
-    """`lags`: the number of records by which each lagging replica is behind, by broker id. The offsets are None if the
-    partition has no leader.
+    """`lags`: the number of records by which each lagging replica is behind, by broker id. The partition's offsets are
+    None if the partition has no leader.
     """
 
     known: Partition

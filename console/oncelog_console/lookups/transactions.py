@@ -1,5 +1,5 @@
-"""Open transactions: those that coordinators know, and hanging ones; the partitions that each transaction holds back,
-and the affected groups.
+"""Open transactions: transactions that a coordinator knows, and hanging transactions; with the partitions that each
+transaction holds back, and the affected groups.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ Positions = Callable[[TopicPartition], Mapping[str, int]]
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """A partition that an open transaction holds back. `open_here` is None if the transaction has no record in the
-    partition yet, or its marker is already written; `explained` is None if unknown. `waiting`: the groups at the last
-    stable offset, whose read_committed members get no records.
+    """A partition that an open transaction holds back. `open_here` is None if the transaction is not open in this
+    partition, because it has no record there yet or its marker is already written. `explained` is None if the
+    explanation is unavailable. `waiting`: the groups that have read up to the last stable offset, so that their
+    read_committed members get no further records.
     """
 
     partition: TopicPartition
@@ -50,8 +51,9 @@ class Hold:
 @dataclass(frozen=True, slots=True)
 class OpenTransactionView:
     """One open transaction with all its partitions. `held`: the coordinator's description of the transaction; None if
-    no coordinator knows it. `since_ms`: the start in ms since the epoch, as its coordinator reports it or else from its
-    first record; None if unknown. `lacks_markers`: the partitions in which its marker is not written yet.
+    no coordinator knows it. `since_ms`: the start of the transaction in ms since the epoch, from its coordinator or,
+    without a coordinator, from its first record; None if unknown. `lacks_markers`: the partitions in which the
+    transaction's marker is not written yet.
     """
 
     producer_id: int

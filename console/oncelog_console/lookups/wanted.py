@@ -20,7 +20,7 @@ class WantedHeader(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The condition on records. For each field, None or an empty `value` means any.
+    """The condition on records. A field that is None, or a `value` that is empty, does not restrict the records.
 
     `until_ms`: only records with a timestamp up to this one (ms since the epoch). `value`: a JSONPath expression if it
     begins like one, otherwise a text that the value must contain. `read_as`: how values are decoded. `limit`: the
@@ -37,7 +37,7 @@ class Wanted:
 
     @property
     def is_search(self) -> bool:
-        """Whether many records may have to be read to find one that matches."""
+        """Whether the condition is so narrow that many records may have to be read to find a matching record."""
         return bool(self.value) or any(each is not None for each in (self.key, self.header, self.until_ms))
 
     @property

@@ -24,7 +24,9 @@ OWN_FIELDS = frozenset({"token", STEP})
 
 @page
 async def ask(request: Request) -> Response:
-    """Show the form, or, for a change that its URL describes, the preview."""
+    """Show the form of a change. A change without a form is described by its URL; for such a change, show the
+    preview.
+    """
     kind = _kind(request)
     given = dict(request.query_params)
     if kind.has_form:

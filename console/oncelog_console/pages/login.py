@@ -20,7 +20,7 @@ from oncelog_console.site import Place, Site
 from oncelog_console.urls import is_ours, url
 
 MAX_NEXT_CHARACTERS = 1000
-"""Limit on the path in a cookie, which browsers drop beyond 4 KB."""
+"""Limit on the length of the path in the login cookie, because browsers drop cookies larger than 4 KB."""
 
 
 async def ask_login(request: Request) -> Response:
@@ -57,8 +57,8 @@ async def login(request: Request) -> Response:
             return _form(request, place, describe(error, place.cluster.bootstrap), name, 503)
     token, session = await site.sessions.begin(f"sasl:{name}", request.cookies.get(COOKIE))
     before = session.consoles.get(place.cluster.name)
-    # Between the start of the session and this line there is no await, because a session that ends closes only the
-    # consoles that it has by then.
+    # There must be no await between the start of the session and this line: otherwise the session could end in between,
+    # and would not close this console.
     session.consoles[place.cluster.name] = site.open_console(place, link, name)
     if before is not None:
         await before.close()
@@ -112,7 +112,8 @@ async def end_oidc(request: Request) -> Response:
     if session.oidc is not None:
         await session.close()
     session.oidc = login_there
-    # Not a redirect, because the browser would treat it as one from the provider's site, and not send the cookie.
+    # Send a page instead of a redirect, because the browser would follow a redirect as a request from the provider's
+    # site, without the session's cookie.
     response = render(request, "logged-in.html", console=None, after=after if is_ours(after) else "/")
     set_cookie(response, token, is_secure=site.is_secure)
     return response

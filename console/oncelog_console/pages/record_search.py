@@ -42,7 +42,7 @@ class Asked:
 
     @property
     def wanted(self) -> Wanted:
-        """Return the condition on records; raises Refused for an end that is not a time."""
+        """Return the condition on records; raises Refused if the end of the time range is not a valid time."""
         return Wanted(
             self.committed_only,
             _bytes(self.key) if self.key else None,
@@ -60,7 +60,7 @@ class Asked:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether a rarely used field is filled in, so that the form shows these fields."""
+        """Whether one of the rarely used fields is filled in, so that the form shows the rarely used fields."""
         return bool(self.header or self.until or self.read_as is not ReadAs.AUTOMATIC)
 
     @property

@@ -1,7 +1,7 @@
 """/group/reset: the plan of an offset reset and, by a form, its execution.
 
-The executed plan is the one that was shown: the form contains the plan, with the group's positions at that time. The
-group id is in the URL, because form fields do not preserve line ends.
+The console executes exactly the plan that the user has seen, because the form contains this plan, with the group's
+positions at the time of the plan. The group id is in the URL, because form fields do not preserve line ends.
 """
 
 from __future__ import annotations

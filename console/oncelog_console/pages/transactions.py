@@ -36,8 +36,8 @@ class HoldView:
 
 @dataclass(frozen=True, slots=True)
 class OpenView:
-    """A transaction on the page, with its first partitions: hanging and blocking ones come first. `fence`: the URL that
-    fences its producer, which ends the transaction.
+    """A transaction on the page, with some of its partitions: first the partitions in which the transaction hangs or
+    blocks readers. `fence`: the URL that fences its producer, which ends the transaction.
     """
 
     look: OpenTransactionView

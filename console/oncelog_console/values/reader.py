@@ -63,7 +63,9 @@ class ReadValue:
 
 
 class _Source(NamedTuple):
-    """How one value was encoded: `kind` in words, and its schema, or the reason why the schema is missing."""
+    """How one value was encoded: `kind` is a description for the user; in addition the schema, or the reason why the
+    schema is missing.
+    """
 
     kind: str
     schema: WrittenWith | None
@@ -79,7 +81,7 @@ class ValueReader:
     files: Mapping[str, SchemaFile] = field(default_factory=dict)
 
     def reads(self, topic: str, read_as: ReadAs) -> bool:
-        """Return whether values of the topic may be more than text and bytes."""
+        """Return whether values of the topic may have an encoding other than text or plain bytes."""
         if read_as is ReadAs.AUTOMATIC:
             return self.registry is not None or topic in self.files
         return read_as is not ReadAs.BYTES
@@ -95,8 +97,9 @@ class ValueReader:
         characters: int = 0,
         indents: bool = False,
     ) -> list[ReadValue]:
-        """Return an item for each value: its decoded text, in up to `characters` characters, and whether the expression
-        is true for it. Raises TaskFailed."""
+        """Return an item for each value: the value as text of up to `characters` characters, and whether the expression
+        is true for the value. Raises TaskFailed.
+        """
         sources = await self._sources(topic, values, read_as, is_key=is_key)
         asked = [
             index

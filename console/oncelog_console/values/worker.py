@@ -1,9 +1,9 @@
 """The program of a worker process, `python -m oncelog_console.values.worker`: reads tasks from standard input, and
 writes results to standard output.
 
-A record or an expression may need more time or memory than is available, and may even end the process; then the console
-loses only this process. If a task takes longer than TASK_SECONDS, SIGALRM ends the process, because no exception can
-interrupt C code.
+A record or an expression may exceed the limits on time or memory, and may even crash the process. In this case the
+console loses only this worker process. If a task takes longer than TASK_SECONDS, SIGALRM ends the process, because no
+exception can interrupt C code.
 """
 
 from __future__ import annotations

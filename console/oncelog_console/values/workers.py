@@ -92,7 +92,7 @@ async def _answer(process: Process, task: Task) -> Result:
     assert process.stdout is not None
     try:
         async with asyncio.timeout(TASK_SECONDS + START_SECONDS):
-            # The worker has ended: reading the result reports this.
+            # Ignore the error: the worker has ended, and reading its result will raise an error.
             with suppress(BrokenPipeError, ConnectionResetError):
                 process.stdin.write(packed(task))
                 await process.stdin.drain()

@@ -1,4 +1,6 @@
-"""Avro, by Apache's library: its parser, and its rules for which reader can read which writer."""
+"""Avro schemas, by Apache's library: the parser, and the rules that say whether a reader's schema can read data of a
+writer's schema.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ def _parsed(text: str, names: Names, where: str) -> AvroSchema:
     except (ValueError, RecursionError):
         if not text.strip().isidentifier():
             raise ValueError(f"{where}not a JSON document") from None
-        document = text.strip()  # the text is a bare type name without quotes, which Avro's own parser accepts, too
+        document = text.strip()  # not JSON: a type name without quotes, which Avro's own parser also accepts
     check_depth(document)
     try:
         return make_avsc_object(document, names)

@@ -1,9 +1,9 @@
 """JSON Schema: decides whether the reader's schema allows every document that the writer's schema allows.
 
-No algorithm decides this question completely, so the comparison is a set of sufficient rules: if none of them proves
-that the reader allows a document, a difference is reported. A schema that allows everything reads every schema; a
-schema that allows nothing is read by every schema. Equal schemas can read each other's data, whatever the schemas
-contain.
+No algorithm decides this question completely, so the comparison is a set of sufficient rules: if no rule proves that
+the reader allows all documents of the writer, a difference is reported. A schema that allows everything reads every
+schema; a schema that allows nothing is read by every schema. Equal schemas can read each other's data, whatever the
+schemas contain.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ Node = Any
 
 
 class Document(NamedTuple):
-    """A schema with the texts of the schemas that it refers to, by the names that it uses."""
+    """A schema, and the texts of the schemas that it refers to; the keys are the names that the schema uses
+    for them.
+    """
 
     root: Node
     referred: Mapping[str, Node]
@@ -109,8 +111,8 @@ class _Place(NamedTuple):
     root: Node
 
     def resolved(self, node: Node) -> tuple[Node, _Place]:
-        """Follow `$ref` until a schema without `$ref`; returns this schema and its position. Raises ValueError if a
-        `$ref` leads nowhere or in a circle.
+        """Follow `$ref` until a schema without `$ref`; returns this schema and its position. Raises ValueError if the
+        target of a `$ref` does not exist, or if references form a circle.
         """
         place, seen = self, set()
         while isinstance(node, dict) and isinstance(node.get("$ref"), str):
@@ -285,7 +287,7 @@ def _differ_in_values(reader: Node, writer: Node, path: str) -> list[str]:
 
 
 def _values(listed: Iterable[Any]) -> set[str]:
-    """Return the values as a set of strings. Equal numbers are one value, in whatever form they are written."""
+    """Return the values as a set of strings. Equal numbers such as 1 and 1.0 are one value."""
     return {json.dumps(_plain(each), sort_keys=True) for each in listed}
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 __tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 NOT_YET = -1
-"""The value of a time or offset that is not known: the event has not happened, or the offset is unknown."""
+"""Placeholder for the time of an event that has not happened, and for an unknown offset."""
 
 
 ANY_PARTITION = -1
@@ -43,7 +43,8 @@ class End(Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     UNKNOWN = "unknown"
-    """The transaction was never ended, or the response to its end was lost: all of its records may be visible, or none.
+    """The producer never ended the transaction, or the response to its commit or abort was lost. Either all records of
+    the transaction are visible, or none.
     """
 
 
@@ -70,8 +71,8 @@ class Send:
     offset: int = NOT_YET
     """The offset in the acknowledgement."""
     made_of: Input | None = None
-    """The input record of which this record is the output; at the end each input must have exactly one output, from any
-    producer.
+    """The input record from which an application made this record; at the end, each input must have exactly one output,
+    whichever producer has sent it.
     """
 
 
@@ -97,8 +98,8 @@ class Reading:
 
 @dataclass(slots=True, eq=False)
 class Commit:
-    """A commit of a group's offset. Members commit only increasing offsets, as far as they know; a reset may set any
-    offset.
+    """A commit of a group's offset. Each member commits only increasing offsets, unless it does not know of another
+    member's commit; a reset may set any offset.
     """
 
     group: str

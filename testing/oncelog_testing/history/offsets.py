@@ -48,7 +48,9 @@ class Known:
         self._greatest = list(accumulate((commit.offset for _, commit in self._sure), max))
 
     def sure_before(self, at: int, until: int) -> int:
-        """Return the greatest offset that was certainly committed before `at`, and not reset until `until`."""
+        """Return the greatest offset that was certainly committed before `at`, without offsets that a reset may have
+        replaced before `until`.
+        """
         count = bisect_left(self._times, at)
         resets = [reset for reset in self._resets if reset.asked < max(at, until)]
         if not resets:

@@ -1,4 +1,4 @@
-"""Checks consume-process-produce: for each input that a group has passed, there must be exactly one visible output."""
+"""Checks consume-process-produce: each input below a group's committed offset must have exactly one visible output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __tracebackhide__ = True  # hides this module in the traceback of a failed test
 
 
 def processing_violations(history: History) -> Iterator[Violation]:
-    """Yield the violations of outputs and inputs in partitions whose final content is known."""
+    """Yield the inputs with a missing or duplicated output, for partitions whose final content is known."""
     outputs: defaultdict[Input, list[Send]] = defaultdict(list)
     visible = {place: {value for _, value in records} for place, records in history.final.items()}
     for send in history.sends:

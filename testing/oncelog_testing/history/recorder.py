@@ -96,8 +96,8 @@ class History:
         return commit
 
     def reset(self, group: str, place: Place, offset: int) -> Commit:
-        """Record that an administrator sets the offset of a group, possibly backwards, or (-1) deletes it: earlier
-        commits no longer count. When the response is known, complete the returned entry with its outcome.
+        """Record that an administrator sets the offset of a group, possibly to a lower offset, or deletes it (-1);
+        earlier commits then no longer count. When the response is known, complete the returned entry with its outcome.
         """
         commit = Commit(group, place, offset, self.now(), is_reset=True)
         self.commits.append(commit)
@@ -141,9 +141,8 @@ class History:
         return found
 
     def settle_partitions(self) -> None:
-        """Set the partition of each send that has none, to the partition in which its record was found. A send whose
-        record was not found gets any partition of its topic that was read, and keeps ANY_PARTITION if no partition was
-        read.
+        """For each send without a partition, set the partition in which its record was found. If the record was not
+        found, set one of the topic's partitions that were read; if no partition was read, the send keeps ANY_PARTITION.
         """
         unsettled = [send for send in self.sends if send.place.index == ANY_PARTITION]
         if not unsettled:

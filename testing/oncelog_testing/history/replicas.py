@@ -35,8 +35,8 @@ def replica_violations(history: History) -> Iterator[Violation]:
 
 
 def _differences(place: Place, one: ReplicaLog, other: ReplicaLog) -> Iterator[Violation]:
-    """Retention may have given the replicas different beginnings, and above the high watermark their records may
-    differ.
+    """Compare only offsets that both replicas have: retention may have deleted more records in one replica, and above
+    the high watermark the replicas may differ.
     """
     start, end = max(one.start, other.start), min(one.high_watermark, other.high_watermark)
     ours, theirs = (

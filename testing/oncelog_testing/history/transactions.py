@@ -77,12 +77,16 @@ class Told:
         self._of = {where: ToldOfOne(commits[where], those) for where, those in reads.items()}
 
     def seen_at(self, commit: Commit) -> int:
-        """Return the time at which the commit was first certainly seen; NOT_YET if it never was."""
+        """Return the time of the first OffsetFetch response that certainly has this commit's offset; NOT_YET if no
+        response has it.
+        """
         told = self._of.get((commit.group, commit.place))
         return NOT_YET if told is None else told.seen_at(commit)
 
     def is_missing(self, commit: Commit, sure_at: int) -> bool:
-        """Return whether the commit was not visible although it must have been from `sure_at` on."""
+        """Return whether a response after `sure_at` does not have the commit, although the commit was certainly in
+        effect from `sure_at` on.
+        """
         told = self._of.get((commit.group, commit.place))
         return told is not None and told.is_missing(commit, sure_at)
 
@@ -98,7 +102,7 @@ class ToldOfOne:
         self._reads = sorted(reads, key=lambda read: read.asked)
         self._asked = [read.asked for read in self._reads]
         self._least = list(accumulate((read.offset for read in reversed(self._reads)), min))[::-1]
-        """For each read, the smallest offset in it and all later reads."""
+        """For each read, the smallest offset that this read or a later read returned."""
         self._of_offset: defaultdict[int, list[OffsetRead]] = defaultdict(list)
         for read in self._reads:
             self._of_offset[read.offset].append(read)
@@ -116,8 +120,8 @@ class ToldOfOne:
         if first == len(self._reads) or self._least[first] >= commit.offset:
             return False
         if any(read.offset >= commit.offset and read.answered > commit.asked for read in self._reads):
-            # this offset or a later offset was committed; a smaller offset now means that the committed offset went
-            # back, which another check reports
+            # not missing: this offset or a higher offset was visible at some time; a smaller offset later means that
+            # the committed offset went back, which another check reports
             return False
         return any(
             read.offset < commit.offset and not self._is_of_a_later_one(read, commit) for read in self._reads[first:]

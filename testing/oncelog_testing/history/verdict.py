@@ -16,7 +16,7 @@ SHOWN: Final = 10
 
 
 class Verdict:
-    """The verdict is false in a boolean context if there are violations; `str` lists them."""
+    """The verdict is False in a boolean context if there are violations; `str(verdict)` lists the violations."""
 
     def __init__(self, history: History, violations: list[Violation]) -> None:
         self.violations = violations

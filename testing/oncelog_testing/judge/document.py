@@ -44,8 +44,8 @@ class Processed:
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The parts of a request besides sends and transactions: the topics to read, and the kinds of violations that are
-    allowed.
+    """The fields of a request other than `sends` and `transactions`: the topics to read, and the kinds of violations
+    that are allowed.
     """
 
     topics: tuple[str, ...]

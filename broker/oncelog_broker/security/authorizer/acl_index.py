@@ -25,8 +25,9 @@ from oncelog_protocol.acls import (
 )
 
 Acls = Mapping[ResourcePattern, frozenset[AclEntry]]
-"""ACL entries by resource pattern; a pattern without entries has ACLs that cannot be decoded. Undecodable ACLs may
-contain a denial, so every operation on matching resources is denied (S76), whatever other ACLs allow.
+"""ACL entries by resource pattern; an empty value means that the pattern has ACLs that this release cannot decode.
+ACLs that cannot be decoded may contain a denial. So every operation on matching resources is denied (S76), even if
+other ACLs allow it.
 """
 
 _O = AclOperation
@@ -35,9 +36,11 @@ ALLOWING: Final[Mapping[AclOperation, frozenset[AclOperation]]] = {
     _O.DESCRIBE: frozenset({_O.DESCRIBE, _O.READ, _O.WRITE, _O.DELETE, _O.ALTER, _O.ALL}),
     _O.DESCRIBE_CONFIGS: frozenset({_O.DESCRIBE_CONFIGS, _O.ALTER_CONFIGS, _O.ALL}),
 }
-"""Maps an operation to the operations whose ACL allows it. A deny must name the same operation, or ALL."""
+"""Maps an operation to the operations whose ACL allows it. This mapping is not used for denials: a denial applies only
+to the operation that it names, or to ALL.
+"""
 NAME_OF_NOTHING: Final = "hardcode"
-"""The resource name that Kafka uses to check whether a principal may do something with any name."""
+"""The resource name that Kafka uses to check whether a principal may do an operation on resources of any name."""
 
 
 class Decision(NamedTuple):
@@ -64,8 +67,8 @@ class _Patterns:
         self.lengths = sorted({len(prefix) for prefix in prefixed})
 
     def holding_for(self, name: str) -> Iterator[tuple[ResourcePattern, _ByPrincipal]]:
-        """Yield the patterns that match `name`. The field `type` of the patterns is not set, because the caller knows
-        the type.
+        """Yield the patterns that match `name`. The field `type` of the yielded patterns is a placeholder, because the
+        caller knows the resource type.
         """
         found = self.literal.get(name)
         if found is not None:
@@ -93,8 +96,8 @@ class AclIndex:
         self._by_type: Mapping[ResourceType, _Patterns] = dict.fromkeys(RESOURCE_TYPES, NO_PATTERNS)
 
     def of(self, acls: Acls) -> AclIndex:
-        """Return an index of these ACLs. Each pattern is compared by identity, and only the types that changed are
-        rebuilt.
+        """Return an index of these ACLs. The entries of each pattern are compared with those of this index by identity,
+        and the new index is rebuilt only for resource types with changes.
         """
         changed = [(pattern, entries) for pattern, entries in acls.items() if self._acls.get(pattern) is not entries]
         gone = [pattern for pattern in self._acls if pattern not in acls]
@@ -112,8 +115,9 @@ class AclIndex:
     def decide(
         self, principal: str, host: str, operation: AclOperation, kind: ResourceType, name: str, *, default: Decision
     ) -> Decision:
-        """Decide whether one operation is allowed. `principal` is `User:alice`, `host` as returned by `plain_host`;
-        `default` applies to a resource without ACLs."""
+        """Decide whether one operation is allowed. `principal` has the form `User:alice`, `host` the form that
+        `plain_host` returns; `default` is the decision for a resource without ACLs.
+        """
         decision = default
         for pattern, by_principal in self._by_type[kind].holding_for(name):
             if not by_principal:
@@ -135,7 +139,7 @@ class AclIndex:
     ) -> Decision:
         """Return whether the operation is allowed for any name at all (KIP-679): for at least one name that is allowed
         and that no ACL denies entirely. As in Kafka, an ACL counts here only if it names this operation or ALL; an ACL
-        on another operation that implies this operation does not count.
+        does not count if its operation only implies this operation (as READ implies DESCRIBE).
         """
         if self.decide(principal, host, operation, kind, NAME_OF_NOTHING, default=default).is_allowed:
             return ALLOWED_BY_DEFAULT
@@ -178,8 +182,8 @@ class _Names(tuple[set[str], set[str]]):
 
 
 def plain_host(host: str) -> str:
-    """Return the host of an ACL or client in normal form, for comparison. Kafka compares strings, with addresses as
-    Java writes them; an ACL that matches a host in Kafka matches this host here.
+    """Return the host of an ACL or client in normal form, for comparison. Kafka compares hosts as strings, with
+    addresses in Java's notation; an ACL that matches a host in Kafka also matches the normalized host.
     """
     return plain_address(host) or host
 

@@ -1,4 +1,5 @@
-"""The authorizer that handlers use, like Kafka's StandardAuthorizer: may this principal do this from this host?
+"""The authorizer that handlers use, like Kafka's StandardAuthorizer: decides whether a principal may do an operation on
+a resource from a host.
 
 A decision takes some microseconds and is needed often, so it is cached until an ACL changes; a connection keeps the
 `Rights` of its principal. Requests may contain any resource names, so the cache is bounded.
@@ -41,9 +42,9 @@ class Asker(NamedTuple):
 
 
 class Rights:
-    """The cached decisions on one principal and host; they are valid while `epoch` equals the authorizer's epoch. All
-    connections of one principal and host share this object. Keys of the mapping: a rule's `kind` and a resource name;
-    the name None means any resource.
+    """The cached decisions for one principal and host; the decisions are valid while `epoch` is the authorizer's
+    `epoch`. All connections of one principal and host share this object. Keys of the mapping: a rule's `kind` and a
+    resource name; the name None means any resource.
     """
 
     __slots__ = ("allowed", "asker", "denied", "epoch")

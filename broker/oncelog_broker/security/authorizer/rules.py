@@ -47,10 +47,12 @@ class Rule(NamedTuple):
     when: str
     """The requests, or parts of a request, to which the check applies, as text."""
     answer: str
-    """The response to a denial, as text; empty if another rule may still allow the request."""
+    """The response to a denial, as text; empty if the handler then checks another rule, which may allow the request."""
     refused: ErrorCode
     is_told: bool
-    """Whether a denial is written to the audit log; False for listings, and if another rule may allow the request."""
+    """Whether a denial is written to the audit log; False for rules that only filter a list, and if another rule may
+    still allow the request.
+    """
     kind: int
     """A number that is equal for all rules with the same operation and resource type."""
 
@@ -293,8 +295,8 @@ WITHOUT_RULE: Final = {
     ApiKey.GET_TELEMETRY_SUBSCRIPTIONS: "every client may ask which metrics to push, as in Kafka",
     ApiKey.PUSH_TELEMETRY: "every client may push the metrics that it was asked for, as in Kafka",
 }
-"""APIs that need no authorization, each with the reason. Besides, Metadata and DescribeCluster list the brokers for
-every client.
+"""APIs that need no authorization, each with the reason. In addition, Metadata and DescribeCluster list the brokers for
+every client, without a check.
 """
 
 

@@ -1,9 +1,9 @@
 """A token bucket, implemented as a virtual clock: usage advances the clock by amount / rate; a client whose clock is
-ahead of now waits for the difference. After a pause the clock is set to one window before now at the earliest, which
-allows a burst.
+ahead of now waits for the difference. After a pause the clock is at most one window behind now, so that a client may
+use the amount of one window in a burst.
 
 Therefore the rate is enforced over any long time, and the wait equals Kafka's: the excess divided by the rate. A bucket
-that was idle for a window equals a new bucket, whatever its quota was, and can be dropped.
+can be dropped when it was idle for a window, because it then equals a new bucket, whatever its quota was.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from __future__ import annotations
 from typing import Final
 
 MAX_SECONDS: Final = (2**31 - 1) / 1000
-"""The longest wait in seconds, limited by the int32 of a response; without this limit a low rate would cause longer
-waits.
+"""The longest wait in seconds. A low rate would cause longer waits, which do not fit into the int32 field of a
+response.
 """
 MAX_DEBT_WINDOWS: Final = 5
-"""The longest wait for clients that share a quota, in windows (50 s by default), however far their common usage exceeds
-the quota: so one misbehaving client delays the others only this long. A single request is always charged in full.
+"""The longest wait for clients that share a quota, in windows (with the default window: 50 s). The limit holds however
+far their common usage exceeds the quota, so that one misbehaving client delays the others only for this time. A single
+request is always charged in full.
 """
 
 
 class Bucket:
     """A token bucket; times are monotonic seconds. When the quota falls, past usage stays charged at the old rate; when
-    the quota rises (`now_at`), the remaining wait shrinks in proportion, so that the correction of too low a quota
-    takes effect immediately.
+    the quota rises (`now_at`), the remaining wait shrinks in proportion, so that a quota that was set too low can be
+    corrected with immediate effect.
     """
 
     __slots__ = ("_paid_until", "_rate")
@@ -41,8 +42,8 @@ class Bucket:
 
     def use(self, amount: float, rate: float, now: float, window: float, max_debt: float = MAX_SECONDS) -> float:
         """Charge `amount`, even if that exceeds the quota. Returns the seconds to wait. `rate` is per second and above
-        0; `window` is the burst in seconds; once the wait reaches `max_debt` seconds, further usage does not lengthen
-        it.
+        0; `window` is the burst in seconds; when the wait has reached `max_debt` seconds, further usage does not extend
+        the wait.
         """
         price, before = amount / rate, max(self._paid_until, now - window)
         debt = min(max(price, max_debt), MAX_SECONDS)

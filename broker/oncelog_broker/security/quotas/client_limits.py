@@ -1,9 +1,10 @@
 """The quotas of one client, looked up once and stored with its connection, and the quotas that this connection has
 used.
 
-A client over its quota waits on the connection that has used the quota. A new connection has used no quota, so it waits
-before its first request instead; otherwise a client could evade the quota with a new connection for each request (S95).
-The first request is charged when its wait begins, so that later usage by other clients does not delay it further.
+A client over its quota waits on the connection that has used the quota. A new connection has used no quota yet, so it
+waits before its first request. Without this wait, a client could evade the quota by opening a new connection for each
+request (S95). The first request is charged when its wait begins, so that later usage by other clients does not delay it
+further.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ from oncelog_broker.security.quotas.limits import Limit
 from oncelog_protocol.quotas import QuotaKey
 
 NEXT_TO_NOTHING: Final = sys.float_info.min
-"""The amount charged in advance for a request that is served immediately, whatever other clients have used."""
+"""A negligible amount that is charged in advance for a request that is served without delay, whatever other clients
+have used.
+"""
 
 
 class ClientLimits(NamedTuple):
@@ -31,8 +34,8 @@ class ClientLimits(NamedTuple):
     mutation: Limit | None = None
     charged: dict[QuotaKey, float] = {}  # noqa: RUF012 - each connection's own, given by `Throttling`
     """The quotas that requests of this connection have used, and for which the connection must wait when they are
-    exceeded. The value is the amount charged in advance for the next request, which was delayed and is not delayed
-    again; otherwise 0.
+    exceeded. The value is the amount that was charged in advance for the next request, which was delayed once and must
+    not be delayed again; 0 if nothing was charged in advance.
     """
 
     def serve_next(self) -> None:

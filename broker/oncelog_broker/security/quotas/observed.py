@@ -1,8 +1,8 @@
 """Records quota usage and throttling for the metrics: rates over the latest windows, as in Kafka. Pure.
 
-Clients choose their client ids, and each reported id becomes a time series that is stored for weeks. Therefore the
+Clients choose their client ids, and Prometheus stores a time series for each reported id for weeks. Therefore the
 number of reported entities is limited, and entities with a quota set by name come first. An entity without usage for an
-hour is dropped, as Kafka expires its sensors. Entities beyond the limits are reported as one.
+hour is dropped, as Kafka expires its sensors. All entities beyond the limits are reported together as one entity.
 """
 
 from __future__ import annotations
@@ -26,8 +26,9 @@ WITHOUT_PLACE: Final = ("", "")
 
 
 class Recent:
-    """A sum over the latest `span` seconds. The previous span counts in proportion to the part of this span that is
-    still inside the latest `span` seconds, as if its amounts had been evenly distributed. Times are monotonic seconds.
+    """A sum over the latest `span` seconds. The sum includes a part of the previous span's amount: the fraction of the
+    previous span that lies within the latest `span` seconds, as if the amount had been evenly distributed. Times are
+    monotonic seconds.
     """
 
     __slots__ = ("_before", "_now", "_number", "_span")
@@ -125,7 +126,7 @@ class Observed:
             place = self._places[key, labels] = _Place(self._span, is_named=is_named)
             place.last = now
             return place
-        # All further entities share one place for each kind of quota.
+        # All further entities share one entry for each kind of quota.
         return self._places.setdefault((key, WITHOUT_PLACE), _Place(self._span, is_named=True))
 
     def _sweep(self, now: float) -> None:
@@ -137,5 +138,7 @@ class Observed:
 
 
 def _label(name: object) -> str:
-    """Return the name as a label; empty if the entity has no such part: Prometheus treats an empty label as absent."""
+    """Return the name as a label. The label is empty if the entity has no such part, because Prometheus treats an empty
+    label as absent.
+    """
     return name if isinstance(name, str) else ""

@@ -19,19 +19,21 @@ FEW_BUCKETS: Final = 1_000
 SWEEP_SECONDS: Final = 1.0
 """Seconds between two removals of idle buckets."""
 OTHERS: Final = QuotaEntity()
-"""The entity of the shared bucket for entities beyond MAX_BUCKETS."""
+"""The key of the bucket that all entities beyond MAX_BUCKETS share."""
 
 
 class Usage:
     """The token buckets of one broker. Times are monotonic seconds."""
 
     def __init__(self, window: float, *, max_buckets: int = MAX_BUCKETS) -> None:
-        """`window`: seconds; after a pause, a client may immediately use what its rate allows in this time."""
+        """`window`: seconds; after a pause, a client may immediately use the amount that its rate allows in
+        one window.
+        """
         self.window = window
         self._max_buckets = max_buckets
         self._buckets: dict[tuple[QuotaKey, QuotaEntity], Bucket] = {}
         self._sweep_at = min(FEW_BUCKETS, max_buckets)
-        """The number of buckets at which `_new` removes the full buckets."""
+        """The number of buckets at which `_new` removes the buckets that were idle for a window."""
         self._swept = float("-inf")
 
     def __len__(self) -> int:

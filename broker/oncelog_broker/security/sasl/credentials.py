@@ -1,7 +1,7 @@
 """The stored form of a SCRAM password, as in Kafka: `salt=...,stored_key=...,server_key=...,iterations=4096`.
 
-This stored credential is part of a user's settings in the metadata store. The stored credential does not allow a login,
-but allows guessing the password.
+This stored credential is part of a user's settings in the metadata store. A thief of the stored credential cannot log
+in with it, but can try to guess the password offline.
 """
 
 from __future__ import annotations

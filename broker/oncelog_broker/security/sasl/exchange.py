@@ -1,8 +1,9 @@
 """The SASL exchange of one connection: the mechanism, and which requests are allowed in which phase (T22).
 
 After SaslHandshake v1 the client sends SaslAuthenticate requests, after v0 raw tokens. If the listener requires
-re-authentication (KIP-368), the client must use the same mechanism and principal again; during re-authentication no
-other request is allowed, and after the end of the session only the handshake of a re-authentication.
+re-authentication (KIP-368), the client must use the same mechanism and principal again; no other request is allowed
+during a re-authentication. After the end of the session, the only allowed request is the SaslHandshake of a
+re-authentication.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ BEFORE: Final = frozenset({ApiKey.API_VERSIONS, ApiKey.SASL_HANDSHAKE})
 
 
 class Phase(Enum):
-    """The phases of an exchange, by what the client must send next."""
+    """The phases of an exchange; a phase determines what the client must send next."""
 
     HANDSHAKE = auto()
     TOKENS = auto()

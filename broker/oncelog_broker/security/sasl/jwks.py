@@ -1,5 +1,5 @@
-"""The keys that verify OAUTHBEARER tokens: a JSON web key set from a file or URL, which is refreshed periodically, and
-when a token names an unknown key.
+"""The keys that verify OAUTHBEARER tokens: a JSON web key set from a file or URL, which is read again periodically, and
+also when a token names an unknown key.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from oncelog_broker.runtime.addresses import is_loopback
 logger = logging.getLogger(__name__)
 
 READ_TIMEOUT_SECONDS: Final = 10.0
-"""Limit in seconds on one reading of the keys, however slowly the provider responds."""
+"""Limit in seconds on one reading of the keys, after which the reading fails."""
 MAX_BYTES: Final = 1024 * 1024
 """Limit in bytes on the key set document."""
 UNKNOWN_KEY_SECONDS: Final = 10.0
@@ -24,7 +24,9 @@ UNKNOWN_KEY_SECONDS: Final = 10.0
 
 
 class Jwks:
-    """The key set of one URL. `key` never waits: an unknown key may arrive with the next reading."""
+    """The key set of one URL. The method `key` never waits: for an unknown key it returns None and requests a reading,
+    so that a later login may succeed.
+    """
 
     def __init__(self, url: str, refresh_seconds: float) -> None:
         """Raises InvalidConfig."""
@@ -54,8 +56,8 @@ class Jwks:
         return found
 
     async def read(self) -> None:
-        """Read the key set now. A failure is logged, and the old keys stay in use: an external provider must not end
-        the start of the broker or the periodic readings (S93).
+        """Read the key set now. A failure is logged, and the old keys stay in use: a failing external provider must not
+        prevent the start of the broker, and must not end the periodic readings (S93).
         """
         began = asyncio.get_running_loop().time()
         if self._current_since is None:
@@ -123,7 +125,7 @@ def check_url(url: str) -> None:
 
 def _read_keys(url: str) -> dict[str | None, Any]:
     """Read and parse the key set. Call this in a worker thread, because parsing a large set also takes time."""
-    # Imports an HTTP client, which most brokers do not need.
+    # Imported here, because this module imports an HTTP client, which most brokers do not need.
     from oncelog_broker.security.sasl.timed_get import timed_get
 
     return parse_keys(timed_get(url, READ_TIMEOUT_SECONDS, MAX_BYTES, check_url))

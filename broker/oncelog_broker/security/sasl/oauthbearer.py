@@ -19,7 +19,9 @@ ALGORITHMS: Final = ("RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES25
 tokens.
 """
 LAST_SECOND: Final = 1e12
-"""Seconds since 1970; tokens that expire later are rejected, so that the milliseconds fit the response."""
+"""Seconds since 1970; tokens that expire later are rejected, so that the session lifetime in milliseconds fits into the
+response's field.
+"""
 _TOKEN: Final = re.compile(rb"n,(?:a=(?P<authorization>[^,]*))?,\x01(?P<pairs>(?:[A-Za-z]+=[^\x01]*\x01)*)\x01")
 _BEARER: Final = re.compile(rb"(?:^|\x01)auth=[Bb]earer +(?P<token>[-_.~+/A-Za-z0-9=]+)\x01")
 _ABORT: Final = b"\x01"
@@ -104,7 +106,7 @@ def verified_claims(token: str, rules: TokenRules, now_s: float) -> dict[str, An
 
 
 def _check_claims(claims: dict[str, Any], rules: TokenRules, now_s: float) -> None:
-    """Check times and names by the broker's clock instead of the library's."""
+    """Check the token's times and names here and not in the library, because the library uses its own clock."""
     expires, begins = claims.get("exp"), claims.get("nbf", 0)
     if not _is_time(expires) or float(claims["exp"]) + rules.skew_seconds <= now_s:
         raise ValueError("the token has no expiry, or has expired")

@@ -10,8 +10,8 @@ from oncelog_broker.config.secret import Secret
 from oncelog_broker.security.sasl.mechanism import Refused, Step
 
 _NOBODY: Final = Secret("\0")
-"""A password that a client cannot send, because NUL ends a field: checking an unknown name takes as long as checking a
-known name.
+"""The password of unknown users, so that a login takes the same time for known and unknown names. No client can send
+this password, because NUL ends a field.
 """
 _MESSAGE: Final = "Authentication failed: Invalid username or password"
 

@@ -22,8 +22,8 @@ from oncelog_protocol.scram import (
 )
 
 MAX_TOKEN_BYTES: Final = 8192
-"""Limit in bytes on a client's message. The first message is kept until the second arrives, even for unauthenticated
-clients.
+"""Limit in bytes on a client's message. The limit is needed because the first message of a client, which has not
+authenticated yet, is kept until the second message arrives.
 """
 
 

@@ -1,7 +1,8 @@
 """Reads a small document from an https, http or file URL, with one deadline for the entire read.
 
 The timeout of `urlopen` applies to each socket call: a server that sends a byte from time to time would block the
-thread forever. Here each socket call gets the remaining time as its timeout. urllib handles proxies and redirects.
+thread forever. So this module gives each socket call the remaining time as its timeout. urllib handles proxies and
+redirects.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class _TimedReader(io.RawIOBase):
 
 
 def _connection(kind: type[HTTPConnection], deadline: _Deadline, *args: Any, **options: Any) -> HTTPConnection:
-    """Return a connection of the form that urllib expects."""
+    """Return an HTTP connection with the deadline, as urllib's handlers expect it."""
     made = kind(*args, **{**options, "timeout": deadline.left()})
 
     def answer(sock: socket.socket, *args: Any, **options: Any) -> HTTPResponse:

@@ -1,3 +1,3 @@
-"""TLS without connections: `stores` reads keys and certificates, `contexts` makes OpenSSL contexts from them and renews
-the contexts when files change, `names` maps certificates to principal names.
+"""TLS without connections: `stores` reads keys and certificates, `contexts` creates OpenSSL contexts from these keys
+and certificates, and creates new contexts when files change, `names` maps certificates to principal names.
 """

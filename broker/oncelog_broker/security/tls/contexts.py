@@ -55,7 +55,9 @@ def server_context(config: TlsSettings) -> ssl.SSLContext:
 
 
 def client_context(config: TlsSettings) -> ssl.SSLContext:
-    """Return the context for connections to this listener of other brokers, or to ZooKeeper. Raises InvalidConfig."""
+    """Return the context for this broker's outgoing connections: to the inter-broker listeners of other brokers, or to
+    ZooKeeper. Raises InvalidConfig.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = config[keys.SSL_ENDPOINT_IDENTIFICATION_ALGORITHM] == "https"
     store = read_key_store(config)
@@ -159,8 +161,8 @@ def _take_key(context: ssl.SSLContext, store: KeyStore, config: TlsSettings) -> 
 def _trust(context: ssl.SSLContext, config: TlsSettings, purpose: ssl.Purpose) -> None:
     trusted = read_trust_store(config)
     if trusted is None and purpose is ssl.Purpose.CLIENT_AUTH:
-        # The system's certificate authorities certify every owner of a domain for the web: that does not authenticate a
-        # client here, and ssl.principal.mapping.rules would accept any name in such a certificate.
+        # Refuse to trust the system's certificate authorities for client certificates: they issue a certificate to
+        # every owner of a web domain, and ssl.principal.mapping.rules would accept any name in it.
         raise InvalidConfig(
             f"listener {config.listener}: {config.name_of(keys.SSL_CLIENT_AUTH)}={config[keys.SSL_CLIENT_AUTH]} needs "
             f"the trusted authorities are unknown: set {keys.SSL_TRUSTSTORE_LOCATION.name} or "

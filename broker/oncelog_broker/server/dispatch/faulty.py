@@ -46,7 +46,7 @@ class FaultyHandler:
         self._answer_point = f"{api_name(key)}.answer"
 
     def __call__(self, request: Any, context: AnyContext) -> Answer[Any]:
-        image = context.services.image  # read now: the request may delete the topic that it names
+        image = context.services.image  # read before the handler may delete the named topic
         struck = self._struck(self._request_point, request, image)
         return then(self._before(struck, request, context), lambda go: self._go(go, request, context, image))
 

@@ -198,7 +198,7 @@ class FetchLane:
         pattern = pattern.behind(bytes(frame[PREFIX.size : PREFIX.size + len(context.connection.cached_header.tail)]))
         layout = Struct(">" + pattern.format)
         if layout.size != len(frame) - PREFIX.size or layout.unpack_from(frame, PREFIX.size)[::2] != pattern.kept:
-            return None  # stop: the client encodes requests differently from our encoder, so templates do not fit
+            return None  # remember nothing: the client's encoding differs from our encoder's
         if self._layouts.setdefault(len(frame), layout).format != layout.format:
             return None  # remember nothing: an earlier request of the same size has its numbers at other positions
         asked = self._known[pattern.kept] = Asked(request, context.client_id)

@@ -250,7 +250,7 @@ class ProduceLane:
             if limits is None or limits.request is not None:
                 return False
             if limits.produce is not None and QuotaKey.PRODUCER_BYTE_RATE not in limits.charged:
-                return False  # decline, because the request may have to wait for other clients' usage of the quota
+                return False  # decline, because the request may have to wait for the shared quota
 
         route, started = self.route, 0.0
         route.requests += 1
