@@ -60,7 +60,7 @@ class OAuthClient:
 
 
 class ScramClient:
-    """`answer` to the first token takes some milliseconds for every 4096 iterations."""
+    """The call of `answer` with the first token takes some milliseconds of CPU time for every 4096 iterations."""
 
     def __init__(self, mechanism: ScramMechanism, username: str, password: str, nonce: str) -> None:
         self._mechanism = mechanism
