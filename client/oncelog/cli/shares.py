@@ -194,7 +194,7 @@ def delete(group_ids: tuple[str, ...], bootstrap: str, yes: bool) -> None:
         from oncelog.admin import Admin
 
         async with Admin(bootstrap, **connection_settings()) as admin:
-            await admin.shares.describe(group_ids)  # this call raises an error if the group is not a share group
+            await admin.shares.describe(group_ids)  # called because it raises an error for other groups
             await admin.groups.delete(group_ids)
 
     run(command, bootstrap)

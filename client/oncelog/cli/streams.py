@@ -75,8 +75,7 @@ def discard(descriptor: int) -> None:
 
 
 def _fill_gaps() -> None:
-    # Reading from a descriptor that is opened for writing fails, and so does writing to a descriptor opened for
-    # reading.
+    # A descriptor opened for writing makes every read fail, and a descriptor opened for reading makes every write fail.
     if sys.stdin is None:
         sys.stdin = _stream(STDIN, os.O_WRONLY, "r")
     if sys.stdout is None:

@@ -56,7 +56,7 @@ class OAuthClient:
         return f"n,,\x01auth=Bearer {self._token}\x01\x01".encode()
 
     def answer(self, token: bytes) -> bytes | None:
-        return b"\x01" if token else None  # an error: the broker expects this message before it refuses the login
+        return b"\x01" if token else None  # the broker expects this before it refuses the login
 
 
 class ScramClient:

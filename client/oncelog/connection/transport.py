@@ -318,7 +318,7 @@ class BrokerConnection(asyncio.BufferedProtocol):
             await asyncio.sleep(0)  # delayed requests are written in this iteration of the event loop
         if self._transport is None or self._error is not None or not self._has_unanswered:
             return
-        if not self._transport.can_write_eof():  # TLS: the next response shows that earlier requests were read
+        if not self._transport.can_write_eof():  # with TLS, a response proves that all was read
             await self.send(api_versions_request(), LAST_TRY)
             self.close()
             return

@@ -26,8 +26,8 @@ CLIENT_SOFTWARE_VERSION: Final = "0.1.0"
 TRANSACTION_VERSION: Final = "transaction.version"
 
 FIRST_TRY: Final = 3
-"""The first ApiVersions version to try: the newest version on which no broker fails; version 4 is not used, because
-brokers without the fix of KAFKA-17011 fail on it.
+"""The first ApiVersions version to try: the newest version on which no broker fails; version 4 has no benefit with
+brokers that lack the fix of KAFKA-17011.
 """
 LAST_TRY: Final = 0
 
