@@ -530,7 +530,7 @@ def _check_name(key: str, value: Any) -> None:
 
 def _check_type(option: Field[Any], value: object, declared: Any) -> None:
     if not fits(value, declared):
-        # do not quote the address: an error message must not show a password
+        # an option with repr=False is a secret, which an error message must not show
         shown = f"{option.name}={value!r:.100}" if option.repr else option.name
         raise ConfigError(f"{shown}: must be {words(declared)}, not {type(value).__name__}")
 
