@@ -61,8 +61,7 @@ def produce(
     acks: str | None,
     compression: str | None,
 ) -> None:
-    """Send records to TOPIC; the measured wait is the time from sending a record to its acknowledgement.
-    """
+    """Send records to TOPIC; the measured wait is the time from sending a record to its acknowledgement."""
     options = client_settings(settings)
     if acks is not None:
         options["acks"] = acks
@@ -94,8 +93,7 @@ def consume(
     records: int | None,
     committed: bool,
 ) -> None:
-    """Read the records that topics have when the command starts. The report shows the durations of the polls.
-    """
+    """Read the records that topics have when the command starts. The report shows the durations of the polls."""
     options = {"auto_offset_reset": "earliest", "allow_auto_create_topics": False, **client_settings(settings)}
     if committed:
         options["isolation_level"] = "read_committed"

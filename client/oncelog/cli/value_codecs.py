@@ -30,8 +30,7 @@ Write = Callable[[Any, SerializationContext], Awaitable[bytes | None]]
 
 @dataclass(frozen=True, slots=True)
 class DecodedRecord:
-    """A record to print: `key` and `value` are text; if their format supports JSON, `decoded` has them as JSON values.
-    """
+    """A record to print: `key` and `value` are text; if their format supports JSON, `decoded` has the JSON values."""
 
     topic: str
     partition: int

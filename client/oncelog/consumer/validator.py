@@ -91,8 +91,7 @@ class Validator:
         self._waiting: dict[int, list[PartitionPosition]] = {}
 
     def ensure_valid(self, position: PartitionPosition) -> bool:
-        """Return whether the position may be fetched now. A position that needs validation first is queued for `ask`.
-        """
+        """Return whether the position may be fetched now. A position that must be validated is queued for `ask`."""
         name, index = position.topic_partition
         cluster = self._metadata.cluster
         known = cluster.partition(name, index)

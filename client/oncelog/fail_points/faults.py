@@ -174,8 +174,7 @@ class Faults:
 
 
 class Questions:
-    """A client of the socket on which a test decides about each action. The process waits for the response of the test.
-    """
+    """A client of the socket on which a test decides about each action. The process waits for the test's response."""
 
     def __init__(self, path: str) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

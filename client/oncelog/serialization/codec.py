@@ -28,8 +28,7 @@ class Codec(ABC):
         return self.encode(value)
 
     def decode_bare(self, data: bytes) -> Any:
-        """Return the value that a serializer without a registry has written as these bytes. Raises SerializationError.
-        """
+        """Return the value that a serializer without a registry wrote as these bytes. Raises SerializationError."""
         return self.decode(data)
 
     @abstractmethod

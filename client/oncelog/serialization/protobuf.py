@@ -27,7 +27,7 @@ from oncelog.serialization.schemas import PROTOBUF, Schema
 from oncelog.serialization.wire import with_indexes, without_indexes
 
 WELL_KNOWN: Final = re.compile(r"google/(protobuf|type)/[a-z_]+\.proto")
-"""Folders of files that a schema does not list as references, because every client has these files."""
+"""Matches the files that a schema does not list as references, because every client has these files."""
 
 
 class ProtobufCodec(Codec):

@@ -284,8 +284,7 @@ class ShareConsumer(Lifecycle):
         return retry_s
 
     def _report(self, outcomes: Outcomes) -> None:
-        """Store outcomes for the next commit; only a limited number is stored, because an application may never commit.
-        """
+        """Store outcomes for the next commit; the number is limited, because an application may never commit."""
         self._unreported.append(outcomes)
         del self._unreported[:-MAX_UNREPORTED]
 

@@ -69,8 +69,7 @@ class TransactionSpan:
         self.lost(str(error))
 
     def will_fail(self, error: BaseException) -> None:
-        """Store the error after which the transaction can only be aborted, or can no longer be ended by this producer.
-        """
+        """Store the error after which the transaction can only be aborted, or this producer can no longer end it."""
         if isinstance(error, FatalError):
             self.failed(error)
         else:
