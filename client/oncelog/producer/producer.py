@@ -80,7 +80,7 @@ class _Route:
         self.sticky_batch: ProducerBatch | None = None
 
     def next_sticky_queue(self) -> PartitionQueue:
-        """Choose the partition for the next records without a key, and return its queue; called when a batch is full."""
+        """Choose the partition for the next records without a key, after a full batch, and return its queue."""
         ended, self.sticky_batch = self.sticky_batch, None
         if ended is not None:
             self.sticky.batch_ended(ended.uncompressed_size or ended.size)
